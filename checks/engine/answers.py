@@ -29,6 +29,7 @@ class _AllBut(frozenset[str]):
     """Every id but these."""
 
 
+_ALL = _AllBut()
 Cell = str | _AllBut
 Box = tuple[Cell, ...]  # all answers that have one of these ids in each column
 
@@ -63,6 +64,19 @@ def _has_common(cell: Cell, other: Cell) -> bool:
     return _is_within(cell, other)
 
 
+class _OpenRows:
+    """Rows that an exit grants with '' in some columns."""
+
+    def __init__(self, granted: Iterable[Row]):
+        self.rows = {row for row in granted if "" in row}
+        self._places = {tuple([text == "" for text in row]) for row in self.rows}  # few, even if the rows are many
+
+    def above(self, row: Row) -> Row | None:
+        """Return an open row that is the row itself but for '' in some columns."""
+        opened = (tuple(["" if is_open else text for text, is_open in zip(row, places)]) for places in self._places)
+        return next((each for each in opened if each in self.rows), None)
+
+
 @dataclass
 class _Exit:
     """What the guards of one exit grant, and what they withhold."""
@@ -74,30 +88,27 @@ class _Exit:
         return self._with_boxes(self.granted)
 
     def rows_kept_back(self) -> Iterator[tuple[_ExitRow, Row]]:
-        """Yield what is withheld from a row that is granted, with that row."""
-        open_rows = self._open_rows()
+        """Yield what is withheld from an open row, with that row."""
+        open_rows = _OpenRows(self.granted)
         for each in self._with_boxes(self.withheld):
-            granted = next((pattern for pattern in open_rows if _is_under(each.row, pattern)), None)
-            if granted is not None:
-                yield each, granted
+            above = open_rows.above(each.row)
+            if above is not None:
+                yield each, above
 
     def answers(self) -> set[Row]:
         """Return what is granted, where nothing is kept back of it."""
-        open_rows = self._open_rows()
-        closed = {row for row in self.granted if not any(_is_under(row, each) for each in open_rows)}
-        return closed | {tuple([text or None for text in row]) for row in open_rows}
-
-    def _open_rows(self) -> list[Row]:
-        return [row for row in self.granted if "" in row]
+        open_rows = _OpenRows(self.granted)
+        closed = {row for row in self.granted if open_rows.above(row) is None}
+        return closed | {tuple([text or None for text in row]) for row in open_rows.rows}
 
     def _with_boxes(self, rows: Iterable[Row]) -> Iterator[_ExitRow]:
         """Yield the rows: '' stands for every id but those that a row of this exit has in the column."""
-        named = [frozenset(filter(None, column)) for column in zip(*self.granted, *self.withheld)]
-        return (_ExitRow(row, _box_of(row, named)) for row in rows)
+        others = [_AllBut(filter(None, column)) for column in zip(*self.granted, *self.withheld)]
+        return (_ExitRow(row, _box_of(row, others)) for row in rows)
 
 
-def _box_of(row: Row, named: Sequence[frozenset[str]] = ()) -> Box:
-    return tuple([text or _AllBut(() if text is None else named[index]) for index, text in enumerate(row)])
+def _box_of(row: Row, others: Sequence[_AllBut] = ()) -> Box:
+    return tuple([text or (_ALL if text is None else others[index]) for index, text in enumerate(row)])
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
@@ -122,39 +133,62 @@ def _check_that_nothing_is_kept_back(plain: set[Row], exits: list[_Exit]) -> Non
     kept_back = [each for found in exits for each in found.rows_kept_back()]
     if not kept_back:
         return
-    granted = [_ExitRow(row, _box_of(row)) for row in plain]
-    granted += [each for found in exits for each in found.rows_granted()]
-    single = {each.row for each in granted if all(each.row)}
-    wide = [each for each in granted if not all(each.row)]
+    rows = [_ExitRow(row, _box_of(row)) for row in plain]
+    granted = _Granted([*rows, *(each for found in exits for each in found.rows_granted())])
     for withheld, open_row in kept_back:
-        if withheld.row in single or any(each.covers(withheld.box) for each in wide):
-            continue
-        if all(withheld.row) or not _is_granted(withheld.box, granted):
+        if not granted.has(withheld.box):
             raise CannotEnumerate(f"every value but some, such as `{_shown(withheld.row, open_row)}`")
 
 
-def _is_granted(box: Box, rows: list[_ExitRow]) -> bool:
-    """Say whether the rows together grant all of the box.
+class _Granted:
+    """What some rows grant together."""
 
-    If no row grants all of it alone, it is split in a column where rows differ: into a box for each id that they name
-    or leave out, and one for all other ids.
-    """
-    near = [each for each in rows if each.meets(box)]
-    if any(each.covers(box) for each in near):
-        return True
-    for index, cell in enumerate(box):
-        if isinstance(cell, _AllBut):
-            mine = [each.box[index] for each in near]
-            ids = frozenset().union(*({each} if isinstance(each, str) else each for each in mine)) - cell
-            if ids:
-                parts: list[Cell] = [_AllBut(cell | ids), *sorted(ids)]
-                return all(_is_granted((*box[:index], part, *box[index + 1 :]), near) for part in parts)
-    return False
+    def __init__(self, rows: list[_ExitRow]):
+        self._rows = rows
+        self._by_id: dict[int, tuple[dict[str, list[_ExitRow]], list[_ExitRow]]] = {}  # by column
 
+    def has(self, box: Box) -> bool:
+        """Say whether the rows grant all of the box.
 
-def _is_under(row: Row, pattern: Row) -> bool:
-    """Say whether the pattern has the row's ids, or stands for them by None or ''."""
-    return all(wanted in (None, "") or wanted == text for text, wanted in zip(row, pattern))
+        If no row grants all of it alone, it is split in a column where rows differ: into a box for each id that they
+        name or leave out, and one for all other ids.
+        """
+        near = _Granted([each for each in self._about(box) if each.meets(box)])
+        if any(each.covers(box) for each in near._rows):
+            return True
+        for index, cell in enumerate(box):
+            if isinstance(cell, _AllBut):
+                by_id, wide = near._in_column(index)
+                ids = (by_id.keys() | frozenset().union(*(each.box[index] for each in wide))) - cell
+                if ids:
+                    before, after = box[:index], box[index + 1 :]
+                    others = (*before, _AllBut(cell | ids), *after)
+                    return near.has(others) and all(near.has((*before, text, *after)) for text in sorted(ids))
+        return False
+
+    def _about(self, box: Box) -> list[_ExitRow]:
+        """Return the rows that may meet the box: there are few with the same id, where the box has one."""
+        found = self._rows
+        for index, cell in enumerate(box):
+            if isinstance(cell, str):
+                by_id, wide = self._in_column(index)
+                mine = [*by_id.get(cell, ()), *wide]
+                found = min(found, mine, key=len)
+        return found
+
+    def _in_column(self, index: int) -> tuple[dict[str, list[_ExitRow]], list[_ExitRow]]:
+        """Return the rows with an id in the column, by that id, and those with more than one."""
+        if index not in self._by_id:
+            by_id: dict[str, list[_ExitRow]] = {}
+            wide = []
+            for each in self._rows:
+                cell = each.box[index]
+                if isinstance(cell, str):
+                    by_id.setdefault(cell, []).append(each)
+                else:
+                    wide.append(each)
+            self._by_id[index] = by_id, wide
+        return self._by_id[index]
 
 
 def _shown(row: Row, pattern: Row) -> str:
