@@ -50,7 +50,7 @@ def watch() -> Any:
     if primary.watch is None:
         with _beginning:
             if primary.watch is None:
-                primary.watch = import_module("policy.replicas.watch").Watch()
+                primary.watch = import_module("policy.replicas.watch").ReplicaWatch()
     return primary.watch
 
 
