@@ -108,7 +108,9 @@ class _Exit:
 
 
 def _box_of(row: Row, others: Sequence[_AllBut] = ()) -> Box:
-    return tuple([text or (_ALL if text is None else others[index]) for index, text in enumerate(row)])
+    """Return the row's box. Without `others`, '' is an id that was asked about, and met by what is kept back of it."""
+    opened = others or [_ALL] * len(row)
+    return tuple([text or (_ALL if text is None else opened[index]) for index, text in enumerate(row)])
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:

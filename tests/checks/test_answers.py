@@ -33,6 +33,7 @@ def plain(*columns: str | None) -> tuple:
         ([granted(1, ""), withheld(1, "bob"), plain("bob")], [("bob",), (None,)]),
         ([granted(1, ""), withheld(1, "bob"), granted(2, ""), granted(2, "ann")], [(None,)]),
         ([granted(1, "", None), withheld(1, "bob", None), plain("bob", None)], [("bob", None), (None, None)]),
+        ([granted(1, "", ""), withheld(1, "bob", ""), plain("bob", "")], [("bob", ""), (None, None)]),  # asked about ''
         ([granted(1, "", None), withheld(1, "bob", None),
           plain("bob", "read"), granted(2, "bob", ""), withheld(2, "bob", "read")],
          [("bob", "read"), ("bob", None), (None, None)]),
