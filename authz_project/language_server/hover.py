@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from authz_project.language_server.document import Document
 from policy.language.names import FIXTURE, NAME, PREDICATE, TYPE, VARIABLE, NameKey, Occurrence
-from policy.language.outline import LISTS, PRIMITIVES, OpenBlock
+from policy.language.outline import LISTS, PRIMITIVES, OutlineBlock
 from policy.language.source import Span
 from policy.values import quoted
 
@@ -50,7 +50,7 @@ def _type(document: Document, name: str) -> str:
     return _code([f"{block.kind} {name}{extends} {{", *_lists(document.outline.of(name)), "}"])
 
 
-def _lists(block: OpenBlock) -> Iterator[str]:
+def _lists(block: OutlineBlock) -> Iterator[str]:
     """Yield what the block declares and inherits."""
     for each in LISTS:
         if names := dict.fromkeys(getattr(block, each)):
@@ -72,11 +72,11 @@ def _name(document: Document, name: str) -> str:
     return "\n".join([_code([f'"{name}"']), *_shortened(declared), because])
 
 
-def _blocks(document: Document) -> Iterable[OpenBlock]:
+def _blocks(document: Document) -> Iterable[OutlineBlock]:
     return (*document.outline.types.values(), document.outline.everything)
 
 
-def _declared(block: OpenBlock, name: str) -> Iterator[str]:
+def _declared(block: OutlineBlock, name: str) -> Iterator[str]:
     owner = f"`{block.name}`" if block.name else "everything"
     if name in block.roles:
         yield f"role of {owner}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from checks.engine.answers import UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps
@@ -148,19 +149,20 @@ class _Fitting:
         rules = self.rules
         asked = [(call.predicate, len(call.args)) for call in _calls(root)]
 
+        @cache
         def has_gaps() -> bool:
             return are_missing(rules.program, asked, self._are_facts)
 
-        rendered = None
+        written = None
         if steps_taken() <= self.few or not has_gaps():
             with within(self.few, has_gaps):
-                rendered = self._written_out(rules, root)
-            if rendered is not None and not rendered.plan.has_rounds:
-                return rendered
+                written = self._written_out(rules, root)
+            if written is not None and not written.plan.has_rounds:
+                return written
         if has_gaps():
             rules = rules.restricted_to(self._are_facts)
-            rendered = self._written_out(rules, root) or rendered
-        return rendered or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
+            written = self._written_out(rules, root) or written
+        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))

@@ -15,8 +15,8 @@ from policy.language.outline import (
     ABSTRACT,
     LISTS,
     PRIMITIVES,
-    OpenBlock,
     Outline,
+    OutlineBlock,
     Word,
     outline_of,
     words_of,
@@ -262,7 +262,7 @@ def _after(context: CursorContext) -> Iterable[Completion]:
 # ---- names -------------------------------------------------------------------------------------------------------
 
 
-def _of_block(block: OpenBlock, lists: Iterable[str], suffix: str = "") -> Iterator[Completion]:
+def _of_block(block: OutlineBlock, lists: Iterable[str], suffix: str = "") -> Iterator[Completion]:
     owner = block.name or "everything"
     for each in lists:
         for name in getattr(block, each):
@@ -270,7 +270,7 @@ def _of_block(block: OpenBlock, lists: Iterable[str], suffix: str = "") -> Itera
             yield Completion(name, _SINGULAR[each], f"{_SINGULAR[each]} of {owner}{type_name}{suffix}")
 
 
-def _through(context: CursorContext, block: OpenBlock, relation: str) -> Iterator[Completion]:
+def _through(context: CursorContext, block: OutlineBlock, relation: str) -> Iterator[Completion]:
     """Return the names that can stand before `on "relation"`: those of the relation's type."""
     target = block.relations.get(relation, "")
     return _of_block(context.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')

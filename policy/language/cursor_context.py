@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policy.language.outline import CLOSING, OPENING, OpenBlock, Outline, Word, head_length, is_called, split_arguments
+from policy.language.outline import (
+    CLOSING,
+    OPENING,
+    Outline,
+    OutlineBlock,
+    Word,
+    head_length,
+    is_called,
+    split_arguments,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class CursorContext:
         return "fixture" if self.head[1].kind == "FIXTURE" else self.head[0].text
 
     @property
-    def block(self) -> OpenBlock:
+    def block(self) -> OutlineBlock:
         """Return what the block around the position declares or inherits."""
         return self.outline.everything if self.kind == "global" else self.outline.of(self.head[1].name)
 

@@ -57,7 +57,7 @@ class Word(NamedTuple):
 
 
 @dataclass(slots=True)
-class OpenBlock:
+class OutlineBlock:
     """An `actor`, `resource` or `global` block, as far as it is written."""
 
     kind: str
@@ -70,14 +70,14 @@ class OpenBlock:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    types: Mapping[str, OpenBlock]
-    everything: OpenBlock  # of all `global` blocks
+    types: Mapping[str, OutlineBlock]
+    everything: OutlineBlock  # of all `global` blocks
     predicates: Mapping[str, tuple[str, ...]]  # name -> arguments, as first written
     fixtures: tuple[str, ...]
 
-    def of(self, type_name: str) -> OpenBlock:
+    def of(self, type_name: str) -> OutlineBlock:
         """Return the block of a type, merged with what it inherits; an empty block for a type without one."""
-        found = OpenBlock("", type_name)
+        found = OutlineBlock("", type_name)
         waiting, seen = [type_name], set()
         while waiting:
             name = waiting.pop(0)
@@ -140,9 +140,9 @@ def _length_with_extends(words: Sequence[Word], at: int) -> int:
 
 
 def outline_of(words: Sequence[Word]) -> Outline:
-    types: dict[str, OpenBlock] = {}
-    everything = OpenBlock("global", "")
-    block: OpenBlock | None = None
+    types: dict[str, OutlineBlock] = {}
+    everything = OutlineBlock("global", "")
+    block: OutlineBlock | None = None
     fixtures: list[str] = []
     depth = at = 0
     while at < len(words):
@@ -162,19 +162,19 @@ def outline_of(words: Sequence[Word]) -> Outline:
     return Outline(types, everything, dict(_predicates(words)), tuple(dict.fromkeys(fixtures)))
 
 
-def _block_of(head: Sequence[Word], types: dict[str, OpenBlock], everything: OpenBlock) -> OpenBlock | None:
+def _block_of(head: Sequence[Word], types: dict[str, OutlineBlock], everything: OutlineBlock) -> OutlineBlock | None:
     match head[0].kind:
         case "GLOBAL":
             return everything
         case "TEST":
             return None
     name = head[1].name
-    block = types.setdefault(name, OpenBlock(head[0].text, name))
+    block = types.setdefault(name, OutlineBlock(head[0].text, name))
     block.extends += [word.name for word in head[3:] if word.kind == "NAME"]
     return block
 
 
-def _read_declaration(words: Sequence[Word], at: int, block: OpenBlock) -> None:
+def _read_declaration(words: Sequence[Word], at: int, block: OutlineBlock) -> None:
     """Read `roles = [...]`, `permissions = [...]` or `relations = {...}` into the block, as far as it is written."""
     kinds = [word.kind for word in words[at + 1 : at + 3]]
     if words[at].text in LISTS and kinds == ["EQ", "LBRACKET"]:

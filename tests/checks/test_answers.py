@@ -52,6 +52,8 @@ def test_every_value_is_answered_where_rows_grant_it_together(rows, answers):
         ([granted(1, "", None), withheld(1, "bob", None), granted(2, None, ""), withheld(2, None, "read")], "bob"),
         ([granted(1, "", None), withheld(1, "bob", None), plain("bob", "read")], "bob"),
         ([granted(1, ""), withheld(1, "ann"), granted(2, ""), withheld(2, "ann")], "ann"),
+        # asked about '' and "a": what is granted on the one is not granted on the other
+        ([granted(1, "a", ""), withheld(1, "a", "bob"), plain("", "bob")], "bob"),
     ],
 )
 def test_every_value_but_some_is_refused(rows, missing):

@@ -60,7 +60,7 @@ class Closure:
         yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), ClauseSubset.UNCLOSED),))
 
 
-def between(guard: p.Rule, type_name: str) -> Var:
+def value_between(guard: p.Rule, type_name: str) -> Var:
     """Return the y that the guard is about, as a variable of this type in the closure's clauses."""
     (y,) = guard.head.args
     assert isinstance(y, p.Var), "a guard is about any value"

@@ -35,7 +35,7 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
-from checks.engine.rules.closures import Closure, about_between, between, closure_of
+from checks.engine.rules.closures import Closure, about_between, closure_of, value_between
 from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.narrow import narrowed
 from checks.engine.rules.typings import (
@@ -110,7 +110,7 @@ class Specialised:
     def _guards_of(self, predicate: str, closure: Closure) -> Guards:
         if predicate not in self._guards:
             self._guards[predicate] = [
-                (between(rule, name), [*map(about_between, _clauses(self._types_by_predicate, rule, (name,)))])
+                (value_between(rule, name), [*map(about_between, _clauses(self._types_by_predicate, rule, (name,)))])
                 for rule in closure.guards
                 for name in sorted(closure.types)
             ]

@@ -286,8 +286,7 @@ def _deltas(branch: Branch) -> list[dict[int, str]]:
 def _tags_read(branch: Branch) -> list[Tag]:
     """Return the tag of the new row of each delta."""
     tags = {each.source: each.tag for each in branch.conditions if isinstance(each, Tagged)}
-    read = (each for each in branch.sources if isinstance(each, (Goals, Answers)))
-    return [(int(isinstance(each, Answers)), tags[each.number]) for each in read]
+    return [(int(isinstance(each, Answers)), tags[each.number]) for each in _rows_read(branch)]
 
 
 def _every(branch: Branch) -> dict[int, str]:
@@ -296,8 +295,12 @@ def _every(branch: Branch) -> dict[int, str]:
 
 
 def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answers, str]]:
-    found = (source for source in branch.sources if isinstance(source, (Goals, Answers)))
-    return [(source, goals if isinstance(source, Goals) else answers) for source in found]
+    return [(source, goals if isinstance(source, Goals) else answers) for source in _rows_read(branch)]
+
+
+def _rows_read(branch: Branch) -> list[Goals | Answers]:
+    """Return the sources of goals and answers, of which each may have new rows."""
+    return [source for source in branch.sources if isinstance(source, (Goals, Answers))]
 
 
 def _branch_of(arm: Arm) -> Branch:
