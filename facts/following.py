@@ -26,7 +26,7 @@ def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
 
 
 def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
-    """Yield changes without end, as they come; yield an empty `Found` whenever `patience` seconds brought none."""
+    """Yield changes without end, as they come; yield an empty `FeedPage` whenever `patience` seconds brought none."""
     while True:
         here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
         yield here

@@ -35,7 +35,7 @@ class AttemptResult(NamedTuple, Generic[T]):
 
 
 class Primary:
-    """What this process does before it asks the primary, and its one `Watch`."""
+    """What this process does before it asks the primary, and its one `ReplicaWatch`."""
 
     prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is asked, by the app above
     watch: Any = None
@@ -46,7 +46,7 @@ _beginning = Lock()
 
 
 def watch() -> Any:
-    """Return the one `Watch` of this process. It is imported late: it needs PostgreSQL's driver."""
+    """Return the one `ReplicaWatch` of this process. It is imported late: it needs PostgreSQL's driver."""
     if primary.watch is None:
         with _beginning:
             if primary.watch is None:
