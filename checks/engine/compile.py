@@ -341,7 +341,7 @@ def rendered(
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
     """Plan all roots. If they weigh too much together, plan those again that weigh more than an equal share."""
     plans = tuple(map(fitting.planned, roots))
-    if sum(each.plan.weight for each in plans) <= fitting.most:
+    if len(roots) == 1 or sum(each.plan.weight for each in plans) <= fitting.most:
         return plans
     share = replace(fitting, most=fitting.most // len(roots))
     return tuple(each if each.plan.weight <= share.most else share.planned(root) for root, each in zip(roots, plans))

@@ -12,6 +12,7 @@ from checks.engine.plan import unfold
 from checks.engine.rules.clauses import Call, Const, Slot, Var
 from checks.engine.rules.limits import steps_taken
 from checks.engine.sql import rounds
+from checks.engine.sql.dialects import PostgreSQL
 from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
 from checks.engine.values import hashed_once, value
 from policy.values import STRING
@@ -133,6 +134,14 @@ def test_the_more_roots_of_a_question_took_too_many_steps_the_fewer_the_next_may
     roots = [Root((Call("allow", ("User", STRING, "Doc"), (actor, Const("read"), Var(0))),)) for actor in actors]
     assert filled().compiled_for(Shape(tuple(roots), 1)).rounds
     assert [planner.sprawling for planner, *_ in tried] == [0, 1, 2]
+
+
+def test_what_weighs_too_much_alone_is_not_planned_again(monkeypatch):
+    monkeypatch.setattr(forms, "MOST_WEIGHT", 0)
+    planned, asked = forms._Fitting.planned, []
+    monkeypatch.setattr(forms._Fitting, "planned", lambda self, root: asked.append(root) or planned(self, root))
+    Engine(POLICY, PostgreSQL()).compiled("list", "read")
+    assert len(asked) == 1
 
 
 def test_rules_without_facts_are_looked_at_for_the_first_root_only():
