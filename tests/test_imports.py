@@ -1,4 +1,4 @@
-"""Which part may import which, and which parts run without Django."""
+"""Check which part may import which, and which parts run without Django."""
 
 import ast
 import re
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-
-import pytest
 
 from policy.rules.components import Components
 
@@ -55,8 +53,18 @@ def files() -> list[Path]:
     return [path for app in APPS for path in sorted((ROOT / app).rglob("*.py"))]
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -68,15 +76,26 @@ def is_below(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}.")
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_one_way(path):
-    name = str(path.relative_to(ROOT))
-    found = list(imports(path))
-    ours = [each for each in found if each.split(".")[0] in APPS]
-    allowed = ALLOWED[name.split("/")[0]]
-    assert [each for each in ours if not any(is_below(each, prefix) for prefix in allowed)] == []
-    if name.startswith(BARE):
-        assert [each for each in found if any(is_below(each, framework) for framework in FRAMEWORKS)] == []
+def test_imports_go_one_way():
+    wrong = []
+    for path in files():
+        name = str(path.relative_to(ROOT))
+        allowed = ALLOWED[name.split("/")[0]]
+        for imported in imports(path):
+            if imported.split(".")[0] in APPS and not any(is_below(imported, prefix) for prefix in allowed):
+                wrong.append(f"{name} imports {imported}, of a layer above it")
+            if name.startswith(BARE) and any(is_below(imported, framework) for framework in FRAMEWORKS):
+                wrong.append(f"{name} imports {imported}, but must run without a framework")
+    for name, imported_files in graph().items():
+        if is_below(name, "checks.engine"):
+            place = next((place for place, package in enumerate(PACKAGES) if is_below(name, package)), -1)
+            later = PACKAGES[place + 1 :]
+            wrong += [
+                f"{name} imports {other}, a later package of the engine"
+                for other in sorted(imported_files)
+                if any(is_below(other, package) for package in later)
+            ]
+    assert wrong == []
 
 
 # ---- what the files of the project import of one another ---------------------------------------------------------
@@ -113,19 +132,14 @@ def test_no_files_import_each_other_in_a_circle():
     assert [*circles.values()] == []
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_stand_at_the_top(path):
+def test_imports_stand_at_the_top():
     """An import in a function or under a condition hides a circle, or what a file costs to import."""
-    tree = ast.parse(path.read_text())
-    imported = {node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)}
-    assert [ast.unparse(node) for node in imported - set(tree.body)] == []
-
-
-@pytest.mark.parametrize("name", [name for name in map(module_of, files()) if is_below(name, "checks.engine")])
-def test_packages_of_the_engine_use_each_other_in_one_direction(name):
-    place = next((place for place, package in enumerate(PACKAGES) if is_below(name, package)), -1)
-    later = PACKAGES[place + 1 :]
-    assert [other for other in graph()[name] if any(is_below(other, package) for package in later)] == []
+    inner = []
+    for path in files():
+        parsed = tree(path)
+        imported = {node for node in ast.walk(parsed) if isinstance(node, ast.Import | ast.ImportFrom)}
+        inner += [f"{path.relative_to(ROOT)}: {ast.unparse(node)}" for node in imported - set(parsed.body)]
+    assert inner == []
 
 
 def test_no_app_below_knows_the_table_of_keys():
