@@ -95,7 +95,11 @@ QUESTIONS: dict[str, list[str]] = {
         "has_role(User, String?, Page?)",
     ],
     "files_and_folders": ['allow(User, "read", File)', 'allow(User, "read", File?)', "allow(User, String?, File)"],
-    "groups": ['allow(User, "read", Repository)', 'allow(User, "read", Repository?)'],
+    "groups": [
+        'allow(User, "read", Repository)',
+        'allow(User, "read", Repository?)',
+        'allow(User, "read", Repository**)',
+    ],
     "managers": ['allow(User, "read_salary", User)', 'allow(User, "read", Review?)'],
     "inherit_unless_overridden": ['allow(User, "read", Folder)', 'allow(User, "read", Folder?)'],
     "derived_relations": ['allow(User, "read", Repository?)'],
