@@ -1,0 +1,120 @@
+"""What is fuzzed. A target takes bytes, and raises what is no documented refusal.
+
+It returns -1 for an input that is not worth keeping.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+from django.core.management import call_command
+
+from authz_project.keys import create_key
+from authz_project.openapi.operations import OPERATIONS, policies
+from localsql.bindings import bindings_from_text
+from localsql.sync.databases import Around
+from localsql.sync.reading import config_from_text
+from policy import publishing, rules
+from policy.endpoint import MAY_WAIT
+from policy.errors import AuthzError
+from policy.language.format import formatted, says_the_same
+from policy.language.rejection import PolicyRejected
+from policy.models import default_environment
+
+CORPUS = Path(__file__).with_name("corpus")
+_AROUND = Around(connection="postgres://u:p@127.0.0.1:1/none")  # nothing connects while it is read
+
+Target = Callable[[bytes], int | None]
+
+
+def compile_policy(data: bytes) -> None:
+    """Compile a policy and lay it out; only `PolicyRejected` may be raised."""
+    text = data.decode(errors="replace")
+    try:
+        rules.compile_text(text)
+    except PolicyRejected:
+        return
+    after = formatted(text)
+    assert says_the_same(text, after), "the formatter changes what the policy says"
+
+
+def read_bindings(data: bytes) -> None:
+    """Read data bindings, and the same text as what synchronizes facts; only `AuthzError` may be raised."""
+    text = data.decode(errors="replace")
+    with suppress(AuthzError):
+        bindings_from_text.__wrapped__(text)
+    with suppress(AuthzError):
+        config_from_text(text, _AROUND)
+
+
+def front_door() -> Target:
+    """Return a target that sends requests with a good key, each a line `POST /api/authorize` and a body below it.
+
+    What follows `?` is the query string. The database must be migrated.
+    """
+    from authz_project.wsgi import ROUTES  # imports every page, which the other targets have no use for
+
+    environment = default_environment()
+    key = create_key(environment)[1]
+    known = {operation.path for operation in OPERATIONS}
+    publishing.publish(environment.pk, policies.SOURCE, None)
+
+    def request(data: bytes) -> int | None:
+        head, _, body = data.partition(b"\n")
+        method, _, address = head.decode(errors="replace").partition(" ")
+        path, _, query = address.partition("?")
+        if path not in known or method not in ("GET", "POST", "DELETE"):
+            return -1
+        environ = {
+            "REQUEST_METHOD": method,
+            "PATH_INFO": path,
+            "QUERY_STRING": query.encode(errors="replace").decode("latin-1"),
+            "CONTENT_LENGTH": str(len(body)),
+            "CONTENT_TYPE": "application/json",
+            "HTTP_AUTHORIZATION": f"Bearer {key}",
+            "wsgi.input": io.BytesIO(body),
+            MAY_WAIT: False,
+        }
+        status, _, content = ROUTES[path].answer(environ)
+        assert status < 500, f"{method} {path}: {status}: {content.decode()}"
+        if content and status >= 400:
+            assert isinstance(orjson.loads(content), dict), f"{method} {path}: {status} without an object"
+        if path == "/api/policy" and method == "POST" and status < 300:
+            publishing.publish(environment.pk, policies.SOURCE, None)  # for the inputs that follow
+        return None
+
+    return request
+
+
+def begun(name: str) -> Target:
+    """Return a target by its name; that of requests makes the database that it needs."""
+    if name == "requests":
+        call_command("migrate", verbosity=0)
+        return front_door()
+    return {"policy": compile_policy, "bindings": read_bindings}[name]
+
+
+def examples() -> dict[str, list[bytes]]:
+    """Return what fuzzing begins with, by target."""
+    requests = []
+    for each in OPERATIONS:
+        query = "&".join(f"{name}={value}" for name, value in each.example.query.items())
+        body = b"" if each.example.body is None else orjson.dumps(each.example.body)
+        requests.append(f"{each.method} {each.path}{'?' if query else ''}{query}\n".encode() + body)
+    texts = [path.read_bytes() for path in sorted(Path("tests/policies").glob("*.polar"))]
+    cases = orjson.loads(Path("tests/cases/local.json").read_bytes())
+    bound = sorted(
+        {found for case in _maps(cases) for found in case.values() if isinstance(found, str) and "query:" in found}
+    )
+    return {"policy": texts, "requests": requests, "bindings": [each.encode() for each in bound]}
+
+
+def _maps(data: object):
+    if isinstance(data, dict):
+        yield data
+    for each in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        yield from _maps(each)
