@@ -1,4 +1,7 @@
-"""API keys and environments. Environments are here because ending one ends its facts and keys too."""
+"""API keys, environments, users and groups.
+
+Environments are here because ending one ends its facts and keys too.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -7,6 +10,8 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, Permission, User
 from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.forms import ModelForm
@@ -208,3 +213,63 @@ class EnvironmentAdmin(ChangingAdmin):
     def delete_model(self, request: HttpRequest, environment: Environment) -> None:
         store.remove(environment.id)
         environment.delete()
+
+
+# ---- users and groups ------------------------------------------------------------------------------------------------
+
+admin.site.unregister([User, Group])
+
+
+def permissions_of(holder: User | Group) -> models.QuerySet[Permission]:
+    """Return the permissions that a user has, by itself or by its groups; or those of a group."""
+    if isinstance(holder, Group):
+        return holder.permissions.all()
+    return Permission.objects.filter(models.Q(user=holder) | models.Q(group__user=holder))
+
+
+def may_manage(person: User, holder: User | Group) -> bool:
+    """Say whether the person has all that the user or group has: who sets a password can log in with it."""
+    if person.is_superuser:
+        return True
+    if isinstance(holder, User) and holder.is_superuser:
+        return False
+    return not permissions_of(holder).exclude(pk__in=permissions_of(person).values("pk")).exists()
+
+
+class WithinOwnPermissions(admin.ModelAdmin):
+    """Lets nobody but superusers give, or take over, more than they have themselves.
+
+    Pages, passwords, actions and the deletion of several ask these methods.
+    """
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_change_permission(request, obj) and (obj is None or may_manage(_person(request), obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or may_manage(_person(request), obj))
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """Offer the permissions that the person has, and the groups that have no others."""
+        person = _person(request)
+        if not person.is_superuser:
+            own = permissions_of(person).values("pk")
+            others = Group.objects.filter(permissions__in=Permission.objects.exclude(pk__in=own)).values("pk")
+            offered = {Permission: Permission.objects.filter(pk__in=own), Group: Group.objects.exclude(pk__in=others)}
+            options["queryset"] = offered[db_field.remote_field.model]
+        return super().formfield_for_manytomany(db_field, request, **options)
+
+
+def _person(request: HttpRequest) -> User:
+    assert isinstance(request.user, User), "only who is logged in comes so far"
+    return request.user
+
+
+@admin.register(User)
+class ServiceUserAdmin(WithinOwnPermissions, UserAdmin):
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        return () if _person(request).is_superuser else ("is_superuser",)
+
+
+@admin.register(Group)
+class ServiceGroupAdmin(WithinOwnPermissions, GroupAdmin):
+    pass

@@ -346,6 +346,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+LOGIN_REDIRECT_URL = "admin:index"  # where the login leads if `next` is another site's
 STATIC_URL = "static/"
 STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True  # served from the packages: nothing to collect

@@ -4,6 +4,9 @@
     member,User,ann,Team,ops
     member(User:ann, Team:ops)
 
+A cell of CSV that a spreadsheet would take for a formula, `=1+1` or `-5`, is written with a `'` before it, and read
+without it. So is one that has such quotes already: what is written is read as it was.
+
 Until when a fact counts, a line of JSON says as `expires_at`, one of CSV in its last cell,
 `expires_at=2026-12-01T00:00:00Z`, and one of the notation at its end: `until 2026-12-01T00:00:00Z`.
 """
@@ -31,6 +34,8 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 _END_CELL = f"{END}="
 _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@/-]*")
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
+_QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -77,6 +82,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
         except csv.Error as error:
             yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
             continue
+        cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]
         if cells and not (rows.line_num == 1 and _are_names(cells)):
             yield rows.line_num, _json_of_cells(rows.line_num, cells)
 
@@ -98,10 +104,15 @@ def _json_of_cells(number: int, cells: list[str]) -> object:
     return {"predicate": predicate, "args": args, **end}
 
 
+def without_formula(cell: str) -> str:
+    """Return a cell of CSV that no spreadsheet takes for a formula; `read_csv` takes the quote away again."""
+    return f"'{cell}" if _FORMULA.match(cell.lstrip("'")) else cell
+
+
 def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
     rows, count = csv.writer(file), 0
     for count, fact in enumerate(facts, 1):
-        cells = _cells_of(fact)
+        cells = list(map(without_formula, _cells_of(fact)))
         if count == 1 and _are_names(cells):
             rows.writerow(cells)  # or the fact would be taken for names
         rows.writerow(cells)

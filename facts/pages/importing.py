@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from django import forms
+from django.core.files.uploadedfile import UploadedFile
 
 from facts.bulk import LinesRejected, Loaded, load
 from facts.formats import READERS, BadLine
@@ -40,6 +41,17 @@ class ImportForm(forms.Form):
         elif not self.errors and sent["file"] and sent["text"].strip():
             self.add_error("file", "Write facts or choose a file, not both.")
         return sent
+
+    def clean_file(self) -> UploadedFile | None:
+        """Refuse a file that is not UTF-8: neither its lines nor what is wrong with them could be shown."""
+        file = self.cleaned_data["file"]
+        try:
+            content = file.read() if file else b""
+            content.decode()
+        except UnicodeDecodeError as reason:
+            line = content.count(b"\n", 0, reason.start) + 1
+            raise forms.ValidationError(f"The file is not UTF-8 text (line {line}). Save it as UTF-8.") from None
+        return file
 
     @property
     def reader(self) -> str:

@@ -1,5 +1,6 @@
 """Lines of facts, written and read: whatever a fact is made of, it is the same fact again."""
 
+import csv
 import io
 
 import pytest
@@ -105,3 +106,25 @@ def test_lines_that_say_nothing_and_bytes_that_are_no_text():
     lines = list(read_notation(io.BytesIO(b"\xef\xbb\xbfp(User:a);\r\n\r\n  # x\n\tp(User:\xff)")))
     assert lines[0] == (1, Fact("p", (Value("User", "a"),)))
     assert len(lines) == 2 and "well-formed Unicode" in lines[1][1].reason
+
+
+# ---- formulas ----------------------------------------------------------------------------------------------------
+
+FORMULAS = ["=1+1", "+1+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1"]
+
+
+@pytest.mark.parametrize("quotes", ["", "'", "''"])
+@pytest.mark.parametrize("text", [*FORMULAS, "ann", "", "=", "'", "a'=1", " =1"])
+def test_a_spreadsheet_gets_no_formula_and_reading_gives_the_same_ids(text, quotes):
+    id = quotes + text
+    facts = [Fact("p", (Value("User", id), Value("Integer", "-5"))), Fact("p", (Value("T", "x"), Value("String", id)))]
+    written = io.StringIO()
+    WRITERS["csv"](written, iter(facts))
+    cells = [cell for row in csv.reader(io.StringIO(written.getvalue(), newline="")) for cell in row]
+    assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d"))] == []
+    assert again("csv", facts) == facts
+
+
+def test_other_files_keep_their_signs_and_quotes():
+    read = [line for _, line in READERS["csv"](io.BytesIO(b"p,T,=1\np,T,'ann\np,Integer,-5\n"))]
+    assert [line["args"][0]["id"] for line in read] == ["=1", "'ann", "-5"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from facts import bulk, read, store
@@ -531,3 +532,20 @@ def test_what_counts_for_nothing_is_listed_with_links(staff, api):
     ):
         assert staff.get(each.url).context["summary"] == number
     assert staff.get(PAGE, {"predicate": "has_role"}).context["useless"] == []
+
+
+@pytest.mark.parametrize("name", ["facts.txt", "facts.csv"])
+@pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n\x1a\n\x00", b"\xff\xfep\x00(\x00", b'p(User:a)\np(User:"\xff")', b"p,User,\xff"]
+)
+def test_a_file_that_is_not_text_is_refused_with_a_message(staff, environment, name, data):
+    file = SimpleUploadedFile(name, data)
+    page = staff.post(f"{PAGE}import/", {"environment": environment.pk, "format": "", "text": "", "file": file})
+    assert "The file is not UTF-8 text (line " in text_of(page)
+    assert stored(environment) == []
+
+
+def test_the_page_says_that_csv_is_quoted(staff, environment):
+    insert(environment, fact("p", "User:+1+1"))
+    assert "is written with a &#x27; before it" in text_of(staff.get(PAGE)).replace("'", "&#x27;")
+    assert b"p,User,'+1+1" in b"".join(staff.get(f"{PAGE}export/", {"environment": environment.pk, "format": "csv"}))

@@ -17,6 +17,7 @@ from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
 from checks.workbench.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
 from checks.workbench.review_text import counted, described, shown, shown_action
+from facts.formats import without_formula
 from facts.notation import value_from_text
 from policy.management.command import PolicyCommand
 from policy.management.progress import Progress as Bar
@@ -149,11 +150,14 @@ class _Csv:
         if isinstance(line, NotAnswered):
             kind = line.kind
             action = "*" if kind.action is None else shown_action(Value("String", kind.action))
-            self.csv.writerow((NOT_ANSWERED, f"{kind.actor}:*", action, f"{kind.resource}:*", str(line)))
+            self._write(NOT_ANSWERED, f"{kind.actor}:*", action, f"{kind.resource}:*", str(line))
         else:
             note = "\n".join(self.explainer.text(line)) if self.explainer else ""
             columns = (shown(line.actor), shown_action(line.action), shown(line.resource))
-            self.csv.writerow((line.state, *columns, note))
+            self._write(line.state, *columns, note)
+
+    def _write(self, *cells: str) -> None:
+        self.csv.writerow(map(without_formula, cells))
 
 
 class _Raw:
