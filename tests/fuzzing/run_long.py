@@ -65,7 +65,7 @@ def main() -> int:
         smallest = folder / "smallest"
         smallest.mkdir()
         done = _fuzz(asked.target, folder, ["-merge=1", str(smallest), str(kept), str(found)])
-        if not done:
+        if not done and any(smallest.iterdir()):
             shutil.rmtree(kept)
             kept.mkdir()
             for path in smallest.iterdir():
@@ -78,8 +78,10 @@ def _fuzz(target: str, folder: Path, options: list[str]) -> int:
     """Run libFuzzer in a process of its own, which it ends by itself."""
     (folder / "database").mkdir(exist_ok=True)
     (folder / "words").write_text("".join(f'"{word}"\n' for word in WORDS[target]))
-    variables = os.environ | {"AUTHZ_FUZZ_FOLDER": str(folder / "database")}
-    command = [sys.executable, "-c", f"from tests.fuzzing.run_long import begin; begin({target!r})"]
+    variables = os.environ | {"AUTHZ_FUZZ_FOLDER": str(folder / "database"), "PYTHONPATH": str(Path.cwd())}
+    program = folder / "program"  # libFuzzer starts itself again to merge, by the name of what runs
+    program.write_text(f"#!{sys.executable}\nfrom tests.fuzzing.run_long import begin\nbegin({target!r})\n")
+    program.chmod(0o700)
     options = [
         f"-timeout={SLOWEST}",
         f"-rss_limit_mb={LARGEST}",
@@ -88,7 +90,7 @@ def _fuzz(target: str, folder: Path, options: list[str]) -> int:
         "-print_final_stats=1",
         *options,
     ]
-    return subprocess.run([*command, *options], env=variables, check=False).returncode
+    return subprocess.run([program, *options], env=variables, check=False).returncode
 
 
 def begin(target: str) -> None:
