@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from django.db import Error, connection
@@ -68,3 +69,11 @@ def known() -> frozenset[Migration]:
 def lacks_tables(error: Exception) -> bool:
     """Say whether a statement failed since the database is not prepared."""
     return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE
+
+
+def missing_database() -> Path | None:
+    """Return the SQLite file that DATABASE_URL names, if it does not exist."""
+    if connection.vendor != "sqlite":
+        return None
+    file = Path(connection.settings_dict["NAME"]).absolute()
+    return None if file.exists() else file

@@ -1,10 +1,61 @@
-"""Whether the secret that signs logins can be guessed."""
+"""The secret that signs logins: made beside an SQLite database, and whether one can be guessed."""
+
+import os
+import secrets
+from contextlib import suppress
+from fnmatch import fnmatch
+from pathlib import Path
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+
+from authz_project.settings import secret_file
 
 WELL_KNOWN = ("secret", "changeme", "password", "insecure", "example", "test")
 SHORTEST = 32
+
+
+def prepare_folder() -> None:
+    """Make the SQLite database's file, its secret unless SECRET_KEY is set, and a `.gitignore` that names both.
+
+    Nothing that is there already is changed, but for lines added to a `.gitignore`.
+    """
+    if connection.vendor != "sqlite":
+        return
+    database = Path(connection.settings_dict["NAME"]).absolute()
+    secret = secret_file(database)
+    if not database.exists() or not (secret_that_is_set() or secret.exists()):
+        _ignore(database.parent, database.name, f"{database.name}-*", secret.name)
+    database.touch(0o600)  # which other connections take for an empty database
+    if not secret_that_is_set():
+        settings.SECRET_KEY = _made(secret)
+
+
+def _ignore(folder: Path, *names: str) -> None:
+    """Keep the names out of Git; a folder that refuses the file has no repository of ours."""
+    path = folder / ".gitignore"
+    with suppress(OSError, UnicodeDecodeError):
+        text = path.read_text() if path.exists() else ""
+        lines = text.splitlines()
+        if missing := [name for name in names if not any(fnmatch(name, line.strip().lstrip("/")) for line in lines)]:
+            gap = "" if not text or text.endswith("\n") else "\n"
+            path.write_text(text + gap + "".join(f"/{name}\n" for name in missing))
+
+
+def _made(path: Path) -> str:
+    """Return the secret in the file, made on first use and readable by its owner only."""
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        file = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w")
+        try:
+            with file:
+                file.write(secrets.token_urlsafe(48))
+            with suppress(FileExistsError):  # another process was first: its secret stands
+                os.link(draft, path)
+        finally:
+            draft.unlink()
+    return path.read_text().strip()
 
 
 def secret_that_is_set() -> str:

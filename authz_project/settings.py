@@ -3,10 +3,9 @@
 import math
 import os
 import re
-import secrets
-from contextlib import suppress
+import sqlite3
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -143,7 +142,22 @@ STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
 PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of processor time, for one new kind of question
 WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
 _FOR_EVER = 2_000_000.0  # seconds, as far as SQLite counts
+
+
+class ExistingFile(sqlite3.Connection):
+    """A connection that makes no database: a command that only asks is not to leave an empty one where it runs.
+
+    `serve` and `migrate` make the file first, by `secret_key.prepare_folder`.
+    """
+
+    def __init__(self, database: str, *args: Any, **options: Any) -> None:
+        if not database.startswith("file:"):
+            database = f"{Path(database).absolute().as_uri()}?mode=rw"
+        super().__init__(database, *args, **options | {"uri": True})
+
+
 SQLITE_OPTIONS = {
+    "factory": ExistingFile,
     # Writers take the lock when they begin, so that none fails half way on another's.
     "transaction_mode": "IMMEDIATE",
     "timeout": WRITE_TIMEOUT or _FOR_EVER,
@@ -257,25 +271,24 @@ LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if is_here(DATABASES["default
 # ---- secrets ------------------------------------------------------------------------------------------
 
 
+def secret_file(database: Path) -> Path:
+    """Return where the secret of an SQLite database is kept: beside it."""
+    return database.with_name(database.name + ".secret")
+
+
 def secret_beside(database: Path) -> str:
-    """Return the secret kept next to an SQLite file, made on first use and readable by its owner only."""
-    path = database.with_name(database.name + ".secret")
-    if not path.exists():
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        file = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w")
-        try:
-            with file:
-                file.write(secrets.token_urlsafe(48))
-            with suppress(FileExistsError):  # another process was first: its secret stands
-                os.link(draft, path)
-        finally:
-            draft.unlink()
-    return path.read_text().strip()
+    """Return the secret kept next to an SQLite file; nothing before `serve` or `migrate` has made it."""
+    try:
+        return secret_file(database).read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 SECRET_KEY = env.str("SECRET_KEY", default="")
 if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     SECRET_KEY = secret_beside(Path(DATABASES["default"]["NAME"]).absolute())
+    if not SECRET_KEY:
+        SILENCED_SYSTEM_CHECKS.append("security.W009")  # there will be one before it is used
 
 # ---- limits: 0 is none --------------------------------------------------------------------------------
 

@@ -8,12 +8,17 @@ from django.conf import settings
 
 from authz_project import installation
 from authz_project.checkup.check_finding import CheckFinding, fail, judged, ok
+from authz_project.schema_state import missing_database
 from authz_project.secret_key import secret_that_is_set, weakness_of
 
 
 def settings_findings() -> Iterator[CheckFinding]:
     yield judged("settings", [], [*_unset(), *_without_effect()], "as production wants them")
-    weakness = weakness_of(secret_that_is_set())
+    secret = secret_that_is_set()
+    if not secret and missing_database():
+        yield ok("secret", "`serve` makes one beside the database")
+        return
+    weakness = weakness_of(secret)
     yield fail("secret", weakness) if weakness else ok("secret", "SECRET_KEY cannot be guessed")
 
 

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line.overview import program_name
-from authz_project.schema_state import lacks_tables
+from authz_project.schema_state import lacks_tables, missing_database
 
 
 def ending_of(reason: BaseException) -> str | int:
@@ -37,9 +37,11 @@ def _forget_output() -> None:
 
 
 def _matter_with(error: DatabaseError | InterfaceError) -> str:
+    program = program_name(sys.argv[0])
+    if missing := missing_database():
+        return f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL says where it is."
     if lacks_tables(error):
-        program = program_name(sys.argv[0])
-        return f"the database is not prepared: `{program} serve` does so as it starts, or `{program} migrate`"
+        return f"The database has no tables. Run `{program} serve` or `{program} migrate`."
     if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
         raise error
     first = next(iter(str(error).splitlines()), type(error).__name__)

@@ -32,7 +32,7 @@ class Command(ServiceCommand):
     def _copy(self, file: Path, overwrite: bool) -> None:
         source = Path(connection.settings_dict["NAME"]).absolute()
         if not source.exists():
-            raise CommandError(f"there is no database `{source}`")
+            raise CommandError(f"No database at {source}. DATABASE_URL says where it is.")
         try:
             with self.progress("copying") as progress:
                 copy(source, file, overwrite, lambda share: progress.tell(share=share))

@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 from django.db import Error
 
 from authz_project.backups.contents import findings
+from authz_project.schema_state import missing_database
 from policy.management.command import ServiceCommand
 
 
@@ -17,6 +18,8 @@ class Command(ServiceCommand):
     )
 
     def handle(self, **options: Any) -> None:
+        if missing := missing_database():
+            raise CommandError(f"No database at {missing}. DATABASE_URL says where it is.")
         are_good = True
         try:
             for finding in findings():

@@ -5,8 +5,15 @@ from typing import Any
 from django.core.checks import Tags
 from django.core.management.commands import migrate
 
+from authz_project.secret_key import prepare_folder
+
 
 class Command(migrate.Command):
     def check(self, *args: Any, **options: Any) -> None:
         """Check models and database; the rest is about the code, imports every page, and is what `check` is for."""
         super().check(*args, **options | {"tags": [Tags.models, Tags.database]})
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not (options["plan"] or options["check_unapplied"]):
+            prepare_folder()
+        super().handle(*args, **options)

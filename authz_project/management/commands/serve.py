@@ -28,7 +28,7 @@ from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import command_line_to_json
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
-from authz_project.secret_key import secret_that_is_set, weakness_of
+from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from checks.decisions.writer import STANDARD_OUTPUT, opened
@@ -88,12 +88,10 @@ class Command(ServiceCommand):
         metrics_port: int | None,
         **options: Any,
     ) -> None:
-        secret = secret_that_is_set()
         if dev:
             refuse_outsiders(host)
-            os.environ["SECRET_KEY"] = secret or secrets.token_urlsafe(48)  # logins last as long as this server
-        else:
-            refuse_weak_secret(secret)
+        elif secret_that_is_set() or connection.vendor != "sqlite":
+            refuse_weak_secret(secret_that_is_set())
         refuse_closed_log(settings.DECISION_LOG)
         refuse_taken_port(host, port)
         if metrics_port is not None:
@@ -103,6 +101,10 @@ class Command(ServiceCommand):
         with alone():
             call_command("migrate", verbosity=0)
             said_of_keys = self.prepare_keys(dev, not no_first_key)
+        if not dev:
+            refuse_weak_secret(secret_that_is_set())  # one that was made, or was beside the database
+        if dev:
+            os.environ["SECRET_KEY"] = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
         # Workers are children of this process: its id is what they know a development server by.
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
@@ -197,6 +199,7 @@ def alone() -> Iterator[None]:
             database = Path(connection.settings_dict["NAME"]).absolute()
             keep_from_others(database)
             stack.enter_context(folder_lock(database))
+            prepare_folder()
         stack.callback(connections.close_all)
         try:
             connection.ensure_connection()

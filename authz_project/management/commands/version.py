@@ -8,6 +8,7 @@ from django.db import DatabaseError, InterfaceError
 
 from authz_project import installation
 from authz_project.command_line.overview import version_line
+from authz_project.schema_state import missing_database
 from policy.management.command import ServiceCommand
 from policy.models import Environment
 
@@ -26,6 +27,9 @@ class Command(ServiceCommand):
             return
         self.stdout.write(version_line())
         self.stdout.write(f"  Python    {platform.python_version()}")
+        if missing := missing_database():
+            self.stdout.write(f"  database  none at {missing}; `serve` or `migrate` creates it")
+            return
         try:
             self.stdout.write(f"  database  {installation.database_text()}")
             for environment in Environment.objects.all():

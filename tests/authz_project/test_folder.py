@@ -1,0 +1,132 @@
+"""What commands leave in the folder where they run: nothing, unless they are to make or change a database."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from authz_project.command_line.overview import GROUPS
+from authz_project.secret_key import _ignore
+from tests.service import ROOT
+
+COMMANDS = sorted(name for group in GROUPS.values() for name in group)
+POLICY = 'actor User {} resource Doc { permissions = ["read"]; }\ntest "t" { assert_not allow(User{"a"}, "read", Doc{"d"}); }'
+BINDINGS = 'facts: {"is_public(Doc:_)": {query: SELECT id FROM docs}}\n'
+# What needs no database, and how it ends.
+WITHOUT_DATABASE = {
+    "check_policy ../main.polar": 0,
+    "format_policy --check ../main.polar": 1,
+    "test_policy ../main.polar": 0,
+    "diff_policy ../main.polar ../main.polar": 0,
+    "picture ../main.polar": 0,
+    "check_bindings ../bindings.yaml": 0,
+    "import_openfga ../model.fga": 0,
+    "import_spicedb ../schema.zed": 0,
+    "load_example": 0,
+    "version --changes": 0,
+    "check": 0,
+}
+# What reads a database or changes what is in one. Where there is none, it ends with 1 and says so.
+WITH_DATABASE = (
+    "activate_policy 1", "ask authorize User:a read Doc:d", "ask_local authorize User:a read Doc:d", "audit_facts",
+    "backup copy.sqlite3", "check_database", "create_api_key", "delete_facts p(User:_)", "drain_outbox --config ../bindings.yaml",
+    "dump_facts", "expire_facts", "explain authorize User:a read Doc:d", "follow_changes", "forget_facts --yes User:a",
+    "list_api_keys", "load_example code", "load_facts ../facts.jsonl", "load_policy ../main.polar", "policy_history",
+    "preview_policy ../main.polar", "prune_history --keep-days 1", "replay_decisions ../facts.jsonl", "review_access --from 1",
+    "revoke_api_key x", "rotate_api_key x", "show_policy", "sync_facts --config ../bindings.yaml",
+    "changepassword ada", "createsuperuser --noinput --username ada --email a@example.org", "migrate --plan",
+)  # fmt: skip
+TOLD_OTHERWISE = {"check_service": 0, "version": 0, "verify_backup ../none.sqlite3": 1}
+MAKES = {"serve", "migrate", "language_server"}  # the last one goes on until it is told to end; its help is looked at
+
+# Runs commands, one after the other, and says how each ended, what it wrote and what was in the folder afterwards.
+RUN = """
+import contextlib, io, json, os, sys
+from authz_project.command_line import main
+told = {}
+for command in json.loads(sys.argv.pop()):
+    sys.argv[:] = ["authz", *command.split()]
+    text = io.StringIO()
+    status = 0
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+    if isinstance(status, str):
+        text.write(status)
+        status = 1
+    told[command] = [status, text.getvalue(), sorted(os.listdir())]
+print(json.dumps(told))
+"""
+
+
+def ended(folder: Path, commands, **variables: str) -> dict[str, tuple[int, str, list[str]]]:
+    (folder / "main.polar").write_text(POLICY)
+    (folder / "bindings.yaml").write_text(BINDINGS)
+    (folder / "facts.jsonl").write_text("")
+    (folder / "model.fga").write_text("model\n  schema 1.1\ntype user\n")
+    (folder / "schema.zed").write_text("definition user {}\n")
+    inside = folder / "empty"
+    inside.mkdir()
+    given = os.environ | {"PYTHONPATH": str(ROOT), "DATABASE_URL": "", "SECRET_KEY": "", "COLUMNS": "200"} | variables
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, orjson.dumps(list(commands)).decode()],
+        cwd=inside, env=given, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return orjson.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_command_is_looked_at():
+    looked_at = [*WITHOUT_DATABASE, *WITH_DATABASE, *TOLD_OTHERWISE, *MAKES]
+    assert {command.split()[0] for command in looked_at} == set(COMMANDS)
+
+
+def test_help_leaves_nothing(tmp_path):
+    for command, (status, told, left) in ended(tmp_path, [f"{name} --help" for name in COMMANDS]).items():
+        assert (status, left) == (0, []) and "usage:" in told, (command, told)
+
+
+def test_commands_leave_nothing_where_there_is_no_database(tmp_path):
+    wanted = WITHOUT_DATABASE | TOLD_OTHERWISE | dict.fromkeys(WITH_DATABASE, 1)
+    for command, (status, told, left) in ended(tmp_path, wanted).items():
+        assert (status, left) == (wanted[command], []), (command, told, left)
+        assert command not in WITH_DATABASE or "No database at " in told, (command, told)
+
+
+def test_what_needs_no_database_connects_to_none(tmp_path):
+    url = "postgres://nobody@127.0.0.1:1/none"
+    for command, (status, told, left) in ended(tmp_path, WITHOUT_DATABASE, DATABASE_URL=url).items():
+        assert (status, left) == (WITHOUT_DATABASE[command], []), (command, told)
+
+
+def test_a_secret_is_its_owners_and_git_ignores_it(tmp_path):
+    [(status, told, left)] = ended(tmp_path, ["migrate --verbosity 0"]).values()
+    assert status == 0, told
+    inside = tmp_path / "empty"
+    assert {".gitignore", "authz.sqlite3", "authz.sqlite3.secret"} <= set(left)
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in inside.iterdir())
+    subprocess.run(["git", "init", "-q"], cwd=inside, check=True)
+    added = subprocess.run(["git", "add", "-n", "."], cwd=inside, capture_output=True, text=True, check=True).stdout
+    assert added == "add '.gitignore'\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("*.sqlite3*\n*.secret\n", "*.sqlite3*\n*.secret\n"),
+        ("build/", "build/\n/a.sqlite3\n/a.sqlite3.secret\n"),
+        ("/a.sqlite3\n", "/a.sqlite3\n/a.sqlite3.secret\n"),
+    ],
+)
+def test_a_gitignore_that_is_there_is_kept_and_lengthened(tmp_path, before, after):
+    path = tmp_path / ".gitignore"
+    path.write_text(before)
+    for _ in range(2):
+        _ignore(tmp_path, "a.sqlite3", "a.sqlite3.secret")
+    assert path.read_text() == after
