@@ -151,7 +151,7 @@ class ExistingFile(sqlite3.Connection):
     """
 
     def __init__(self, database: str, *args: Any, **options: Any) -> None:
-        if not database.startswith("file:"):
+        if database != ":memory:" and not database.startswith("file:"):
             database = f"{Path(database).absolute().as_uri()}?mode=rw"
         super().__init__(database, *args, **options | {"uri": True})
 

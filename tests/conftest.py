@@ -8,12 +8,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connections, transaction
 from django.test import Client as DjangoClient
 from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
+from authz_project.secret_key import secret_that_is_set
 from authz_project.settings import database_from_url
 from policy.models import Environment
 from tests import postgresql
@@ -26,6 +28,10 @@ DATABASES = ("sqlite", "postgresql")
 
 
 # ---- golden files: with `--rewrite`, the tests that read them write them anew -----------------------------------
+
+
+def pytest_configure():
+    settings.SECRET_KEY = secret_that_is_set() or "s" * 50  # as `serve` makes one; not for servers that tests start
 
 
 def pytest_addoption(parser):

@@ -60,8 +60,8 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "export SECRET_KEY=…": "it goes with that machine",
     "authz serve --port 8080 --workers 4": "likewise",
     'pip install -e ".[test]" && pytest': "this is that run",
-    'pip install "authz[editor]"': "the environment of this run has it",
-    'pip install "authz[otel]"': "likewise",
+    'pip install "authz-project[editor]"': "the environment of this run has it",
+    'pip install "authz-project[otel]"': "likewise",
     "export OTEL_EXPORTER_OTLP_ENDPOINT=https://traces.example.org:4318 OTEL_SERVICE_NAME=authz": "nobody is there",
 }
 FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "go", "lua", "toml", "jsonc", "prometheus"}

@@ -68,7 +68,7 @@ def make(folder: Path) -> None:
 
 
 def test_the_wheel_is_complete(installed):
-    assert installed.wheel.name == f"authz-{__version__}-py3-none-any.whl"
+    assert installed.wheel.name == f"authz_project-{__version__}-py3-none-any.whl"
     packed = set(zipfile.ZipFile(installed.wheel).namelist())
     tracked = set(run("git", "ls-files", *PARTS, folder=ROOT).splitlines())
     there = {name for name in tracked if (ROOT / name).exists() and not name.startswith(SOURCES_OF_ASSETS)}

@@ -16,7 +16,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check_policy": "say what is wrong with policy files",
         "format_policy": "lay policy files out in the one way that all have",
         "test_policy": "run the tests in policy files",
-        "language_server": "help to write policies in your editor (needs authz[editor])",
+        "language_server": "help to write policies in your editor (needs authz-project[editor])",
         "preview_policy": "show whose access policy files would change",
         "picture": "draw what grants what, as SVG or Mermaid",
         "show_policy": "print the active policy, or an earlier version",

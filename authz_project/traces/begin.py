@@ -26,7 +26,7 @@ def begin() -> None:
     try:
         telemetry = import_module(TELEMETRY)
     except ImportError as reason:
-        log.error('no traces: %s; pip install "authz[otel]"', reason)
+        log.error('no traces: %s; pip install "authz-project[otel]"', reason)
         return
     telemetry.start()
 

@@ -144,3 +144,17 @@ def _driver(vendor: str) -> _Driver:
 
 
 _DRIVERS = {"postgresql": "checks.asking.libpq", "sqlite": "checks.asking.sqlite"}
+
+
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Run this process's statements in an SQLite in memory, without tables: for commands that need no database."""
+    usual = connections.settings[DEFAULT_DB_ALIAS], connections[DEFAULT_DB_ALIAS]
+    given = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+    connections.settings[DEFAULT_DB_ALIAS] = connections.configure_settings({DEFAULT_DB_ALIAS: given})[DEFAULT_DB_ALIAS]
+    connections[DEFAULT_DB_ALIAS] = connections.create_connection(DEFAULT_DB_ALIAS)
+    try:
+        yield
+    finally:
+        connections[DEFAULT_DB_ALIAS].close()
+        connections.settings[DEFAULT_DB_ALIAS], connections[DEFAULT_DB_ALIAS] = usual

@@ -35,7 +35,8 @@ class DriverMissing(AuthzError):
     """A driver that only some installations need is not installed."""
 
     def __init__(self, database: str, module: str, extra: str):
-        super().__init__(f'`dbs.{database}`: the driver {module} is not installed; `pip install "authz[{extra}]"` does')
+        install = f'`pip install "authz-project[{extra}]"` does'
+        super().__init__(f"`dbs.{database}`: the driver {module} is not installed; {install}")
 
 
 class PatternRefused(AuthzError):

@@ -175,7 +175,7 @@ def test_the_command_says_what_it_made(database, tmp_path):
     said = manage(tmp_path, url, "backup", "copy.sqlite3")
     assert f"{tmp_path / 'copy.sqlite3'}: 0." in said and "copy.sqlite3.secret: the secret of logins" in said
     assert "is there already; --overwrite replaces it" in manage(tmp_path, url, "backup", "copy.sqlite3", code=1)
-    assert "there is no database" in manage(tmp_path, f"sqlite:///{tmp_path / 'none'}", "backup", "b", code=1)
+    assert "No database at" in manage(tmp_path, f"sqlite:///{tmp_path / 'none'}", "backup", "b", code=1)
     assert not (tmp_path / "none").exists()
 
 

@@ -14,7 +14,8 @@ from authz_project.secret_key import _ignore
 from tests.service import ROOT
 
 COMMANDS = sorted(name for group in GROUPS.values() for name in group)
-POLICY = 'actor User {} resource Doc { permissions = ["read"]; }\ntest "t" { assert_not allow(User{"a"}, "read", Doc{"d"}); }'
+POLICY = 'actor User {} resource Doc { permissions = ["read"]; }\n'
+POLICY += 'test "t" { assert_not allow(User{"a"}, "read", Doc{"d"}); }'
 BINDINGS = 'facts: {"is_public(Doc:_)": {query: SELECT id FROM docs}}\n'
 # What needs no database, and how it ends.
 WITHOUT_DATABASE = {
@@ -33,10 +34,12 @@ WITHOUT_DATABASE = {
 # What reads a database or changes what is in one. Where there is none, it ends with 1 and says so.
 WITH_DATABASE = (
     "activate_policy 1", "ask authorize User:a read Doc:d", "ask_local authorize User:a read Doc:d", "audit_facts",
-    "backup copy.sqlite3", "check_database", "create_api_key", "delete_facts p(User:_)", "drain_outbox --config ../bindings.yaml",
+    "backup copy.sqlite3", "check_database", "create_api_key", "delete_facts p(User:_)",
+    "drain_outbox --config ../bindings.yaml",
     "dump_facts", "expire_facts", "explain authorize User:a read Doc:d", "follow_changes", "forget_facts --yes User:a",
     "list_api_keys", "load_example code", "load_facts ../facts.jsonl", "load_policy ../main.polar", "policy_history",
-    "preview_policy ../main.polar", "prune_history --keep-days 1", "replay_decisions ../facts.jsonl", "review_access --from 1",
+    "preview_policy ../main.polar", "prune_history --keep-days 1", "replay_decisions ../facts.jsonl",
+    "review_access --from 1",
     "revoke_api_key x", "rotate_api_key x", "show_policy", "sync_facts --config ../bindings.yaml",
     "changepassword ada", "createsuperuser --noinput --username ada --email a@example.org", "migrate --plan",
 )  # fmt: skip
@@ -73,7 +76,16 @@ def ended(folder: Path, commands, **variables: str) -> dict[str, tuple[int, str,
     (folder / "schema.zed").write_text("definition user {}\n")
     inside = folder / "empty"
     inside.mkdir()
-    given = os.environ | {"PYTHONPATH": str(ROOT), "DATABASE_URL": "", "SECRET_KEY": "", "COLUMNS": "200"} | variables
+    given = (
+        os.environ
+        | {
+            "PYTHONPATH": str(ROOT),
+            "DATABASE_URL": "",
+            "SECRET_KEY": "",
+            "DJANGO_SETTINGS_MODULE": "authz_project.settings",
+        }
+        | variables
+    )
     done = subprocess.run(
         [sys.executable, "-c", RUN, orjson.dumps(list(commands)).decode()],
         cwd=inside, env=given, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,

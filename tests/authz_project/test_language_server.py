@@ -385,7 +385,7 @@ def test_without_pygls_it_says_what_to_install(tmp_path):
     )
     variables = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and 'pip install "authz[editor]"' in done.stderr
+    assert done.returncode == 1 and 'pip install "authz-project[editor]"' in done.stderr
 
 
 def test_nothing_else_imports_it():

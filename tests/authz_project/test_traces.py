@@ -168,7 +168,7 @@ def test_without_being_asked_nothing_is_imported(tmp_path, variables):
 
 @pytest.mark.parametrize(
     ("protocol", "missing", "told"),
-    [("grpc", None, "OTLP_PROTOCOL"), ("http/protobuf", ImportError("x"), "authz[otel]")],
+    [("grpc", None, "OTLP_PROTOCOL"), ("http/protobuf", ImportError("x"), "authz-project[otel]")],
 )
 def test_what_is_missing_is_said(settings, caplog, protocol, missing, told):
     settings.OTEL_ENDPOINT, settings.OTEL_PROTOCOL = "http://127.0.0.1:1", protocol

@@ -14,7 +14,7 @@ _SERVER = "authz_project.language_server.server"  # imported only here: what it 
 class Command(ServiceCommand):
     help = (
         "Speak the Language Server Protocol on the standard input and output, for editors: problems, completion, "
-        'names, layout and tests of policies. Needs `pip install "authz[editor]"`.'
+        'names, layout and tests of policies. Needs `pip install "authz-project[editor]"`.'
     )
 
     def handle(self, **options: Any) -> None:
@@ -23,5 +23,5 @@ class Command(ServiceCommand):
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
                 raise
-            raise CommandError('the language server needs pygls: pip install "authz[editor]"') from None
+            raise CommandError('the language server needs pygls: pip install "authz-project[editor]"') from None
         server.serve(__version__)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from checks.asking.run import in_memory
 from checks.testing.reports import FORMATS
 from checks.testing.reports.ran import ran
 from policy.errors import AuthzError
@@ -37,10 +38,11 @@ class Command(ServiceCommand):
         add_watch(parser)
 
     def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
-        if watch:
-            until_interrupted(files, lambda: self._test(files, **options), self.stdout)
-        else:
-            self._test(files, **options)
+        with in_memory():
+            if watch:
+                until_interrupted(files, lambda: self._test(files, **options), self.stdout)
+            else:
+                self._test(files, **options)
 
     def _test(
         self, files: list[str], *, fail_fast: bool, covering: bool, minimum: float | None, written_as: str, **_: Any

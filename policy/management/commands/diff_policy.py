@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from policy.errors import AuthzError
 from policy.files import bundle_of_files
 from policy.management.command import MOST, PolicyCommand
 from policy.models import Environment
@@ -24,22 +25,41 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("policies", nargs="+", metavar="POLICY", help=f"one or two of: {WHICH}")
 
+    def handle(self, *, policies: list[str], **options: Any) -> None:
+        if len(policies) == 2 and all(map(is_file, policies)):  # which needs no database
+            try:
+                self._show(policies, [text_of_file(policy) for policy in policies])
+            except AuthzError as reason:
+                raise CommandError(reason.message) from None
+        else:
+            super().handle(policies=policies, **options)
+
     def act(self, environment: Environment, *, policies: list[str], **options: Any) -> None:
         if len(policies) > 2:
             raise CommandError(f"{len(policies)} policies are named; name one or two")
-        old, new = policies if len(policies) == 2 else [ACTIVE, *policies]
-        lines = list(unified(text_of(environment, old), text_of(environment, new), old, new))
-        if lines:
+        names = policies if len(policies) == 2 else [ACTIVE, *policies]
+        self._show(names, [text_of(environment, policy) for policy in names])
+
+    def _show(self, names: list[str], texts: list[str]) -> None:
+        if lines := list(unified(*texts, *names)):
             self.stdout.write("\n".join(lines))
+
+
+def is_file(policy: str) -> bool:
+    return policy != ACTIVE and not (policy.isascii() and policy.isdecimal())
+
+
+def text_of_file(path: str) -> str:
+    return bundle_of_files([path], sys.stdin).text
 
 
 def text_of(environment: Environment, policy: str) -> str:
     if policy == ACTIVE:
         active = active_version(environment.pk)
         return active.source if active else ""
-    if policy.isascii() and policy.isdecimal():
+    if not is_file(policy):
         number = whole_number(policy, MOST)
         if number is None:
             raise CommandError(f"there is no policy version {policy[:_SHOWN]}; versions have numbers up to {MOST}")
         return version_numbered(environment.pk, number).source
-    return bundle_of_files([policy], sys.stdin).text
+    return text_of_file(policy)
