@@ -1,4 +1,4 @@
-"""By which name this is installed: `authz` on the package index is another project, which nobody is to run by mistake."""
+"""The name to install this by: `authz` on the package index is another project, not to be run by mistake."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ FOLDERS = ("authz_project", "checks", "facts", "localsql", "policy", "tests", ".
 ENDS = (".md", ".py", ".toml", ".yml", ".yaml", ".html", ".service", ".conf", ".json", "Containerfile", "run")
 # Another's package: in a command of an installer, or with extras in brackets.
 OTHERS = re.compile(
-    r"""(?:pip3?|pipx|uvx?(?:\s+pip)?|poetry)\s+(?:install|add|run)\b[^\n`]*?[\s"']authz(?![\w./-])|\bauthz\\?\["""
+    r"""(?:pip3?|pipx|uvx?(?: pip)?|poetry) (?:install|add|run)\b[^\n`&;|]*?[ "']authz(?![\w./-])|\bauthz\\?\["""
 )
 HISTORY = ROOT / "authz_project" / "CHANGELOG.md"  # says what was true then
 

@@ -148,3 +148,15 @@ def test_every_word_is_explained_once():
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 180
+
+
+def test_every_test_that_the_page_about_security_names_exists():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "security.md").read_text()))
+    files = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    written = {name for text in files for name in re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE)}
+    assert len(named) > 20 and named - written == set()
+
+
+def test_every_promise_about_security_names_a_test():
+    promises = [line for line in tables("security", "What is promised").splitlines() if line.startswith("| ")][2:]
+    assert promises and [line for line in promises if "`test_" not in line] == []

@@ -74,7 +74,7 @@ def test_the_wheel_is_complete(installed):
     there = {name for name in tracked if (ROOT / name).exists() and not name.startswith(SOURCES_OF_ASSETS)}
     assert len(there) > 300
     assert sorted(there - packed) == []
-    assert {name.split("/")[0] for name in packed} == {*PARTS, f"authz-{__version__}.dist-info"}
+    assert {name.split("/")[0] for name in packed} == {*PARTS, f"authz_project-{__version__}.dist-info"}
 
 
 def test_it_serves_from_an_empty_folder(installed):

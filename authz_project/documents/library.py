@@ -12,7 +12,7 @@ ORDER = {
     "Write policies": ("language", "patterns", "editors"),
     "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
     "Run it": ("commands", "settings", "operations", "scale", "performance"),
-    "More": ("moving", "inside", "contributing"),
+    "More": ("security", "moving", "inside", "contributing"),
 }
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
 

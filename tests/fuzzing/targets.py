@@ -90,31 +90,10 @@ def front_door() -> Target:
     return request
 
 
-def begun(name: str) -> Target:
-    """Return a target by its name; that of requests makes the database that it needs."""
+def begun(name: str, migrates: bool = True) -> Target:
+    """Return a target by its name; that of requests needs a database, which it makes if `migrates`."""
     if name == "requests":
-        call_command("migrate", verbosity=0)
+        if migrates:
+            call_command("migrate", verbosity=0)
         return front_door()
     return {"policy": compile_policy, "bindings": read_bindings}[name]
-
-
-def examples() -> dict[str, list[bytes]]:
-    """Return what fuzzing begins with, by target."""
-    requests = []
-    for each in OPERATIONS:
-        query = "&".join(f"{name}={value}" for name, value in each.example.query.items())
-        body = b"" if each.example.body is None else orjson.dumps(each.example.body)
-        requests.append(f"{each.method} {each.path}{'?' if query else ''}{query}\n".encode() + body)
-    texts = [path.read_bytes() for path in sorted(Path("tests/policies").glob("*.polar"))]
-    cases = orjson.loads(Path("tests/cases/local.json").read_bytes())
-    bound = sorted(
-        {found for case in _maps(cases) for found in case.values() if isinstance(found, str) and "query:" in found}
-    )
-    return {"policy": texts, "requests": requests, "bindings": [each.encode() for each in bound]}
-
-
-def _maps(data: object):
-    if isinstance(data, dict):
-        yield data
-    for each in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
-        yield from _maps(each)

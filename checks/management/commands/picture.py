@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from checks.workbench.picture_page import KINDS, exported
 from policy import rules
 from policy.active import program_of_version
-from policy.errors import NotFound
+from policy.errors import AuthzError, NotFound
 from policy.files import bundle_of_files
 from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, number, rejection
@@ -30,13 +30,21 @@ class Command(PolicyCommand):
             "--leads-to", default="", metavar="TYPE.NAME", help="only what leads to a role or permission: Repo.read"
         )
 
-    def act(
-        self, environment: Environment, *, files: list[str], version_number: int | None, format: str, type_name: str,
-        leads_to: str, **options: Any,
-    ) -> None:  # fmt: skip
+    def handle(self, *, files: list[str], version_number: int | None, **options: Any) -> None:
         if files and version_number is not None:
             raise CommandError("name files or --version-number, not both")
-        program = self._of_files(files) if files else _of_version(environment, version_number)
+        if not files:
+            super().handle(version_number=version_number, **options)
+            return
+        try:  # no database is needed
+            self._show(self._of_files(files), **options)
+        except AuthzError as reason:
+            raise CommandError(reason.message) from None
+
+    def act(self, environment: Environment, *, version_number: int | None, **options: Any) -> None:
+        self._show(_of_version(environment, version_number), **options)
+
+    def _show(self, program: Program, *, format: str, type_name: str, leads_to: str, **options: Any) -> None:
         self.stdout.write(exported(program, format, type_name, leads_to), ending="")
 
     def _of_files(self, files: list[str]) -> Program:
