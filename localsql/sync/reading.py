@@ -121,7 +121,8 @@ def _line_of(text: str, place: str) -> int | None:
         return None
     line = None
     for name in names:
-        found = [(k, v) for k, v in getattr(node, "value", []) if isinstance(k, yaml.ScalarNode) and _is(k.value, name)]
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = [(k, v) for k, v in pairs if isinstance(k, yaml.ScalarNode) and _is(k.value, name)]
         if not found:
             break
         line, node = found[0][0].start_mark.line + 1, found[0][1]

@@ -24,7 +24,6 @@ WITHOUT_DATABASE = {
     "test_policy ../main.polar": 0,
     "diff_policy ../main.polar ../main.polar": 0,
     "picture ../main.polar": 0,
-    "check_bindings ../bindings.yaml": 0,
     "import_openfga ../model.fga": 0,
     "import_spicedb ../schema.zed": 0,
     "load_example": 0,
@@ -34,7 +33,7 @@ WITHOUT_DATABASE = {
 # What reads a database or changes what is in one. Where there is none, it ends with 1 and says so.
 WITH_DATABASE = (
     "activate_policy 1", "ask authorize User:a read Doc:d", "ask_local authorize User:a read Doc:d", "audit_facts",
-    "backup copy.sqlite3", "check_database", "create_api_key", "delete_facts p(User:_)",
+    "backup copy.sqlite3", "check_bindings ../bindings.yaml", "check_database", "create_api_key", "delete_facts p(User:_)",
     "drain_outbox --config ../bindings.yaml",
     "dump_facts", "expire_facts", "explain authorize User:a read Doc:d", "follow_changes", "forget_facts --yes User:a",
     "list_api_keys", "load_example code", "load_facts ../facts.jsonl", "load_policy ../main.polar", "policy_history",
