@@ -33,8 +33,8 @@ WITHOUT_DATABASE = {
 # What reads a database or changes what is in one. Where there is none, it ends with 1 and says so.
 WITH_DATABASE = (
     "activate_policy 1", "ask authorize User:a read Doc:d", "ask_local authorize User:a read Doc:d", "audit_facts",
-    "backup copy.sqlite3", "check_bindings ../bindings.yaml", "check_database", "create_api_key", "delete_facts p(User:_)",
-    "drain_outbox --config ../bindings.yaml",
+    "backup copy.sqlite3", "check_bindings ../bindings.yaml", "check_database", "create_api_key",
+    "delete_facts p(User:_)", "drain_outbox --config ../bindings.yaml",
     "dump_facts", "expire_facts", "explain authorize User:a read Doc:d", "follow_changes", "forget_facts --yes User:a",
     "list_api_keys", "load_example code", "load_facts ../facts.jsonl", "load_policy ../main.polar", "policy_history",
     "preview_policy ../main.polar", "prune_history --keep-days 1", "replay_decisions ../facts.jsonl",
