@@ -126,7 +126,11 @@ def test_version_says_what_is_the_matter_with_the_database(tmp_path):
 
 
 def test_version_says_that_a_database_is_not_prepared(tmp_path):
-    told = manage(tmp_path, f"sqlite:///{tmp_path / 'new.sqlite3'}", "version")
+    file = tmp_path / "new.sqlite3"
+    told = manage(tmp_path, f"sqlite:///{file}", "version")
+    assert f"database  none at {file}; `serve` or `migrate` creates it" in told
+    file.touch()
+    told = manage(tmp_path, f"sqlite:///{file}", "version")
     assert "database  SQLite" in told and "database  cannot be used: no such table" in told
 
 
