@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from policy import database_waits, noticing
+from policy import noticing
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.models import new_moment
 
@@ -156,13 +156,8 @@ def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
         cursor.execute(limit)
         return
     with connection.wrap_database_errors:
-        database_waits.begin(connection.connection)
-        try:
-            begun = raw.exec_(f"BEGIN; {limit}".encode())
-        finally:
-            database_waits.end(connection.connection)
-        if raw.status != driver.pq.ConnStatus.OK:  # the connection is lost: there is no error of the server to raise
-            raise driver.OperationalError(begun.get_error_message())
+        raw.send_query(f"BEGIN; {limit}".encode())
+        begun = connection.connection.wait(driver.generators.execute(raw))[-1]
         if begun.status != driver.pq.ExecStatus.COMMAND_OK:
             raise driver.errors.error_from_result(begun)
 

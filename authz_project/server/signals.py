@@ -8,7 +8,6 @@ thread the signal arrives.
 
 import signal
 import socket
-import threading
 import time
 
 TO_STOP = (signal.SIGINT, signal.SIGTERM)
