@@ -114,7 +114,7 @@ def filled(api: Api, faults: Faults) -> Api:
 
 def restore(api: Api) -> None:
     for path, body in (("/clear_data", None), ("/policy", {"src": POLICY}), ("/batch", [{"inserts": FACTS}])):
-        assert ask(api, "POST", path, body)[0] == 200
+        assert ask(api, "POST", path, body)[0] in (200, 202)
 
 
 def ask(api: Api, method: str, path: str, body: object) -> tuple[int, object]:
@@ -166,7 +166,7 @@ def test_each_call_that_fails_leaves_all_as_before_or_as_after(filled, faults, m
         if status == 200:
             assert now == after and (is_change or told == right[1]), where
         else:
-            assert status == 503 and set(told) == {"message"} and now in (before, after), where
+            assert status == 503 and "message" in told and now in (before, after), where
         assert is_change or ask(filled, method, path, body) == right, where
         if not has_failed:  # there were no more calls
             assert number > 1 and status == 200, where
