@@ -67,6 +67,9 @@ def let_go_if_broken() -> BaseDatabaseWrapper:
     mine = connections[DEFAULT_DB_ALIAS]
     had_one = mine.connection is not None
     mine.close_if_unusable_or_obsolete()
+    # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
+    if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:
+        mine.close()
     if had_one and mine.connection is None:  # it was broken: none is dropped for its age
         _note_lost()
     return mine

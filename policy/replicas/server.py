@@ -21,10 +21,9 @@ log = logging.getLogger("authz.database")
 
 ANSWER_WITHIN = 1.0  # seconds
 CONNECT_WITHIN = 2  # seconds, to a server that is only compared with another one
-_COMPARE_EVERY = 1.0  # seconds, or longer where a server does not answer: `_SHARE` of the time at the most
-_SHARE = 0.05
+_SHARE = 0.05  # of the time, at the most, that new connections may spend on comparing: a server may not answer
 
-_compare_at = 0.0  # by `monotonic`
+_compare_at = 0.0  # when the servers may be compared again, by `monotonic`
 
 
 class Silent(Exception):
@@ -111,8 +110,7 @@ def newest(wrapper: Any, raw: Any) -> tuple[Any, int]:
         if number > latest:
             best, worse, latest = other, best, number
         worse.close()
-    now = time.monotonic()
-    _compare_at = now + max(_COMPARE_EVERY, (now - started) / _SHARE)
+    _compare_at = started + (time.monotonic() - started) / _SHARE
     return best, latest
 
 
