@@ -61,7 +61,7 @@ class Server:
     def _connected(self) -> Any:
         wrapper = connections.create_connection(self.alias)
         raw = psycopg.connect(**wrapper.get_connection_params())
-        if self.alias == DEFAULT_DB_ALIAS:
+        if self.alias == DEFAULT_DB_ALIAS and "," in wrapper.settings_dict["HOST"]:
             raw, _ = newest(wrapper, raw)
         raw.autocommit = True
         return raw
