@@ -14,7 +14,6 @@ SQLite runs in this process. A server on SQLite does without this file, and so w
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from django.db import connections as databases
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg.errors import ConnectionTimeout
+from psycopg.waiting import wait
 
 from authz_project import connections
 from policy.replicas.server import Silent, answered
@@ -41,9 +41,8 @@ GRACE = 1.0  # seconds beyond the limit of a statement, for the server to end it
 LONG = 2.0  # seconds without an answer, after which the server is asked whether it answers at all
 ANSWER_WITHIN = 2  # seconds to connect, and as many to answer
 AGAIN = 5.0  # seconds until the next such question, as long as the server answers
-LOOK_EVERY = 0.25  # seconds, of a wait that is long
-_READ, _WRITE = 1, 2  # psycopg's `Wait` and `Ready`
-_EVENTS = {_READ: select.POLLIN, _WRITE: select.POLLOUT, _READ | _WRITE: select.POLLIN | select.POLLOUT}
+LOOK_EVERY = 0.1  # seconds between looks at the limits
+CONNECT_EVERY = 0.25  # seconds between attempts to connect, while the server is silent
 
 
 def start() -> None:
@@ -66,31 +65,25 @@ class Wait:
     def __call__(self, steps: Generator[int, int, Any], *arguments: Any, **options: Any) -> Any:
         """Run a generator of the driver, which yields what it waits for, and return its result."""
         raw: Any = self._raw()
-        if arguments or options:  # the driver has limits of its own in mind
+        if arguments or options:  # the driver has a limit of its own in mind
             return type(raw).wait(raw, steps, *arguments, **options)
+        return wait(self._limited(steps, raw), raw.pgconn.socket, interval=LOOK_EVERY)
+
+    def _limited(self, steps: Generator[int, int, Any], raw: Any) -> Generator[int, int, Any]:
+        """Run the generator within the limits. While nothing comes, 0 is sent every `LOOK_EVERY`."""
         began = time.monotonic()
         try:
             wanted = next(steps)
-            waiting = select.poll()  # `select` takes no file descriptors from 1,024 on
-            waiting.register(raw.pgconn.socket, _EVENTS[wanted])
             while True:
-                ready = self._ready(waiting, raw, began)
-                before, wanted = wanted, steps.send(ready & wanted)
-                if wanted != before:
-                    waiting.modify(raw.pgconn.socket, _EVENTS[wanted])
+                ready = yield wanted
+                if not ready and self._is_over(raw, time.monotonic() - began):
+                    _shut_down(raw)  # so that the next step finds the connection closed
+                wanted = steps.send(ready)
         except StopIteration as done:
             return done.value
 
-    def _ready(self, waiting: select.poll, raw: Any, began: float) -> int:
-        """Return what the socket is ready for. Past a limit, it is shut down, and so is ready for both."""
-        limit = self._limit()
-        pause = min(LONG, limit)
-        while not (found := waiting.poll(pause * 1000)):
-            if time.monotonic() - began >= limit or silence.is_noticed(raw, began):
-                _shut_down(raw)
-            pause = min(LOOK_EVERY, max(0.01, began + limit - time.monotonic()))
-        ((_, event),) = found
-        return (_READ if event & ~select.POLLOUT else 0) | (_WRITE if event & ~select.POLLIN else 0)
+    def _is_over(self, raw: Any, waited: float) -> bool:
+        return waited >= self._limit() or (waited >= LONG and silence.is_noticed(raw, time.monotonic() - waited))
 
     def _limit(self) -> float:
         """Return the limit of a statement. Transactions set the server's limit as they need it; changes may wait."""
@@ -135,7 +128,7 @@ class Silence:
     def _end(self) -> None:
         """Connect again and again, until a server answers."""
         while not _can_connect():
-            time.sleep(LOOK_EVERY)
+            time.sleep(CONNECT_EVERY)
         connections.note_silence(False)
         log.warning("the database answers again")
 
