@@ -18,6 +18,7 @@ from policy.timeline import is_outdated
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
+_silent_at = 0.0
 _is_silent = False  # the database neither answers nor hangs up
 _thread = threading.local()
 
@@ -31,11 +32,11 @@ def note_loss() -> None:
 def note_silence(is_silent: bool) -> None:
     """Note whether the database is silent: while it is, no request begins to wait for it.
 
-    When that changes, each thread tests its connection before it uses it again.
+    Afterwards each thread makes a new connection: to test the old one might mean to wait for the silent server again.
     """
-    global _is_silent
-    if is_silent != _is_silent:
-        note_loss()
+    global _is_silent, _silent_at
+    if is_silent:
+        _silent_at = time.monotonic()
     _is_silent = is_silent
 
 
@@ -53,7 +54,7 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
     if mine.connection is None or mine.in_atomic_block:
         return
     doubtful = seen <= _lost_at or now - seen > IDLE
-    if is_outdated(mine) or (doubtful and not mine.is_usable()):
+    if is_outdated(mine) or seen <= _silent_at or (doubtful and not mine.is_usable()):
         mine.close()
         _note_lost()
 
@@ -66,6 +67,9 @@ def let_go_if_broken() -> BaseDatabaseWrapper:
     mine = connections[DEFAULT_DB_ALIAS]
     had_one = mine.connection is not None
     mine.close_if_unusable_or_obsolete()
+    # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
+    if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:
+        mine.close()
     if had_one and mine.connection is None:  # it was broken: none is dropped for its age
         _note_lost()
     return mine

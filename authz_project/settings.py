@@ -408,7 +408,7 @@ LOGGING = {
         "django.request": {"level": "CRITICAL"},
         "django.security.csrf": {"level": "CRITICAL"},  # likewise, and it would name whole paths
         "sqlglot": {"level": "ERROR"},  # its warnings have pieces of a caller's SQL
-        "_granian": {"handlers": ["console"], "propagate": False},  # the server's own, which has its level
+        "_granian": {"handlers": ["console"], "level": "ERROR", "propagate": False},
         "granian.access": {"handlers": [], "level": "CRITICAL"},
     },
 }

@@ -5,11 +5,12 @@ Pages of facts for people are in `facts/walk.py`.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from django.db import Error, connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
@@ -279,11 +280,17 @@ def read_snapshot() -> Iterator[None]:
             try:
                 yield
             finally:
-                with suppress(Error):
-                    cursor.execute("ROLLBACK")
+                _end_snapshot(cursor)
     else:
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 cursor.execute("SET LOCAL statement_timeout = 0")
             yield
+
+
+def _end_snapshot(cursor: CursorWrapper) -> None:
+    try:
+        cursor.execute("ROLLBACK")
+    except Error:
+        connection.close()  # or whatever it is used for next would see the same snapshot

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from policy import database_waits, noticing
+from policy import noticing
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.models import new_moment
 
@@ -74,13 +74,18 @@ class _Transaction(transaction.Atomic):
             super().__enter__()
             return
         mine.ensure_connection()
-        mine.connection.execute("PRAGMA busy_timeout = 0")
+        _set_busy_timeout(mine, 0)
         try:
             with noticing.noted("wait", of="turn"):
                 self._await_file(time.monotonic() + left(self.waited))
-        finally:
-            usual = mine.settings_dict["OPTIONS"]["timeout"]
-            mine.connection.execute(f"PRAGMA busy_timeout = {usual * 1000:.0f}")
+        except BaseException:
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+            raise
+        try:
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+        except BaseException as error:  # the transaction has begun, and nobody else would end it
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def _await_file(self, until: float) -> None:
         pause = SHORTEST_PAUSE
@@ -93,6 +98,11 @@ class _Transaction(transaction.Atomic):
                     raise
             time.sleep(min(pause, max(0.0, until - time.monotonic())))
             pause = min(pause * 1.3, LONGEST_PAUSE)
+
+
+def _set_busy_timeout(connection: Any, seconds: float) -> None:
+    with connection.wrap_database_errors:
+        connection.connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
 
 
 def left(waited: float) -> float:
@@ -156,13 +166,8 @@ def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
         cursor.execute(limit)
         return
     with connection.wrap_database_errors:
-        database_waits.begin(connection.connection)
-        try:
-            begun = raw.exec_(f"BEGIN; {limit}".encode())
-        finally:
-            database_waits.end(connection.connection)
-        if raw.status != driver.pq.ConnStatus.OK:  # the connection is lost: there is no error of the server to raise
-            raise driver.OperationalError(begun.get_error_message())
+        raw.send_query(f"BEGIN; {limit}".encode())
+        begun = connection.connection.wait(driver.generators.execute(raw))[-1]
         if begun.status != driver.pq.ExecStatus.COMMAND_OK:
             raise driver.errors.error_from_result(begun)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from importlib import import_module
 from threading import Lock
 from typing import Any
 
@@ -57,13 +57,20 @@ timeline = Timeline()
 
 
 def meet_connection(sender: object, connection: Any, **_: object) -> None:
-    """Read the timeline of a new connection to the primary, before any other statement runs on it."""
+    """Read the timeline of a new connection to the primary, before any other statement runs on it.
+
+    If another server of the URL takes changes on a later timeline, the connection is replaced by one to that server.
+    """
     if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
         return
-    number = 0
-    with suppress(connection.Database.Error):  # the role may not read it, or the server has no timelines
-        number = connection.connection.execute(f"SELECT {NUMBER}").fetchone()[0]
+    server = import_module("policy.replicas.server")  # here: it needs PostgreSQL's driver
+    first = connection.connection
     try:
+        with connection.wrap_database_errors:
+            connection.connection, number = server.newest(connection, first)
+        if connection.connection is not first:
+            connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+            connection.init_connection_state()
         timeline.meet(number)
     except OperationalError:
         connection.close()

@@ -1,8 +1,9 @@
 """From a client's connection to the code that answers, and back.
 
-`process` starts the worker processes and passes each request to `intake`, until `signals` receives a signal to stop.
-`intake` decides whose body is read, and up to which size; `reading` reads it within a deadline. `slots` has the threads
-that answer, and adds threads while some of them take long. `changes` has threads for small changes, which wait for one
-another's commits, and `waiting` has threads for requests that wait for changes. `exchange` has the application answer,
-and sends the response.
+`supervisor` is the parent of the worker processes: it starts and replaces them, until `signals` receives a signal to
+stop. `process` is a worker, and passes each request to `intake`. `intake` decides whose body is read, and up to which
+size; `reading` reads it within a deadline. `slots` has the threads that answer, and adds threads while some of them
+take long. `changes` has threads for small changes, which wait for one another's commits, and `waiting` has threads for
+requests that wait for changes. `exchange` has the application answer, and sends the response. `database_waits` ends
+waits for a PostgreSQL that hangs.
 """

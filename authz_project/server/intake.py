@@ -71,7 +71,7 @@ class Intake:
         begin_logs()
         begin_traces()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
-            import_module("authz_project.server.silence").start_hanging_up()  # by name: it imports PostgreSQL's driver
+            import_module("authz_project.server.database_waits").start()  # by name: it imports PostgreSQL's driver
         if keeps_up:
             start_upkeep()
 

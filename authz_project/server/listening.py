@@ -16,6 +16,7 @@ import time
 
 from granian._granian import SocketHolder
 
+BACKLOG = 1024  # clients that have connected and are not accepted yet
 TAKEN_WITHIN = 0.05  # seconds for accepting the clients that have connected: it usually happens at once
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
 _TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: let in 0 bytes of each packet
@@ -25,12 +26,7 @@ class Listening:
     """A worker's listening socket, made in the worker; `holder` is the form in which granian takes it."""
 
     def __init__(self, address: str, port: int, backlog: int):
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        own = socket.socket(family, socket.SOCK_STREAM)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        own.bind((address, port))
+        own = opened(address, port)
         self._mine = own.dup()  # for `end`: granian owns the other one, and closes it
         self.holder = SocketHolder(own.detach(), False, backlog)
 
@@ -43,6 +39,17 @@ class Listening:
         time.sleep(TAKEN_WITHIN)
 
 
+def opened(address: str, port: int) -> socket.socket:
+    """Return a socket that is bound to the port; granian has it listen."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    own = socket.socket(family, socket.SOCK_STREAM)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    own.bind((address, port))
+    return own
+
+
 def is_possible() -> bool:
-    """Say whether the system can do so; elsewhere granian makes the socket, and closes it in its own way."""
+    """Say whether each worker can have a socket of its own; elsewhere all share the parent's, and granian closes it."""
     return sys.platform == "linux"

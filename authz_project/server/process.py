@@ -6,63 +6,43 @@ takes a third more processor time. So the worker here uses RSGI with a substitut
 callback runs at once, in the granian thread that delivers it.
 """
 
-import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from math import ceil
 
 from django.conf import settings
-from granian import Granian
-from granian._granian import CallbackScheduler, RSGIWorker, WorkerSignal
-from granian.constants import HTTPModes, Interfaces
+from granian._granian import CallbackScheduler, RSGIWorker, SocketHolder, WorkerSignal
+from granian.constants import HTTPModes, SSLProtocols
 from granian.http import HTTP1Settings
-from granian.log import LogLevels
-from granian.server.mp import WorkerProcess
 
 from authz_project.readiness import draining
 from authz_project.server import files
-from authz_project.server.listening import Listening, is_possible
-from authz_project.server.signals import Signals, interrupted_by
+from authz_project.server.listening import BACKLOG, Listening, is_possible, opened
+from authz_project.server.signals import Signals
+from authz_project.server.supervisor import Report, Supervisor
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
 LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere
+IDLE_THREADS = 600  # seconds after which granian ends threads of its own that have nothing to do
 ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and never waits
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
     """Serve until a signal to stop. Of a process's threads, one takes requests in, the others answer: see `Slots`."""
-    multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
     files.allow_as_many_as_possible()
-    server = Granian(
-        "authz_project.server.intake:Intake",
-        address=host,
-        port=port,
-        interface=Interfaces.WSGI,  # granian allows several threads for it alone; `worker` uses RSGI all the same
-        workers=workers,
-        blocking_threads=max(2, threads),
-        blocking_threads_idle_timeout=600,
-        workers_kill_timeout=FINISH_WITHIN + ceil(settings.DRAIN_SECONDS),
-        backpressure=files.connections_of_worker(threads),
-        respawn_failed_workers=True,
-        websockets=False,
-        http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN),
-        log_level=LogLevels.error,
-        log_dictconfig=settings.LOGGING,
-    )
-    interrupted_by(Signals(), server)
-    try:
-        with turns_shared():
-            server.serve(spawn_target=worker)
-    except SystemExit:
-        if not server.interrupt_signal:  # a worker that received the signal before this process has not failed
-            raise
+    signals = Signals()
+    shared = None if is_possible() else opened(host, port)
+    supervisor = Supervisor(workers, worker, host, port, max(2, threads), files.connections_of_worker(threads), shared)
+    with turns_shared():
+        supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
 
 
 @contextmanager
@@ -83,23 +63,32 @@ def turns_shared() -> Iterator[None]:
         os.close(file)
 
 
-@WorkerProcess.wrap_target
-def worker(number, intake, sock, ipc, loop, mode, *given):
-    """Serve until a signal to stop; granian says what the arguments are (`MPServer._spawn_worker`)."""
-    runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = given
-    listening = Listening(*sock[0].__getstate__()) if is_possible() else None
-    stop, stopped = stop_signal(listening), threading.Event()
-    stop.add_cb(stopped.set)
-    at_once = AtOnce()
-    scheduler = CallbackScheduler(at_once, None, None, None, None)
-    scheduler._schedule_fn = intake(threads - 1, keeps_up=number == 1, number=number)
-    if listening is not None:
-        sock = (None, listening.holder)
-    rust = RSGIWorker(
-        number, sock, ipc, runtime_threads, runtime_blocking, ONE, idle, backpressure, *protocols, *ssl, metrics
-    )  # fmt: skip
-    rust.serve_str(scheduler, at_once, stop)
+def worker(
+    number: int, report: Report, host: str, port: int, threads: int, connections: int, shared: socket.socket | None
+) -> None:
+    """Serve until a signal to stop, with `connections` of clients at most; `shared` is the socket of all workers."""
+    with report.starting():
+        listening = Listening(host, port, BACKLOG) if shared is None else None
+        stop, stopped = stop_signal(listening), threading.Event()
+        stop.add_cb(stopped.set)
+        at_once = AtOnce()
+        scheduler = CallbackScheduler(at_once, None, None, None, None)
+        intake = import_module("authz_project.server.intake")  # here: it makes Django ready, with all that answers
+        scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
+        holder = SocketHolder(shared.detach(), False, BACKLOG) if listening is None else listening.holder
+        rust = _rust(number, holder, connections)
+        rust.serve_str(scheduler, at_once, stop)
     stopped.wait()
+
+
+def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
+    """Return granian's worker. It takes its arguments by position, and its stub does not know all of them."""
+    nothing = None
+    runtime = (1, 512, ONE, IDLE_THREADS, connections)  # threads, blocking threads; Python's threads; connections
+    protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=HEAD_WITHIN), nothing, False, nothing)
+    encryption = (False, nothing, nothing, nothing, str(SSLProtocols.tls13), nothing, [], False)
+    metrics = (nothing, nothing)
+    return RSGIWorker(number, (nothing, holder), nothing, *runtime, *protocols, *encryption, metrics)
 
 
 def stop_signal(listening: Listening | None) -> WorkerSignal:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil, inf
+from math import ceil
 from time import monotonic
 from weakref import WeakKeyDictionary
 
@@ -17,13 +17,14 @@ import psycopg
 from psycopg import errors
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
+from psycopg.generators import execute as results_of
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGresult
 
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import database_waits, server_thread
+from policy import server_thread
 from policy.errors import Cancelled
 
 _FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
@@ -35,7 +36,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[str, Sequence[object]]] = {}  # what runs now; `database_waits` knows since when
+_running: dict[psycopg.Connection, tuple[float, str, Sequence[object]]] = {}  # statements, and since when
 _LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
 
 
@@ -65,11 +66,11 @@ def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
     name = names.get(sql) if names else None
     if not name or not can_run(raw) or in_transaction(raw):
         return None
-    database_waits.begin(raw)
     try:
-        result = raw.pgconn.exec_prepared(name, [value.encode()])
-    finally:
-        database_waits.end(raw)
+        raw.pgconn.send_query_prepared(name, [value.encode()])
+        result = _awaited(raw)
+    except psycopg.Error:
+        return None
     if result.status != ExecStatus.TUPLES_OK or result.ntuples != 1:
         return None
     found = [result.get_value(0, each) for each in range(result.nfields)]
@@ -92,18 +93,18 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: Sequence[object], time:
 def _takes_long(sql: str, values: Sequence[object]) -> bool:
     long_ago = monotonic() - LONG
     mine = sql, values
-    return any(database_waits.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
+    return any(began < long_ago for began, *asked in tuple(_running.values()) if tuple(asked) == mine)
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline, times: int) -> list[tuple]:
     """Run a statement, and note whether it takes long. `times` is how often in a row it did so before."""
     began = monotonic()
-    _asked[raw] = sql, values
+    _running[raw] = began, sql, values
     takes_long = False
     try:
         found = _in_time(raw, sql, values, time)
     finally:
-        del _asked[raw]
+        del _running[raw]
         if takes_long := monotonic() - began > LONG:
             known.note(sql, values, times + 1)
     if times and not takes_long:
@@ -187,11 +188,13 @@ def _limit(raw: psycopg.Connection, milliseconds: int) -> None:
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")
-    database_waits.begin(raw)
-    try:
-        return raw.pgconn.exec_(command)
-    finally:
-        database_waits.end(raw)
+    raw.pgconn.send_query(command)
+    return _awaited(raw)
+
+
+def _awaited(raw: psycopg.Connection) -> PGresult:
+    """Return the result of what was sent, of several the last one. The connection waits for it with its own limits."""
+    return raw.wait(results_of(raw.pgconn))[-1]
 
 
 def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
@@ -199,26 +202,20 @@ def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PG
     is_new = sql not in names
     if is_new:
         _remember(raw, names, sql)
-    database_waits.begin(raw)
-    try:
-        return _run(raw.pgconn, names, sql, values, is_new)
-    finally:
-        database_waits.end(raw)
-
-
-def _run(connection: PGconn, names: StatementNames, sql: str, values: list[bytes | None], is_new: bool) -> PGresult:
-    if name := names.get(sql):
-        names.move_to_end(sql)
-        return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # takes None for NULL, whatever it says
     if is_new:
-        return connection.exec_params(sql.encode(), values)
-    name = b"question_%d" % next(_numbers)
-    prepared = connection.prepare(name, sql.encode())
-    if prepared.status != ExecStatus.COMMAND_OK:
-        return prepared
-    names[sql] = name
+        raw.pgconn.send_query_params(sql.encode(), values)
+        return _awaited(raw)
+    name = names.get(sql)
+    if not name:
+        name = b"question_%d" % next(_numbers)
+        raw.pgconn.send_prepare(name, sql.encode())
+        prepared = _awaited(raw)
+        if prepared.status != ExecStatus.COMMAND_OK:
+            return prepared
+        names[sql] = name
     names.move_to_end(sql)
-    return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # likewise
+    raw.pgconn.send_query_prepared(name, values)
+    return _awaited(raw)
 
 
 def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:

@@ -106,8 +106,12 @@ def snapshot() -> Iterator[None]:
     if in_transaction():
         yield
     else:
-        with mine.wrap_database_errors, _driver(mine.vendor).snapshot(mine.connection):
-            yield
+        try:
+            with mine.wrap_database_errors, _driver(mine.vendor).snapshot(mine.connection):
+                yield
+        finally:
+            if in_transaction():  # ending it failed, and later questions would see the same snapshot
+                mine.close()
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.pq import ConnStatus, TransactionStatus
 
-from policy import database_waits
 from policy.replicas.replica import NOT_IN_RECOVERY, SINCE, Replica
 
 T = TypeVar("T")
@@ -54,7 +53,6 @@ def _found(replica: Replica, mine: Any, usual: Any, attempt: Callable[[], T]) ->
 def _connect(mine: Any) -> None:
     """Connect, and note in `led_to` which server the connection leads to."""
     mine.ensure_connection()
-    database_waits.replicas.add(mine.connection)
     try:
         mine.led_to = mine.connection, mine.connection.execute(f"SELECT {SINCE}").fetchone()[0]
     except BaseException:

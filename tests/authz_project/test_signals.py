@@ -27,8 +27,8 @@ def running(tmp_path, migrated_urls):
 
 
 def other_thread(pid: int) -> int:
-    """One that is not the first."""
-    return next(thread.id for thread in psutil.Process(pid).threads() if thread.id != pid)
+    """One that is not the first, if there is one: the parent of the workers has a single thread."""
+    return next((thread.id for thread in psutil.Process(pid).threads() if thread.id != pid), pid)
 
 
 def tell_thread(pid: int, number: int) -> None:

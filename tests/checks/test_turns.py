@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from math import inf
 from unittest import mock
 
 import pytest
@@ -16,7 +15,6 @@ from checks.asking import libpq, run
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, SlowStatements, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
-from policy import database_waits
 from tests.checks.conftest import about, remove
 from tests.checks.test_time_limit import LOOK, NUMBERS, endless, limit
 from tests.conftest import Api
@@ -250,7 +248,7 @@ def read_elsewhere(slow: Api) -> int:
 
 
 def is_long() -> bool:
-    return any(time.monotonic() - database_waits.waiting.get(raw, inf) > LONG for raw in tuple(libpq._asked))
+    return any(time.monotonic() - began > LONG for began, *_ in tuple(libpq._running.values()))
 
 
 def test_what_took_long_and_does_not_any_more_needs_no_turn(slow):

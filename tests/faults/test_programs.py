@@ -5,7 +5,7 @@ But for times: what else the machine does is on them.
 
 import pytest
 
-from tests.faults import hostile, kills, overload, rolling, soak, stopping
+from tests.faults import hostile, kills, overload, rolling, soak, stopping, supervision
 from tests.faults.marks import Mark
 from tests.faults.worlds import KINDS, world
 
@@ -30,6 +30,11 @@ def test_restarts_one_after_the_other_fail_no_request(kind):
 def test_a_killed_server_loses_nothing(kind):
     with world(kind) as place:
         assert missed(kills.marks(*kills.killed(place, 1))) == []
+
+
+def test_killed_workers_are_replaced_and_the_others_answer(kind):
+    with world(kind) as place:
+        assert missed(supervision.marks(supervision.supervised(place, 4, 1))) == []
 
 
 def test_more_than_can_be_answered_is_answered_or_told_to_come_again(kind):

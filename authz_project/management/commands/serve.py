@@ -31,6 +31,7 @@ from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
+from authz_project.server.supervisor import CannotStart
 from checks.decisions.writer import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
@@ -115,7 +116,10 @@ class Command(ServiceCommand):
             self.say(said_of_keys)
         os.environ.pop(settings.METRICS_FOLDER_VARIABLE, None)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
-            run_server(host, port, workers, threads)
+            try:
+                run_server(host, port, workers, threads)
+            except CannotStart:
+                raise CommandError("No worker could start. The reason is logged above.") from None
 
     def introduce(self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "") -> None:
         """Say what is served, from what, where, and what production would want besides."""

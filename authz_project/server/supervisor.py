@@ -1,0 +1,246 @@
+"""The parent of the worker processes: it starts them, replaces those that die, and stops them when it is told to.
+
+The parent takes no requests and uses no database, so no request can end it. However often a worker dies, the parent
+goes on; only a signal to stop ends it, or a first start at which no worker can begin to serve.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from authz_project.server.signals import Signals
+
+log = logging.getLogger("authz.server")
+
+SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is replaced: doubled at each death, up to LONGEST
+LAST = 1.0  # at most, where no other worker is there and this one did serve: otherwise nobody would answer
+SETTLED = 30.0  # seconds of serving after which the next death counts as the first one
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+_spawning = multiprocessing.get_context("spawn")  # workers read the settings anew, and share nothing
+
+
+class CannotStart(Exception):
+    """No worker began to serve at the first start; the reason is logged."""
+
+
+class Report:
+    """Tells the parent that this worker serves from now on, or why it cannot."""
+
+    def __init__(self, pipe: Connection):
+        self._pipe = pipe
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Report how the start inside ends. If it fails, end the process: the parent logs the reason."""
+        try:
+            yield
+        except Exception:
+            self._send(traceback.format_exc())
+            sys.exit(1)
+        self._send("")
+
+    def _send(self, text: str) -> None:
+        with suppress(OSError):  # the parent is gone, and this process ends with it
+            self._pipe.send(text)
+            self._pipe.close()
+
+
+Target = Callable[..., None]  # what a worker runs: called with its number, its `Report`, and further arguments
+
+
+class _Place:
+    """One of the workers by number: the process that does its work now, or when the next one starts."""
+
+    def __init__(self, number: int):
+        self.number = number
+        self.process: Any = None
+        self.is_serving = False
+        self.reason = ""  # why it could not start, as it reported
+        self.due = 0.0  # when the next process starts, by `monotonic`
+        self._pipe: Connection | None = None
+        self._served_since = inf
+        self._pause = SHORTEST
+
+    @property
+    def awaited(self) -> list[Any]:
+        """Return what `multiprocessing.connection.wait` is to wait for."""
+        return [each for each in (self._pipe, self.process and self.process.sentinel) if each]
+
+    def start(self, target: Target, arguments: tuple[object, ...]) -> None:
+        self.reason, self.is_serving, self._served_since = "", False, inf
+        self._pipe, theirs = _spawning.Pipe(duplex=False)
+        process = _spawning.Process(
+            name=f"worker {self.number}", target=_work, args=(target, self.number, theirs, arguments)
+        )
+        try:
+            process.start()
+            self.process = process
+        except OSError as reason:  # such as too many processes, or too little memory for one more
+            self.reason = str(reason)
+        finally:
+            theirs.close()
+
+    def read_report(self) -> None:
+        if self._pipe is None or not self._pipe.poll():
+            return
+        try:
+            self.reason = self._pipe.recv()
+            self.is_serving = not self.reason
+        except (EOFError, OSError):  # it died before it could say anything
+            pass
+        if self.is_serving:
+            self._served_since = time.monotonic()
+        self._pipe.close()
+        self._pipe = None
+
+    def bury(self) -> tuple[int, int]:
+        """Take leave of a process that has ended; return its id and its exit code."""
+        process_id, code = 0, 1
+        if self.process is not None:
+            self.process.join()
+            process_id, code = self.process.pid, self.process.exitcode
+            self.process.close()
+        self.read_report()
+        if self._pipe is not None:
+            self._pipe.close()
+        self.process = self._pipe = None
+        return process_id, code
+
+    def pause(self, is_last: bool) -> float:
+        """Set when the next process starts, and return the seconds until then."""
+        now = time.monotonic()
+        if now - self._served_since > SETTLED:
+            self._pause = SHORTEST
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST)
+        if is_last and self._served_since < inf:
+            pause = min(pause, LAST)
+        self.due = now + pause
+        return pause
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the process. One that is still starting ends at once at SIGTERM."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, number if self.is_serving else signal.SIGTERM)
+
+
+class Supervisor:
+    """Keeps `workers` processes running. Used by the main thread: on Linux, a worker ends with the thread above it."""
+
+    def __init__(self, workers: int, target: Target, *arguments: object):
+        self._target, self._arguments = target, arguments
+        self._places = [_Place(number) for number in range(1, workers + 1)]
+        self._has_served = False
+        self._failures = 0  # at the first start, before any worker serves
+        self._logged = ""  # the latest reason of a failed start that was logged
+
+    def run(self, signals: Signals, finish_within: float) -> None:
+        """Start the workers, and replace those that die until a signal to stop; then stop them within this time."""
+        number = None
+        try:
+            while number is None:
+                self._start_those_due()
+                self._wait(signals, min((each.due for each in self._places if each.process is None), default=inf))
+                self._look()
+                number = signals.next(0)
+        finally:
+            self._stop(signals, number or signal.SIGTERM, finish_within)
+
+    def _start_those_due(self) -> None:
+        for place in self._places:
+            if place.process is None and place.due <= time.monotonic():
+                place.start(self._target, self._arguments)
+                if place.process is None:
+                    self._note_death(place)
+
+    def _wait(self, signals: Signals, until: float) -> None:
+        """Wait for a signal, a report, or the end of a process; `until` then at most."""
+        seconds = None if until == inf else max(0.0, until - time.monotonic())
+        wait([signals, *(each for place in self._places for each in place.awaited)], seconds)
+
+    def _look(self) -> None:
+        for place in self._places:
+            place.read_report()
+            self._has_served |= place.is_serving
+        for place in self._places:
+            if place.process is not None and not place.process.is_alive():
+                self._note_death(place)
+
+    def _note_death(self, place: _Place) -> None:
+        process_id, code = place.bury()
+        if place.reason and place.reason != self._logged:
+            log.error("worker %d cannot start: %s", place.number, place.reason.strip())
+            self._logged = place.reason
+        if place.reason and not self._has_served:
+            self._failures += 1
+            if self._failures >= len(self._places):
+                raise CannotStart
+        pause = place.pause(is_last=all(each.process is None for each in self._places))
+        level = logging.ERROR if code else logging.WARNING
+        how = f"was killed by {_name(-code)}" if code < 0 else f"ended with status {code}"
+        log.log(level, "worker %d (process %d) %s; restarting it in %.1f s", place.number, process_id, how, pause)
+
+    def _stop(self, signals: Signals, number: int, within: float) -> None:
+        """Pass the signal on, and those that follow. Kill what still runs after this time."""
+        until = time.monotonic() + within
+        told: int | None = number
+        while any(each.process is not None for each in self._places):
+            if time.monotonic() >= until:
+                told = signal.SIGKILL
+            for place in self._places:
+                place.read_report()
+                if told is not None:
+                    place.tell(told)
+            if told == signal.SIGKILL:
+                log.error("workers that did not stop within %.0f s were killed", within)
+                return
+            self._wait(signals, until)
+            for place in self._places:
+                if place.process is not None and not place.process.is_alive():
+                    place.bury()
+            told = signals.next(0)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _work(target: Target, number: int, pipe: Connection, arguments: tuple[object, ...]) -> None:
+    end_with_parent()
+    target(number, Report(pipe), *arguments)
+
+
+def end_with_parent() -> None:
+    """Have this worker end at once when its parent does, however that happens, so that the port becomes free.
+
+    On Linux, the system kills it. Elsewhere a thread waits for the end of a pipe that the parent holds open.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has a parent"
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0:
+        if os.getppid() != parent.pid:  # it ended before the call
+            os._exit(1)
+    else:
+        threading.Thread(target=_end_after, args=(parent,), name="parent", daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
