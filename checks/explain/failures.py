@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from checks.asking.snapshot import Snapshot
+from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Pattern
 from checks.explain.bindings import first_bindings
@@ -53,24 +53,32 @@ class _Failures:
         """Return a reason for each rule: of its cases, the one that gets furthest."""
         self.seen.add((pattern, args))
         furthest: dict[Rule, _Attempt] = {}
-        is_cut = False
-        for case in self.session.cases.of(pattern):
-            bindings = case.matched(args)
-            if bindings is None:
-                continue
-            if self.tried >= MAX_TRIED or self.session.is_late:
-                is_cut = True
-                break
-            self.tried += 1
-            attempt = self._attempt(case, bindings)
-            if attempt is not None and (case.rule not in furthest or len(attempt.met) > len(furthest[case.rule].met)):
-                furthest[case.rule] = attempt
+        limit = ""
+        try:
+            for case in self.session.cases.of(pattern):
+                bindings = case.matched(args)
+                if bindings is None:
+                    continue
+                if limit := self._limit_met():
+                    break
+                self.tried += 1
+                attempt = self._attempt(case, bindings)
+                others = furthest.get(case.rule)
+                if attempt is not None and (others is None or len(attempt.met) > len(others.met)):
+                    furthest[case.rule] = attempt
+        except GIVEN_UP as reason:  # nothing is said of the case that was being tried
+            limit = self.session.lateness or reason.message
         found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)
         reasons = [self._of_rule(each, levels) for each in found]
-        if is_cut:
-            note = f"it would take more than {MAX_TRIED} rules, or {self.session.patience:g} seconds"
-            reasons.append(Reason("unexplained", "other rules", note=note))
+        if limit:
+            reasons.append(Reason("unexplained", "other rules", note=limit))
         return tuple(reasons)
+
+    def _limit_met(self) -> str:
+        """Return why no more rules are tried once a limit is met."""
+        if self.tried >= MAX_TRIED:
+            return f"more than {MAX_TRIED} rules would have to be tried"
+        return self.session.lateness
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
         """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone.
@@ -132,7 +140,7 @@ class _Failures:
         """Return a note on what is missing, and why none of the rules about it grants it."""
         if pattern.predicate in self.program.helpers:
             note = "does not hold"
-        elif self.session.cases.of(pattern):
+        elif self.session.is_late or self.session.cases.of(pattern):
             note = "no such fact, nor does it follow"
         elif (pattern.predicate, len(pattern.types)) in self.program.rules_by_predicate:
             return "no such fact, and no rule grants it", ()
