@@ -15,6 +15,7 @@ from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
 from authz_project.settings import database_from_url
+from checks.explain import explain
 from policy.models import Environment
 from tests import postgresql
 from tests.factories import EnvironmentFactory
@@ -161,6 +162,12 @@ def _quick(url: str) -> dict:
 
 
 # ---- for each test -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _time_to_explain(monkeypatch):
+    """Once in a while, Python collects the garbage of all tests before: that may take longer than an explanation may."""
+    monkeypatch.setattr(explain, "MORE", 60.0)
 
 
 @pytest.fixture(params=DATABASES)

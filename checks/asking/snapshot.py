@@ -46,8 +46,8 @@ from policy.rules.program import Program, Signature, Types
 from policy.timeline import timeline
 from policy.values import INTEGER, Value
 
-TIME_LIMIT = 5.0  # seconds at most, after which nothing more is looked into
-_MOST = 0.5  # of a question's time
+TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
+_MOST = 0.8  # of a question's time
 _SHORTEST = 0.05  # seconds that a statement has at least
 GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # what ends a search, not the answer
 _NO_NUMBER = -1  # in place of that of a signature that no stored fact has
@@ -144,7 +144,7 @@ def cases_of_text(program: Program) -> Cases:
 
 
 def _patience() -> float:
-    """Return a part of a question's time, in seconds, so that some is left to decide, and to tell what was found."""
+    """Return most of a question's time, in seconds, so that some is left to tell what was found."""
     limit = settings.STATEMENT_TIMEOUT
     return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
 

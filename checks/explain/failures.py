@@ -50,24 +50,30 @@ class _Failures:
         return self.session.program
 
     def of_rules(self, pattern: Pattern, args: _Args, levels: int) -> tuple[Reason, ...]:
-        """Return a reason for each rule: of its cases, the one that gets furthest."""
+        """Return a reason for each rule: of its cases, the one that gets furthest.
+
+        Where a limit ends that, rules with cases that were not tried are left out: they might get further than told.
+        """
         self.seen.add((pattern, args))
         furthest: dict[Rule, _Attempt] = {}
-        limit = ""
+        waiting, limit = list[Case](), ""
         try:
-            for case in self.session.cases.of(pattern):
-                bindings = case.matched(args)
-                if bindings is None:
-                    continue
-                if limit := self._limit_met():
-                    break
-                self.tried += 1
-                attempt = self._attempt(case, bindings)
-                others = furthest.get(case.rule)
-                if attempt is not None and (others is None or len(attempt.met) > len(others.met)):
-                    furthest[case.rule] = attempt
-        except GIVEN_UP as reason:  # nothing is said of the case that was being tried
+            waiting += self.session.cases.of(pattern)
+            while waiting:
+                bindings = waiting[0].matched(args)
+                if bindings is not None:
+                    if limit := self._limit_met():
+                        break
+                    self.tried += 1
+                    attempt = self._attempt(waiting[0], bindings)
+                    others = furthest.get(waiting[0].rule)
+                    if attempt is not None and (others is None or len(attempt.met) > len(others.met)):
+                        furthest[attempt.case.rule] = attempt
+                waiting.pop(0)
+        except GIVEN_UP as reason:
             limit = self.session.lateness or reason.message
+        for case in waiting:
+            furthest.pop(case.rule, None)
         found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)
         reasons = [self._of_rule(each, levels) for each in found]
         if limit:
