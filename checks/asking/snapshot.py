@@ -216,6 +216,11 @@ class Snapshot(Session):
     def is_late(self) -> bool:
         return bool(self.lateness)
 
+    def gap_of(self, reason: AuthzError) -> str:
+        """Return why a search ends that raised one of `GIVEN_UP`."""
+        is_time = isinstance(reason, QueryTooSlow)
+        return self.lateness or (f"it takes longer than {self.patience:g} seconds" if is_time else reason.message)
+
     def check_time(self) -> None:
         """Raise `QueryTooSlow` if the time of what is looked into is over."""
         if self.ends < inf and self.is_late:
@@ -370,7 +375,7 @@ class Snapshot(Session):
         try:
             return act()
         except AuthzError as reason:
-            self.ended = self.lateness or reason.message
+            self.ended = self.gap_of(reason)
             raise
         finally:
             if self.dialect.has_clock:  # a server, which works while this thread waits

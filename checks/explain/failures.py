@@ -71,7 +71,7 @@ class _Failures:
                         furthest[attempt.case.rule] = attempt
                 waiting.pop(0)
         except GIVEN_UP as reason:
-            limit = self.session.lateness or reason.message
+            limit = self.session.gap_of(reason)
         for case in waiting:
             furthest.pop(case.rule, None)
         found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)

@@ -88,7 +88,7 @@ class _Search:
             try:
                 self._find(goal)
             except GIVEN_UP as reason:
-                self.proof[goal] = Unexplained(self.session.lateness or reason.message)
+                self.proof[goal] = Unexplained(self.session.gap_of(reason))
         return self.proof[goal]
 
     def _find(self, goal: Goal) -> None:
