@@ -52,10 +52,8 @@ class ExplainedGoal:
         return (self.proof,) if self.proof else self.failures
 
     @property
-    def gaps(self) -> dict[str, None]:
-        """Return why parts of the explanation are missing, each reason once."""
-        every = (each for reason in self.reasons for _, each in reason.lines())
-        return dict.fromkeys([each.note for each in every if each.kind == "unexplained"])
+    def gap(self) -> str:
+        return gap_of((self,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +72,14 @@ class Explanation:
 
     @property
     def gap(self) -> str:
-        """Return a sentence on why the explanation is not complete; nothing if it is."""
-        gaps = dict.fromkeys(gap for goal in self.goals for gap in goal.gaps)
-        return f"the explanation is not complete: {'; '.join(gaps)}" if gaps else ""
+        return gap_of(self.goals)
+
+
+def gap_of(goals: Sequence[ExplainedGoal]) -> str:
+    """Return a sentence on why the explanation of the goals is not complete; nothing if it is."""
+    every = (each for goal in goals for reason in goal.reasons for _, each in reason.lines())
+    notes = dict.fromkeys([each.note for each in every if each.kind == "unexplained"])
+    return f"the explanation is not complete: {'; '.join(notes)}" if notes else ""
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
