@@ -166,7 +166,7 @@ def _quick(url: str) -> dict:
 
 @pytest.fixture(autouse=True)
 def _time_to_explain(monkeypatch):
-    """Once in a while, Python collects the garbage of all tests before: that may take longer than an explanation may."""
+    """Python collects the garbage of all tests before, which may take longer than an explanation is allowed to."""
     monkeypatch.setattr(explain, "MORE", 60.0)
 
 

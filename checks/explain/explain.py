@@ -29,7 +29,6 @@ from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value
 
-
 TIMES = 3  # as long as the decision an explanation may take, the decision included,
 MORE = 0.2  # and so many seconds of processor time more
 

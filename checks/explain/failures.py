@@ -98,7 +98,7 @@ class _Failures:
         while waiting:
             tried = waiting.pop(0)
             try:
-                more = first_bindings(self.session, case, bindings, [*met, tried])
+                more = self._further(case, bindings, found, met, tried)
             except UnboundVariable:
                 if not waiting:
                     raise
@@ -110,6 +110,26 @@ class _Failures:
             met.append(tried)
             waiting, early = [*early, *waiting], []
         return None
+
+    def _further(
+        self,
+        case: Case,
+        bindings: RuleBindings,
+        found: RuleBindings,
+        met: Sequence[RuleCondition],
+        tried: RuleCondition,
+    ) -> RuleBindings | None:
+        """Return bindings for which the conditions that are met hold with one more; None if there are none.
+
+        It is first asked alone, for the bindings found so far: that is planned once for all rules that have it, while
+        several conditions are planned for each rule anew. Others are looked for only if the conditions leave a choice.
+        """
+        binding = {variable for condition in met for variable in condition.binds}
+        if met and binding <= found.keys():
+            more = first_bindings(self.session, case, found, [tried])
+            if more is not None or binding <= bindings.keys():
+                return more
+        return first_bindings(self.session, case, bindings, [*met, tried])
 
     def _of_rule(self, attempt: _Attempt, levels: int) -> Reason:
         case, bindings = attempt.case, attempt.bindings

@@ -24,8 +24,8 @@ MOST_NUMBERS = 20_000
 class PolicyForm(forms.Form):
     """What the page sends.
 
-    `seen` is the version that was active when the text was begun: if another one is active when it is published, nothing
-    is changed, and publishing has to be repeated. `stamp` is that of the draft that the page knows.
+    `seen` is the version that was active when the text was begun: if another one is active when it is published,
+    nothing is changed, and publishing has to be repeated. `stamp` is that of the draft that the page knows.
     """
 
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)

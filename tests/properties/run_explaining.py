@@ -112,10 +112,10 @@ def costs_of(seed: int, case: Case, new_key: Callable[[], str]) -> Iterator[Cost
     for predicate, row in goals_of(case):
         name = f"seed {seed}: {predicate}({', '.join(map(str, row))})"
         try:
-            decided, decision = measured(lambda: ask_adapter.ask(caller, given(predicate, row)))
+            decided, decision = measured(ask_adapter.ask, caller, given(predicate, row))
             if isinstance(decided, Refused):
                 continue
-            said, explanation = measured(lambda: explain(caller, predicate, row))
+            said, explanation = measured(ask_adapter.explained, caller, predicate, row)
         except PastLimit:
             continue
         if not isinstance(said, Refused):
@@ -140,14 +140,7 @@ def given(predicate: str, row: tuple) -> Ask:
     return Evaluate(((predicate, names),), tuple((name, v.type, (v.id,)) for name, v in zip(names, row)))
 
 
-def explain(caller, predicate: str, row: tuple):
-    """Return the whole answer, complete or not."""
-    from tests.properties import ask_adapter
-
-    return ask_adapter.explained(caller, predicate, row)
-
-
-def measured(act: Callable):
+def measured(act: Callable, *args):
     """Return what the act returns and its processor time, with nothing compiled before."""
     from checks.asking import session, snapshot
 
@@ -156,7 +149,7 @@ def measured(act: Callable):
     session.rules_of.cache_clear()
     snapshot.cases_of.cache_clear()
     began = processor_time()
-    result = act()
+    result = act(*args)
     return result, processor_time() - began
 
 

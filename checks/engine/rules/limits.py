@@ -43,7 +43,8 @@ _deadline = _Deadline()
 def bounded(seconds: float) -> Iterator[bool]:
     """Limit the processor time of what is inside; 0 sets no limit. A bound around this one still holds.
 
-    Yields whether this bound ends before the one around it. `tick` raises `PlannedTooLong` once the time is up. What `spend` counts starts at zero.
+    Yields whether this bound ends before the one around it. `tick` raises `PlannedTooLong` once the time is up. What
+    `spend` counts starts at zero.
     """
     outer = _deadline.until, _deadline.seconds
     spent, _deadline.spent = _deadline.spent, Counter()
