@@ -48,6 +48,7 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
     A text equal to the active policy's is not kept: the draft is deleted, and None returned.
     """
+    assert user.pk is not None, "whoever has drafts is logged in"
     with changing():
         # The user's row, since two windows may save a first draft: there is no draft yet that one could wait for.
         get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
