@@ -23,7 +23,7 @@ from policy.pages.editing import EditingAdmin
 from policy.pages.excerpts import excerpts_of_problems
 from policy.pages.highlight import highlighted_lines
 from policy.pages.trial import trial_of
-from policy.publishing import Ignored, Published
+from policy.publishing import Ignored, Published, ReplacedMeanwhile
 from policy.rules.program import Program
 
 _PAGES = "admin/policy/policyversion"
@@ -137,16 +137,22 @@ class PolicyVersionAdmin(EditingAdmin):
         return self._page(request, "difference", version, chosen=chosen, numbers=numbers, **_sides(rows))
 
     def activate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what activating the version would change, and ask; on POST, activate it and go to its page."""
+        """Show what activating the version would change, and ask; on POST, activate it and go to its page.
+
+        The form has the number of the version that the page showed as active. If another one is active by then, nothing
+        is changed, and the page shows what activating would change now.
+        """
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
         if not self.has_change_permission(request, version):
             raise PermissionDenied
+        refusal = ""
         if request.method == "POST":
             answer = self._activate(request, version)
-            if answer is not None:
+            if isinstance(answer, HttpResponse):
                 return answer
+            refusal = answer
         active = publishing.active_version(version.environment_id)
         rows = difference(active.source if active else "", version.source)
         contents = _contents(version, may_view_facts(request))
@@ -156,16 +162,20 @@ class PolicyVersionAdmin(EditingAdmin):
         source_page = f"{_url('change', version)}#L"
         return self._page(
             request, "activate", version,
-            chosen=active, source_page=source_page, is_refused=request.method == "POST", **contents, **_sides(rows),
+            chosen=active, source_page=source_page, refusal=refusal, **contents, **_sides(rows),
         )  # fmt: skip
 
-    def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | None:
-        """Activate the version and return a redirect; return None if its tests fail and `force` was not sent."""
-        by, force = by_admin(request), "force" in request.POST
+    def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | str:
+        """Activate the version and return a redirect; return why it was refused if the page is to ask again."""
+        by, force, where = by_admin(request), "force" in request.POST, version.environment_id
+        seen = request.POST.get("seen", "")
+        replaces = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 10 else 0
         try:
-            published = publishing.activate(version.environment_id, version.number, force=force, by=by)
+            published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
         except PolicyTestsFailed:
-            return None
+            return "its tests fail, and nobody said that it should become active all the same"
+        except ReplacedMeanwhile as reason:
+            return f"{reason.message}; below is what would change now"
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))

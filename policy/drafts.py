@@ -6,8 +6,9 @@ that was saved meanwhile in another window, or on another machine, is never over
 
 from dataclasses import dataclass
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from policy.errors import AuthzError
 from policy.models import Environment, PolicyDraft, new_moment
@@ -47,7 +48,10 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
     A text equal to the active policy's is not kept: the draft is deleted, and None returned.
     """
+    assert user.pk is not None, "whoever has drafts is logged in"
     with changing():
+        # The user's row, since two windows may save a first draft: there is no draft yet that one could wait for.
+        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
         draft = _drafts(user, environment).select_for_update().first()
         if draft is not None and not _is_known(draft, written, stamp):
             raise SavedElsewhere(draft)
@@ -71,9 +75,8 @@ def discard(user: User, environment: Environment) -> None:
 
 def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
     """Delete the draft that has just been published; a draft that was saved after it stays."""
-    for draft in _drafts(user, environment):
-        if draft.stamp == stamp or draft.source == source:
-            draft.delete()
+    # One statement, which looks at what the draft holds by the time that it is deleted.
+    _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
 
 
 def _drafts(user: User, environment: Environment) -> QuerySet[PolicyDraft]:

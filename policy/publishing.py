@@ -67,6 +67,15 @@ class Published:
         return "; ".join([f"policy version {self.version.number} is active", *remarks])
 
 
+class ReplacedMeanwhile(AuthzError):
+    """Raised on publishing and activating: the version to be replaced is not the active one any more."""
+
+    def __init__(self, number: int | None):
+        is_active = "no version is active now" if number is None else f"version {number} is active now"
+        super().__init__(f"the active policy was changed meanwhile: {is_active}")
+        self.number = number
+
+
 # ---- use cases -----------------------------------------------------------------------------------------------
 
 
@@ -80,17 +89,22 @@ def publish(
     within: Transaction = changing,
     by: By = NOBODY,
     note: str = "",
+    replaces: int | None = None,
 ) -> Published:
     """Make the text the environment's active policy. `within` opens the transaction for it.
 
     `force` publishes in spite of failing tests, never an invalid text. If the text is active already, no version is
     stored, and the note is dropped.
+
+    `replaces` is the number of the version that the author saw, 0 for none: if another version is active when this one
+    would become so, raise `ReplacedMeanwhile`. None replaces whatever is active.
     """
     if fault := note_fault(note):
         raise MalformedRequest("note", fault)
     digest = _digest(text)
     if unchanged := _unchanged(environment_id, digest):
         return unchanged
+    _check_replaced(environment_id, replaces)  # early, so that nobody waits for the tests of what will be refused
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
     figures = _figures(drafted)
     with within():
@@ -98,6 +112,7 @@ def publish(
         if unchanged := _unchanged(environment_id, digest):
             _record(environment_id, turn.offset, unchanged.version, by)
             return unchanged
+        _check_replaced(environment_id, replaces)
         version = PolicyVersion.objects.create(
             environment_id=environment_id,
             number=_next_number(environment_id),
@@ -134,20 +149,30 @@ def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> Draft:
 
 
 def activate(
-    environment_id: int, number: int, *, force: bool = False, within: Transaction = changing, by: By = NOBODY
+    environment_id: int,
+    number: int,
+    *,
+    force: bool = False,
+    within: Transaction = changing,
+    by: By = NOBODY,
+    replaces: int | None = None,
 ) -> Published:
     """Make a version active that was published before. Its tests are run again: a newer engine may answer differently.
 
-    `force` activates it in spite of failing tests. If the version is active already, no tests are run.
+    `force` activates it in spite of failing tests. If the version is active already, no tests are run. `replaces` is as
+    in `publish`.
     """
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
     active = Environment.objects.get(pk=environment_id)
     if active.policy_version_id == chosen.pk:
         return Published(chosen, active.offset, None, ignored_facts(environment_id, program), is_unchanged=True)
+    _check_replaced(environment_id, replaces)
     drafted = _tested(program, force=force)
     with within():
         turn = advance(environment_id)
+        if turn.policy_version_id != chosen.pk:
+            _check_replaced(environment_id, replaces)
         _point(environment_id, chosen)
         _record(environment_id, turn.offset, chosen, by)
     is_unchanged = turn.policy_version_id == chosen.pk
@@ -220,6 +245,16 @@ def _unchanged(environment_id: int, digest: str) -> Published | None:
     if found is None or found.policy_version is None or found.policy_version.digest != digest:
         return None
     return Published(found.policy_version, found.offset, is_unchanged=True)
+
+
+def _check_replaced(environment_id: int, replaces: int | None) -> None:
+    """Raise `ReplacedMeanwhile` if a version is to be replaced, and another one is active."""
+    if replaces is None:
+        return
+    active = active_version(environment_id)
+    number = active.number if active else None
+    if (number or 0) != replaces:
+        raise ReplacedMeanwhile(number)
 
 
 def _next_number(environment_id: int) -> int:

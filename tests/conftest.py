@@ -17,6 +17,7 @@ from pytest_django.plugin import blocking_manager_key
 from authz_project.keys import create_key
 from authz_project.secret_key import secret_that_is_set
 from authz_project.settings import database_from_url
+from checks.explain import explain
 from policy.models import Environment
 from tests import postgresql
 from tests.factories import EnvironmentFactory
@@ -167,6 +168,12 @@ def _quick(url: str) -> dict:
 
 
 # ---- for each test -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _time_to_explain(monkeypatch):
+    """Python collects the garbage of all tests before, which may take longer than an explanation is allowed to."""
+    monkeypatch.setattr(explain, "MORE", 60.0)
 
 
 @pytest.fixture(params=DATABASES)

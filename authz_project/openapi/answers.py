@@ -221,7 +221,9 @@ _GOAL = {
 }
 
 _UNUSED = {
-    "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used.")
+    "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used."),
+    "complete": {"const": False, "description": "Not all of it was looked into; absent where all was."},
+    "message": text("Where it is not complete: why."),
 }
 
 _MARK = answered(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from math import inf
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Protocol
 
 from checks.errors import QueryTooSlow
@@ -21,11 +21,12 @@ _opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 class Deadline:
     """A limit of so many seconds from now; 0 is none. If one is open already, opening this one changes nothing."""
 
-    __slots__ = ("_token", "end", "seconds")
+    __slots__ = ("_token", "end", "processor_end", "seconds")
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float, processor: float = inf):
         self.seconds = seconds
         self.end = monotonic() + seconds if seconds > 0 else inf
+        self.processor_end = thread_time() + processor  # of the thread that opens it
         self._token: Token[Deadline | None] | None = None
 
     def __enter__(self) -> None:
@@ -37,7 +38,7 @@ class Deadline:
             _opened.reset(self._token)
 
     def is_over(self) -> bool:
-        return monotonic() >= self.end
+        return monotonic() >= self.end or (self.processor_end < inf and thread_time() >= self.processor_end)
 
     def left(self) -> float:
         """Return the seconds that are left; raise `QueryTooSlow` if there are none."""
@@ -48,10 +49,15 @@ class Deadline:
 
 
 @contextmanager
-def shortened(seconds: float) -> Iterator[None]:
-    """Limit the code inside to so many seconds, or to what the open deadline has left if that is less."""
-    mine, outer = Deadline(seconds), _opened.get()
-    token = _opened.set(outer if outer is not None and outer.end < mine.end else mine)
+def shortened(seconds: float, processor: float = inf) -> Iterator[None]:
+    """Limit the code inside to so many seconds, or to what the open deadline has left if that is less.
+
+    `processor` limits the processor time of this thread. A statement that this thread runs itself ends by it, too.
+    """
+    mine, outer = Deadline(seconds, processor), _opened.get()
+    if outer is not None and outer.end < mine.end:
+        mine.end, mine.seconds = outer.end, outer.seconds
+    token = _opened.set(mine)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
+from math import inf
 from time import time as time_here
 from typing import Any, Protocol, cast
 
@@ -115,11 +116,14 @@ def snapshot() -> Iterator[None]:
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused."""
+def limited(seconds: float, processor: float = inf) -> Iterator[None]:
+    """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused.
+
+    `processor` is as in `deadline.shortened`.
+    """
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
-    with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds):
+    with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds, processor):
         try:
             yield
         except Crowded:  # callers do without the answer, as they do if it is too slow

@@ -6,10 +6,11 @@ Everything is read in one snapshot, so that what an explanation says holds toget
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from math import inf
 from typing import NamedTuple
 
 from django.conf import settings
@@ -22,19 +23,23 @@ from checks.asking.question import Outline, Page, Question, Values, by_ids, inli
 from checks.asking.session import TRIES, Session, rules_of
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
+from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.rules.clauses import Slot
+from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.lookups import has_not_ended, rows_as_of
+from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.engine.sql.window import Window
-from checks.errors import PolicyMoved
+from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge
 from checks.explain.cases import Cases
 from facts.accept import Unused, brought
 from facts.batches import by_signature
 from facts.numbering import Numbered, numbers_as_of
 from facts.wire import Fact
 from policy.active import NOTHING_SEEN, Seen
+from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Signature, Types
@@ -43,6 +48,8 @@ from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8  # of a question's time
+_SHORTEST = 0.05  # seconds that a statement has at least
+GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # what ends a search, not the answer
 _NO_NUMBER = -1  # in place of that of a signature that no stored fact has
 
 # The statements of all snapshots by published policies. Live sessions have a store of their own: they do not wait for
@@ -164,6 +171,10 @@ class Snapshot(Session):
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
     planning: float = 0.0  # seconds of processor time that compiling took
+    allowed: float = inf  # seconds of processor time for what is looked into, see `within`
+    ends: float = inf  # when they are over, by `spent`
+    waited: float = 0.0  # seconds that a database server took for the statements of this session
+    ended: str = ""  # why nothing more is looked into, once that is known
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -187,8 +198,47 @@ class Snapshot(Session):
         return self.known.numbers
 
     @property
+    def spent(self) -> float:
+        """Return the seconds of processor time of this thread, and those that a database server took for it."""
+        return time.thread_time() + self.waited
+
+    @property
+    def lateness(self) -> str:
+        """Return why nothing more is looked into; nothing as long as there is time."""
+        if not self.ended:
+            if self.spent > self.ends:
+                self.ended = f"it takes longer than {self.allowed:.2f} seconds of processor time"
+            elif time.monotonic() > self.started + self.patience:
+                self.ended = f"it takes longer than {self.patience:g} seconds"
+        return self.ended
+
+    @property
     def is_late(self) -> bool:
-        return time.monotonic() > self.started + self.patience
+        return bool(self.lateness)
+
+    def gap_of(self, reason: AuthzError) -> str:
+        """Return why a search ends that raised one of `GIVEN_UP`."""
+        is_time = isinstance(reason, QueryTooSlow)
+        return self.lateness or (f"it takes longer than {self.patience:g} seconds" if is_time else reason.message)
+
+    def check_time(self) -> None:
+        """Raise `QueryTooSlow` if the time of what is looked into is over."""
+        if self.ends < inf and self.is_late:
+            raise QueryTooSlow(self.patience)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Limit what is looked into inside to so many seconds of processor time, and to the session's patience.
+
+        Once they are over, what is asked or planned raises one of `GIVEN_UP`, and `lateness` says why.
+        """
+        self.allowed, self.ends, self.ended = seconds, self.spent + seconds, ""
+        left = max(self.started + self.patience - time.monotonic(), _SHORTEST)
+        try:
+            with bounded(seconds), run.limited(left, seconds):
+                yield
+        finally:
+            self.allowed, self.ends = inf, inf
 
     @property
     def moment(self) -> Value:
@@ -224,7 +274,7 @@ class Snapshot(Session):
             slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)} | self.slots()
             may_end = fact.signature in self.known.ending
             lookup = _lookup(number, len(fact.args), self.dialect, may_end, self.past is not None)
-            self.answered[key] = run.execute(lookup, slots)
+            self.answered[key] = self._timed(lambda: run.execute(lookup, slots))
         return "stored" if self.answered[key] else None
 
     # ---- asking ------------------------------------------------------------------------------------------
@@ -301,7 +351,7 @@ class Snapshot(Session):
         prepared = self.prepared(self._key(outline, len(question.outs), most))
         if prepared.statement is None:
             return []
-        found = run.answer(prepared.statement, prepared.rounds, slots) if most else self._run(prepared, slots)
+        found = self._answer(prepared.statement, prepared.rounds, slots) if most else self._run(prepared, slots)
         return prepared.answers(found)
 
     def _run(self, prepared: PreparedStatement, slots: dict[str, object]) -> list[tuple]:
@@ -309,11 +359,27 @@ class Snapshot(Session):
         if prepared.statement is None:
             return []
         if prepared.rounds:
-            return run.answer(prepared.statement, prepared.rounds, slots)
+            return self._answer(prepared.statement, prepared.rounds, slots)
         key = (prepared.statement.sql, *prepared.statement.values(slots))
         if key not in self.answered:
-            self.answered[key] = run.execute(prepared.statement, slots)
+            self.answered[key] = self._answer(prepared.statement, (), slots)
         return self.answered[key]
+
+    def _answer(self, statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[tuple]:
+        return self._timed(lambda: run.answer(statement, rounds, slots))
+
+    def _timed(self, act: Callable[[], list[tuple]]) -> list[tuple]:
+        """Run statements, if there is time. After one that fails, the snapshot goes on only outside of `within`."""
+        self.check_time()
+        waiting = time.monotonic() - time.thread_time()
+        try:
+            return act()
+        except AuthzError as reason:
+            self.ended = self.gap_of(reason)
+            raise
+        finally:
+            if self.dialect.has_clock:  # a server, which works while this thread waits
+                self.waited += time.monotonic() - time.thread_time() - waiting
 
     # ---- statements ----------------------------------------------------------------------------------------
 
@@ -323,6 +389,7 @@ class Snapshot(Session):
         return StatementKey(*mine, (asked,), width, self.inline, as_of_signature, window, most)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
+        self.check_time()
         began = time.thread_time()
         knows = self.numbers.__contains__
         ends = self.known.ending.__contains__

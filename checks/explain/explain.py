@@ -2,6 +2,9 @@
 
 The question has a value for each of its variables. A call that holds is proved (`search`); for a call that does not,
 the failure of each rule is found (`failures`). Decision and explanation are made in one session, over the same facts.
+
+Explaining may take three times as long as deciding, and some more. Then the explanation ends with what was found: it
+says that it is not complete, and nothing of what was not looked into.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value
 
+TIMES = 3  # as long as the decision an explanation may take, the decision included,
+MORE = 0.2  # and so many seconds of processor time more
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGoal:
@@ -44,6 +50,10 @@ class ExplainedGoal:
     def reasons(self) -> tuple[Reason, ...]:
         return (self.proof,) if self.proof else self.failures
 
+    @property
+    def gap(self) -> str:
+        return gap_of((self,))
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -59,6 +69,17 @@ class Explanation:
     def allowed(self) -> bool:
         return all(goal.holds for goal in self.goals)
 
+    @property
+    def gap(self) -> str:
+        return gap_of(self.goals)
+
+
+def gap_of(goals: Sequence[ExplainedGoal]) -> str:
+    """Return a sentence on why the explanation of the goals is not complete; nothing if it is."""
+    every = (each for goal in goals for reason in goal.reasons for _, each in reason.lines())
+    notes = dict.fromkeys([each.note for each in every if each.kind == "unexplained"])
+    return f"the explanation is not complete: {'; '.join(notes)}" if notes else ""
+
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
     """Explain the answer by the active policy; as of a moment, by the policy of then."""
@@ -71,13 +92,22 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None) -> E
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:
     """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
-    goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
-    return _with_periods(session, [_explained(session, goal) for goal in goals])
+    goals = [Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls]
+    return _explained(session, goals)
 
 
 def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
-    (explained,) = _with_periods(session, [_explained(session, goal)])
+    (explained,) = _explained(session, [goal])
     return explained
+
+
+def _explained(session: Snapshot, goals: Sequence[Goal]) -> tuple[ExplainedGoal, ...]:
+    """Decide all goals, then explain each, within a time that depends on how long the decisions took."""
+    began = session.spent
+    decisions = [_decided(session, goal) for goal in goals]
+    with session.within((TIMES - 1) * (session.spent - began) + MORE):
+        found = [_with_reasons(session, goal, each) for goal, each in zip(goals, decisions)]
+    return _with_periods(session, found)
 
 
 def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
@@ -91,17 +121,25 @@ def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[Ex
     )
 
 
-def _explained(session: Snapshot, goal: Goal) -> ExplainedGoal:
+def _decided(session: Snapshot, goal: Goal) -> ExplainedGoal:
+    """Decide the goal; `note` says which words of it the policy does not have."""
     text, program = shown_atom(goal.predicate, goal.args), session.program
     unknown = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
     if not all(program.knows(arg.type) for arg in goal.args):
         return ExplainedGoal(text, False, note=unknown)
     check_predicate(program, goal.predicate)
-    if session.holds(question_of_goal(goal)):
-        proof = tree_of(program, proof_of(session, [goal]), goal, session.now)
-        return ExplainedGoal(text, True, proof)
+    holds = session.holds(question_of_goal(goal))
+    return ExplainedGoal(text, holds, note="" if holds else unknown)
+
+
+def _with_reasons(session: Snapshot, goal: Goal, decided: ExplainedGoal) -> ExplainedGoal:
+    program = session.program
+    if decided.holds:
+        return replace(decided, proof=tree_of(program, proof_of(session, [goal]), goal, session.now))
+    if not all(program.knows(arg.type) for arg in goal.args):
+        return decided
     failures = failures_of(session, goal)
-    return ExplainedGoal(text, False, None, failures, unknown or ("" if failures else _no_rule(program, goal)))
+    return replace(decided, failures=failures, note=decided.note or ("" if failures else _no_rule(program, goal)))
 
 
 def question_of_goal(goal: Goal) -> Question:

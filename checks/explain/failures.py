@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from checks.asking.snapshot import Snapshot
+from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Pattern
 from checks.explain.bindings import first_bindings
@@ -50,27 +50,41 @@ class _Failures:
         return self.session.program
 
     def of_rules(self, pattern: Pattern, args: _Args, levels: int) -> tuple[Reason, ...]:
-        """Return a reason for each rule: of its cases, the one that gets furthest."""
+        """Return a reason for each rule: of its cases, the one that gets furthest.
+
+        Where a limit ends that, rules with cases that were not tried are left out: they might get further than told.
+        """
         self.seen.add((pattern, args))
         furthest: dict[Rule, _Attempt] = {}
-        is_cut = False
-        for case in self.session.cases.of(pattern):
-            bindings = case.matched(args)
-            if bindings is None:
-                continue
-            if self.tried >= MAX_TRIED or self.session.is_late:
-                is_cut = True
-                break
-            self.tried += 1
-            attempt = self._attempt(case, bindings)
-            if attempt is not None and (case.rule not in furthest or len(attempt.met) > len(furthest[case.rule].met)):
-                furthest[case.rule] = attempt
+        waiting, limit = list[Case](), ""
+        try:
+            waiting += self.session.cases.of(pattern)
+            while waiting:
+                bindings = waiting[0].matched(args)
+                if bindings is not None:
+                    if limit := self._limit_met():
+                        break
+                    self.tried += 1
+                    attempt = self._attempt(waiting[0], bindings)
+                    others = furthest.get(waiting[0].rule)
+                    if attempt is not None and (others is None or len(attempt.met) > len(others.met)):
+                        furthest[attempt.case.rule] = attempt
+                waiting.pop(0)
+        except GIVEN_UP as reason:
+            limit = self.session.gap_of(reason)
+        for case in waiting:
+            furthest.pop(case.rule, None)
         found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)
         reasons = [self._of_rule(each, levels) for each in found]
-        if is_cut:
-            note = f"it would take more than {MAX_TRIED} rules, or {self.session.patience:g} seconds"
-            reasons.append(Reason("unexplained", "other rules", note=note))
+        if limit:
+            reasons.append(Reason("unexplained", "other rules", note=limit))
         return tuple(reasons)
+
+    def _limit_met(self) -> str:
+        """Return why no more rules are tried once a limit is met."""
+        if self.tried >= MAX_TRIED:
+            return f"more than {MAX_TRIED} rules would have to be tried"
+        return self.session.lateness
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
         """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone.
@@ -84,7 +98,7 @@ class _Failures:
         while waiting:
             tried = waiting.pop(0)
             try:
-                more = first_bindings(self.session, case, bindings, [*met, tried])
+                more = self._further(case, bindings, found, met, tried)
             except UnboundVariable:
                 if not waiting:
                     raise
@@ -96,6 +110,26 @@ class _Failures:
             met.append(tried)
             waiting, early = [*early, *waiting], []
         return None
+
+    def _further(
+        self,
+        case: Case,
+        bindings: RuleBindings,
+        found: RuleBindings,
+        met: Sequence[RuleCondition],
+        tried: RuleCondition,
+    ) -> RuleBindings | None:
+        """Return bindings for which the conditions that are met hold with one more; None if there are none.
+
+        It is first asked alone, for the bindings found so far: that is planned once for all rules that have it, while
+        several conditions are planned for each rule anew. Others are looked for only if the conditions leave a choice.
+        """
+        binding = {variable for condition in met for variable in condition.binds}
+        if met and binding <= found.keys():
+            more = first_bindings(self.session, case, found, [tried])
+            if more is not None or binding <= bindings.keys():
+                return more
+        return first_bindings(self.session, case, bindings, [*met, tried])
 
     def _of_rule(self, attempt: _Attempt, levels: int) -> Reason:
         case, bindings = attempt.case, attempt.bindings
@@ -132,7 +166,7 @@ class _Failures:
         """Return a note on what is missing, and why none of the rules about it grants it."""
         if pattern.predicate in self.program.helpers:
             note = "does not hold"
-        elif self.session.cases.of(pattern):
+        elif self.session.is_late or self.session.cases.of(pattern):
             note = "no such fact, nor does it follow"
         elif (pattern.predicate, len(pattern.types)) in self.program.rules_by_predicate:
             return "no such fact, and no rule grants it", ()

@@ -21,6 +21,8 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
     head: dict[str, object] = {"allowed": explanation.allowed, "policy_version": explanation.version}
     if explanation.unused:
         head["unused_context_facts"] = list(explanation.unused.sentences)
+    if explanation.gap:
+        head |= {"complete": False, "message": explanation.gap}
     goals = [_goal_to_json(goal) for goal in explanation.goals]
     return {**head, "calls": goals} if is_query else {**head, **goals[0]}
 
@@ -95,7 +97,7 @@ def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bo
             yield goal.note
         for reason in goal.reasons:
             yield from _drawn(reason, filename, paint)
-    for sentence in explanation.unused.sentences:
+    for sentence in (*explanation.unused.sentences, *([explanation.gap] if explanation.gap else [])):
         yield paint(_RED, sentence)
 
 

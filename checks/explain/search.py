@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checks.asking.snapshot import Snapshot
+from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.rules.clauses import Call
 from checks.explain.bindings import bindings_for
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, value_in
@@ -85,12 +85,21 @@ class _Search:
     def step(self, goal: Goal) -> ProofStep:
         """Return the goal's step, found now if it was not found with another goal of its recursion."""
         if goal not in self.proof:
-            component = self.rules_about(goal).component
-            if component is None:
-                self.proof[goal] = self._first_step(goal)
-            else:
-                _RecursionSearch(self, component).find(goal)
+            try:
+                self._find(goal)
+            except GIVEN_UP as reason:
+                self.proof[goal] = Unexplained(self.session.gap_of(reason))
         return self.proof[goal]
+
+    def _find(self, goal: Goal) -> None:
+        if limit := self.limit_met():
+            self.proof[goal] = limit
+            return
+        component = self.rules_about(goal).component
+        if component is None:
+            self.proof[goal] = self._first_step(goal)
+        else:
+            _RecursionSearch(self, component).find(goal)
 
     def premises(self, step: ProofStep) -> list[Goal]:
         """Return the atoms that a rule's step follows from, without its comparisons and negations."""
@@ -129,9 +138,7 @@ class _Search:
         """Return why no more is looked into once a limit is met; None before."""
         if self.looked_into >= MAX_GOALS:
             return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
-        if self.session.is_late:
-            return Unexplained(f"it takes longer than {self.session.patience:g} seconds")
-        return None
+        return Unexplained(self.session.lateness) if self.session.is_late else None
 
     def rules_about(self, goal: Goal) -> _Rules:
         known = self.rules.get(goal)
@@ -142,7 +149,7 @@ class _Search:
         return known
 
     def _first_step(self, goal: Goal) -> ProofStep:
-        if step := self.limit_met() or self.fact(goal):
+        if step := self.fact(goal):
             return step
         found = (step for steps in self.steps(goal, 1) for step in steps)
         return next(found, Unexplained("the rule behind it leaves open what its variables are"))
@@ -197,6 +204,7 @@ class _RecursionSearch:
             if len(steps) >= most:
                 self.cut[goal] = None
             for step in steps:
+                self.search.session.check_time()
                 unproved = {each for each in self.search.premises(step) if self._is_within(each)}
                 waiting = _PendingStep(goal, step, unproved - self.search.proof.keys())
                 if not waiting.unproved:

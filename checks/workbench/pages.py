@@ -201,6 +201,7 @@ def _explained(answer: PageAnswer) -> Shown:
         "goal": answer.goal,
         "question": question_html(answer.questions, slug),
         "goal_note": "" if is_strange else answer.goal.note,
+        "gap": answer.goal.gap,
         "lines": page_lines(answer.goal, slug),
         "title": f"{'Allowed' if answer.goal.holds else 'Denied'}: {answer.goal.text}",
     }

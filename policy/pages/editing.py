@@ -23,7 +23,7 @@ from policy.language.source import Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, default_environment, environment_named
 from policy.pages import submission, typed
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.meanwhile import published_meanwhile
+from policy.pages.meanwhile import Meanwhile, published_meanwhile
 from policy.pages.submission import PolicyForm, Submitted
 from policy.publishing import Published
 
@@ -101,9 +101,10 @@ class EditingAdmin(admin.ModelAdmin):
                 "environment": environment, "source": draft.source, "filename": draft.filename, "seen": draft.seen,
                 "stamp": draft.stamp, "draft": draft,
             }  # fmt: skip
+        active = publishing.active_version(environment.pk)  # read once: `seen` must be the version whose text is shown
         if origin is None and self.has_view_or_change_permission(request):
-            origin = publishing.active_version(environment.pk)
-        start = {"environment": environment, "seen": _active_number(environment)}
+            origin = active
+        start = {"environment": environment, "seen": active.number if active else None}
         return start | ({"source": origin.source, "filename": origin.filename or ""} if origin else {})
 
     def _editor(self, request: HttpRequest, form: PolicyForm, outcome: Submitted) -> HttpResponse:
@@ -111,6 +112,9 @@ class EditingAdmin(admin.ModelAdmin):
         environment = sent.get("environment") or default_environment()
         source, seen = sent.get("source", ""), sent.get("seen")
         draft: PolicyDraft | None = sent.get("draft")
+        meanwhile = published_meanwhile(environment, seen) if draft or form.is_bound else None
+        if meanwhile is not None and not draft:  # the page shows what changed until this version
+            seen = meanwhile.active.number if meanwhile.active else None
         return self._page(
             request,
             "editor",
@@ -123,11 +127,11 @@ class EditingAdmin(admin.ModelAdmin):
             source=source,
             rows=max(24, source.count("\n") + 3),
             numbers=submission.line_numbers(source, outcome.excerpts),
-            seen=seen if draft else _active_number(environment),
+            seen=seen,
             stamp=sent.get("stamp"),
             draft=draft,
             other_draft=None if draft or form.is_bound else drafts.draft_of(request.user, environment),
-            meanwhile=self._meanwhile(request, environment, seen) if draft or form.is_bound else None,
+            meanwhile=self._shown(request, meanwhile),
             force=bool(sent.get("force")),
             panes=self.panes(request),
             is_bound=form.is_bound,
@@ -137,8 +141,7 @@ class EditingAdmin(admin.ModelAdmin):
         """Return the panes beside the text; subclasses add theirs."""
         return []
 
-    def _meanwhile(self, request: HttpRequest, environment: Environment, seen: int | None) -> dict[str, object] | None:
-        found = published_meanwhile(environment, seen)
+    def _shown(self, request: HttpRequest, found: Meanwhile | None) -> dict[str, object] | None:
         if found is None:
             return None
         return {"meanwhile": found, "may_look": self.has_view_or_change_permission(request)}
@@ -181,9 +184,12 @@ class EditingAdmin(admin.ModelAdmin):
         """Answer with what was published since the text was begun, as HTML; empty if nothing was."""
 
         def answer(sent: dict) -> JsonObject:
-            found = self._meanwhile(request, sent["environment"], sent["seen"])
-            html = render_to_string("admin/policy/policyversion/meanwhile.html", found, request) if found else ""
-            return {"html": html, "active": _active_number(sent["environment"])}
+            found = published_meanwhile(sent["environment"], sent["seen"])
+            if found is None:
+                return {"html": "", "active": sent["seen"]}
+            shown = self._shown(request, found)
+            html = render_to_string("admin/policy/policyversion/meanwhile.html", shown, request)
+            return {"html": html, "active": found.active.number if found.active else None}
 
         return self._answer(request, answer)
 

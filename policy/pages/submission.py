@@ -13,7 +13,7 @@ from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import Environment
 from policy.pages.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
-from policy.publishing import Ignored, Published, ignored_facts, remarks_on
+from policy.publishing import Ignored, Published, ReplacedMeanwhile, ignored_facts, remarks_on
 from policy.revisions import By
 from policy.serializers import MAX_FILENAME
 
@@ -24,8 +24,8 @@ MOST_NUMBERS = 20_000
 class PolicyForm(forms.Form):
     """What the page sends.
 
-    `seen` is the version that was active when the text was begun: if another one is active by now, publishing has to be
-    repeated. `stamp` is that of the draft that the page knows.
+    `seen` is the version that was active when the text was begun: if another one is active when it is published,
+    nothing is changed, and publishing has to be repeated. `stamp` is that of the draft that the page knows.
     """
 
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
@@ -63,11 +63,6 @@ def check(sent: dict, with_facts: bool) -> Submitted:
 
 
 def publish(sent: dict, by: By) -> Submitted:
-    active = publishing.active_version(sent["environment"].pk)
-    number = active.number if active else None
-    if number != sent["seen"]:
-        trouble = f"version {number} was published meanwhile; publish once more to replace it with what is below"
-        return Submitted(trouble=trouble)
     return _outcome(sent, partial(_published, by))
 
 
@@ -82,6 +77,9 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
     except PolicyTestsFailed as reason:
         trouble = f"{publishing.results_of(reason.report)}; nothing is published"
         return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
+    except ReplacedMeanwhile as reason:
+        became = f"version {reason.number} became active" if reason.number else "the active version was withdrawn"
+        return Submitted(trouble=f"{became} meanwhile; publish once more to replace it with what is below")
     except (AuthzError, Unavailable) as reason:
         return Submitted(trouble=reason.message)
 
@@ -99,7 +97,9 @@ def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
 
 def _published(by: By, sent: dict, source: Source) -> Submitted:
     where, name, force, note = sent["environment"].pk, source.filename, sent["force"], sent["note"]
-    return Submitted(published=publishing.publish(where, source.text, name, force=force, by=by, note=note))
+    replaces = sent["seen"] or 0
+    published = publishing.publish(where, source.text, name, force=force, by=by, note=note, replaces=replaces)
+    return Submitted(published=published)
 
 
 def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:

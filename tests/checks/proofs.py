@@ -120,6 +120,8 @@ def _faults(node: dict, known: Truth, proven: set) -> Iterator[str]:
 
 def _faults_of_step(node: dict, row: tuple[str, Row], known: Truth) -> Iterator[str]:
     """Some clause at the line has this head, and a body that what stands below meets."""
+    if any(child["kind"] == "unexplained" and "fact" not in child for child in node.get("because", ())):
+        return  # a part of the rule that nothing is told of
     below: dict = defaultdict(set)
     for predicate, args in _premises(node, known):
         below[predicate, len(args)].add(args)

@@ -1,9 +1,14 @@
 """Why: proofs and obstacles over HTTP, of single decisions, items of lists and solutions of queries."""
 
 from copy import deepcopy
+from math import inf
 
 import pytest
+from django.core.management import call_command
 
+from checks.asking import snapshot
+from checks.asking.snapshot import Snapshot
+from checks.engine.errors import PlannedTooLong
 from checks.explain import failures, search, tree
 from checks.explain.cases import ordered_body
 from facts.models import Signature
@@ -233,6 +238,8 @@ def test_a_search_that_is_too_long_says_so(api, monkeypatch):
     said = explain(api, "User:u", "read", "Folder:0")
     assert said["allowed"] is True
     assert any(node["kind"] == "unexplained" for _, node in walk(said["proof"]))
+    assert said["complete"] is False
+    assert said["message"] == "the explanation is not complete: more than 20 goals would have to be looked into"
 
 
 def test_time_is_a_limit_as_well(api, monkeypatch):
@@ -242,6 +249,108 @@ def test_time_is_a_limit_as_well(api, monkeypatch):
     assert (said["allowed"], said["proof"]["kind"]) == (True, "unexplained")
     denied = explain(api, "User:nobody", "read", "Folder:0")
     assert [each["kind"] for each in denied["obstacles"]] == ["unexplained"]
+
+
+# Each rule takes long to plan in full, since its conditions are roles through two recursions, of several types.
+LONG_TO_EXPLAIN = """
+actor User {}
+actor Team {}
+resource Folder { roles = ["r0", "r1", "r2"]; permissions = ["p"]; relations = { up: Folder, team: Team }; }
+resource Doc { roles = ["r0", "r1", "r2"]; permissions = ["p"]; relations = { up: Folder, near: Doc }; }
+""" + "".join(
+    f"""
+has_role(a: Actor, "r{one}", f: Resource) if t matches Team and in_team(a, t) and has_role(t, "r{other}", f);
+has_role(a: Actor, "r{one}", f: Resource) if x matches Resource and has_relation(f, "up", x) and
+  has_role(a, "r{other}", x) and not denied{one}(a, x);
+has_permission(a: Actor, "p", f: Resource) if y matches Resource and has_relation(f, "near", y) and
+  has_role(a, "r{one}", y) and (has_role(a, "r{other}", f) or has_role(a, "r{one}", f)) and not denied{one}(a, f);
+"""
+    for one, other in ((0, 1), (1, 2), (2, 0))
+)
+
+
+def long_to_explain(api: Api) -> None:
+    publish(api, LONG_TO_EXPLAIN)
+    store(
+        api,
+        fact("in_team", "User:u", "Team:t"),
+        fact("has_role", "Team:t", "r2", "Folder:f"),
+        fact("has_relation", "Doc:d", "up", "Folder:f"),
+        fact("has_relation", "Doc:d", "near", "Doc:d"),
+    )
+
+
+@pytest.mark.parametrize("actor", ["User:u", "User:v"])
+def test_past_its_time_an_explanation_ends_with_what_it_has(api, monkeypatch, actor):
+    """By counted steps: the time is over after some of the plans and statements that a whole explanation takes."""
+    long_to_explain(api)
+    check_time, counted, most = Snapshot.check_time, [0], [10**9]
+
+    def counting(self) -> None:
+        if self.ends < inf:
+            counted[0] += 1
+            if counted[0] > most[0]:
+                self.ends = 0.0  # of the clock of this thread
+        check_time(self)
+
+    monkeypatch.setattr(Snapshot, "check_time", counting)
+    whole, whole_steps = explain(api, actor, "p", "Doc:d"), counted[0]
+    assert "complete" not in whole and whole_steps > 5
+    known = set(map(repr, lines_of(whole)))
+    for steps in sorted({0, 1, 2, 3, *range(5, whole_steps, max(1, whole_steps // 6))}):
+        snapshot.published.clear()
+        counted[0], most[0] = 0, steps
+        part = explain(api, actor, "p", "Doc:d")
+        assert counted[0] <= steps + 40  # of those that are left, each is refused at once
+        assert part["allowed"] == whole["allowed"]
+        assert part["complete"] is False
+        assert part["message"].startswith("the explanation is not complete: it takes longer than 6")
+        told = lines_of(part)
+        assert any(line[0] == "unexplained" for line in told)
+        assert {repr(line) for line in told if line[0] != "unexplained"} <= known
+
+
+def lines_of(said: dict) -> list[tuple]:
+    """What each line states, without what is below it."""
+    roots = [said["proof"]] if said["proof"] else said["obstacles"]
+    return [
+        (node["kind"], node["text"], node.get("rule", {}).get("line"), tuple(node.get("met", ())))
+        for root in roots
+        for _, node in walk(root)
+    ]
+
+
+def test_an_explanation_takes_no_longer_than_three_decisions_and_some(api, monkeypatch):
+    """What is planned counts, though it takes long at once; and others may plan the same afterwards."""
+    long_to_explain(api)
+    monkeypatch.setattr("checks.explain.explain.TIMES", 1)
+    monkeypatch.setattr("checks.explain.explain.MORE", 0.001)
+    said = explain(api, "User:v", "p", "Doc:d")
+    assert (said["allowed"], said["complete"]) == (False, False)
+    assert "seconds of processor time" in said["message"]
+    monkeypatch.setattr("checks.explain.explain.MORE", 60.0)
+    whole = explain(api, "User:v", "p", "Doc:d")
+    assert whole["obstacles"]
+    assert "PLANNING_TIMEOUT" not in str(whole)
+
+
+def test_a_part_that_is_too_complex_to_plan_is_left_out(api, monkeypatch):
+    long_to_explain(api)
+
+    def refused(*_: object) -> None:
+        raise PlannedTooLong(1)
+
+    monkeypatch.setattr("checks.explain.bindings._Questions.answers", refused)
+    said = explain(api, "User:v", "p", "Doc:d")
+    assert [each["kind"] for each in said["obstacles"]][-1] == "unexplained"
+    assert said["complete"] is False and "PLANNING_TIMEOUT" in said["message"]
+
+
+def test_the_terminal_says_that_an_explanation_is_not_complete(api, monkeypatch, capsys):
+    chain(api, 5)
+    monkeypatch.setattr("checks.asking.snapshot.TIME_LIMIT", -1.0)
+    call_command("explain", "authorize", "User:u", "read", "Folder:0")
+    assert "the explanation is not complete: it takes longer than -1 seconds" in capsys.readouterr().out
 
 
 # ---- obstacles -----------------------------------------------------------------------------------------------

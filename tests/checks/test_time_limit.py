@@ -123,7 +123,6 @@ LIST = {
     [
         ("checks.asking.session.compiled", "/authorize", LOOK),
         ("checks.asking.by_rows.expression_of", "/bulk_actions", [about("User:ann", f"Doc:{name}") for name in "de"]),
-        ("checks.explain.explain.proof_of", "/explain", LOOK),
         ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("localsql.documents._scalar", "/list_query", LIST),
         ("localsql.bindings.problem_of", "/list_query", LIST),
@@ -175,6 +174,15 @@ def test_a_question_that_somebody_cancels_may_be_asked_again(slow, settings):
     answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert "cancelled" in answer.json()["message"]
+
+
+def test_an_explanation_whose_time_ends_after_the_decision_is_answered_as_far_as_it_got(slow, settings, late):
+    settings.STATEMENT_TIMEOUT = 5
+    late("checks.explain.explain.proof_of", 100)
+    said = slow.post("/explain", LOOK).json()
+    assert (said["allowed"], said["complete"]) == (True, False)
+    assert said["message"] == "the explanation is not complete: it takes longer than 4 seconds"
+    assert said["proof"]["kind"] == "unexplained"
 
 
 def test_what_is_explained_ends_before_the_questions_time_does(slow, monkeypatch):

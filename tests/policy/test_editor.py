@@ -5,10 +5,12 @@ import json
 import re
 import threading
 import time
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -295,7 +297,7 @@ def test_a_draft_of_an_earlier_version_takes_a_second_look(environment, writer):
     page = writer.get(EDITOR)
     assert "Version 2 is active now" in text_of(page) and 'name="seen" value="1"' in page.content.decode()
     second = writer.send(EDITOR, _publish="1")
-    assert "version 2 was published meanwhile" in text_of(second).lower() and "Document" in text_of(second)
+    assert "version 2 became active meanwhile" in text_of(second).lower() and "Document" in text_of(second)
     assert second.context["source"] == POLICY + "# mine\n"
     assert publishing.active_version(environment.pk).source == OTHER
     writer.send(EDITOR, source=POLICY + "# mine\n", seen="2", _publish="1")
@@ -439,3 +441,136 @@ def test_the_page_works_without_scripts(environment, writer):
 def test_saving_shows_when(environment, writer):
     told = writer.told(environment, "draft", source=WRONG)
     assert abs(timezone.datetime.fromisoformat(told["saved_at"]) - timezone.now()) < timedelta(minutes=1)
+
+
+# ---- at the same time ------------------------------------------------------------------------------------------------
+
+
+def in_another_thread(act) -> threading.Thread:
+    """The act, begun on a connection of its own."""
+
+    def run() -> None:
+        with closing(connection):
+            act()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def after_tests(monkeypatch, act) -> None:
+    """Do something else once the tests of a text were run, before the transaction that makes it active."""
+    tested = publishing._tested
+    acts = [act]
+
+    def then_act(*args, **named):
+        found = tested(*args, **named)
+        if acts:
+            acts.pop()()
+        return found
+
+    monkeypatch.setattr(publishing, "_tested", then_act)
+
+
+def test_what_is_published_while_the_tests_run_is_not_replaced_unseen(environment, writer, monkeypatch):
+    published(environment, POLICY)
+    mine = POLICY + "# mine\n"
+    after_tests(monkeypatch, lambda: published(environment, OTHER))
+    answer = writer.send(EDITOR, source=mine, _publish="1")
+    assert publishing.active_version(environment.pk).source == OTHER
+    assert "version 2 became active meanwhile" in text_of(answer).lower() and "Document" in text_of(answer)
+    assert answer.context["source"] == mine and answer.context["seen"] == 2
+    writer.send(EDITOR, source=mine, seen="2", _publish="1")
+    assert publishing.active_version(environment.pk).source == mine
+
+
+def test_a_first_version_is_not_replaced_unseen(environment, writer, monkeypatch):
+    after_tests(monkeypatch, lambda: published(environment, OTHER))
+    writer.send(EDITOR, source=POLICY, _publish="1")
+    assert publishing.active_version(environment.pk).source == OTHER
+
+
+def test_the_same_text_published_by_another_is_no_conflict(environment, writer, monkeypatch):
+    after_tests(monkeypatch, lambda: published(environment, POLICY))
+    assert writer.send(EDITOR, source=POLICY, _publish="1").status_code == 302
+    assert publishing.active_version(environment.pk).number == 1
+
+
+def test_activating_does_not_replace_what_became_active_while_its_tests_ran(environment, monkeypatch):
+    person = Person("view", "change")
+    old, _ = published(environment, POLICY, OTHER)
+    after_tests(monkeypatch, lambda: published(environment, POLICY + "# a revocation\n"))
+    answer = person.send(page_of(old, "activate"))
+    assert publishing.active_version(environment.pk).number == 3
+    assert "Nothing is changed" in text_of(answer) and "version 3 is active now" in text_of(answer)
+    assert "# a revocation" in text_of(answer)
+    monkeypatch.undo()
+    assert person.send(page_of(old, "activate")).status_code == 302
+    assert publishing.active_version(environment.pk) == old
+
+
+@pytest.mark.parametrize("seen", ["1", "", None, "x", "9" * 30])
+def test_activating_what_was_compared_with_another_version_is_asked_again(environment, db, seen):
+    person = Person("view", "change")
+    old, _ = published(environment, POLICY, OTHER)
+    assert "version 2 is active now" in text_of(person.send(page_of(old, "activate"), seen=seen))
+    assert publishing.active_version(environment.pk).number == 2
+
+
+def test_the_page_names_the_version_whose_text_it_shows(environment, writer, monkeypatch):
+    """Another version becomes active while the page is made."""
+    published(environment, POLICY)
+    active_version, acts = publishing.active_version, [lambda: published(environment, OTHER)]
+
+    def then_publish(environment_id):
+        found = active_version(environment_id)
+        if acts:
+            acts.pop()()
+        return found
+
+    monkeypatch.setattr(publishing, "active_version", then_publish)
+    page = writer.get(EDITOR)
+    assert (page.context["source"], page.context["seen"]) == (POLICY, 1)
+
+
+def test_of_two_first_saves_at_once_the_second_is_told_of_the_first(environment, writer, monkeypatch):
+    """Both look for a draft before either has saved one, if nothing keeps the second from looking."""
+    looked, others, outcomes = drafts.is_active, [], []
+
+    def then_save(*args):
+        """Called after a draft was looked for, and before it is saved."""
+        found = looked(*args)
+        if not others:
+            others.append(in_another_thread(lambda: outcomes.append(save(OTHER))))
+            others[0].join(1)  # it is done by then, or waits for this one
+        return found
+
+    def save(text: str):
+        try:
+            return drafts.keep(writer.user, environment, DraftText(text, "", None), None)
+        except drafts.SavedElsewhere as refused:
+            return refused
+
+    monkeypatch.setattr(drafts, "is_active", then_save)
+    mine = save(POLICY)
+    others[0].join(30)
+    (theirs,) = outcomes
+    refused = [each for each in (mine, theirs) if isinstance(each, drafts.SavedElsewhere)]
+    assert len(refused) == 1 and refused[0].draft.source == PolicyDraft.objects.get().source
+
+
+def test_a_draft_that_is_saved_while_another_is_published_stays(environment, writer):
+    """It is saved once the published one was found, before that is deleted."""
+    stamp = writer.told(environment, "draft", source=POLICY)["stamp"]
+    acts, others = [lambda: drafts.keep(writer.user, environment, DraftText(OTHER, "", None), int(stamp))], []
+
+    def save_first(execute, sql, params, many, context):
+        if acts and sql.startswith("DELETE") and "policy_draft" in sql:
+            others.append(in_another_thread(acts.pop()))
+            others[0].join(1)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(save_first):
+        drafts.discard_published(writer.user, environment, POLICY, int(stamp))
+    others[0].join(30)
+    assert PolicyDraft.objects.get().source == OTHER

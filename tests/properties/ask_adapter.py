@@ -170,15 +170,20 @@ def query1(caller: Caller, predicate: str, pattern: tuple[tuple[str | None, str 
 
 def explain(caller: Caller, predicate: str, row: Row) -> dict | Refused:
     """The proof of a goal, or its obstacles. On a busy machine there may be no time for all of it."""
-    names = [f"v{index}" for index in range(len(row))]
-    constraints = {name: {"type": value.type, "ids": [value.id]} for name, value in zip(names, row)}
-    body = {"predicate": (predicate, names), "calls": [], "constraints": constraints}
-    said = _post(caller, "/explain", {**body, "context_facts": _context(caller)})
+    said = explained(caller, predicate, row)
     if isinstance(said, Refused):
         return said
     if GIVEN_UP in json.dumps(said):
         raise PastLimit(GIVEN_UP)
     return said["calls"][0]
+
+
+def explained(caller: Caller, predicate: str, row: Row) -> dict | Refused:
+    """The whole answer."""
+    names = [f"v{index}" for index in range(len(row))]
+    constraints = {name: {"type": value.type, "ids": [value.id]} for name, value in zip(names, row)}
+    body = {"predicate": (predicate, names), "calls": [], "constraints": constraints}
+    return _post(caller, "/explain", {**body, "context_facts": _context(caller)})
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

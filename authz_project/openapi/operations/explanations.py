@@ -63,8 +63,9 @@ EXPLAIN = Operation(
     ),
     description="A proof, of rules of the policy and facts, or for each rule that could have granted it how far it got "
     "and what is missing. Stored facts come with who stored them and when, and missing ones that were there once with "
-    "who deleted them. Takes several statements, in one snapshot. Of a query, every variable must have one id, "
-    "or null for any.",
+    "who deleted them. Takes several statements, in one snapshot, and at most about three times as long as the "
+    "decision: where that is not enough, `complete` is false, and what was not looked into is `unexplained`. Of a "
+    "query, every variable must have one id, or null for any.",
     body={"allOf": [ref("ExplainQuery"), ref("Moment")]},
     is_dated=True,
     has_context=True,

@@ -40,18 +40,20 @@ _deadline = _Deadline()
 
 
 @contextmanager
-def bounded(seconds: float) -> Iterator[None]:
+def bounded(seconds: float) -> Iterator[bool]:
     """Limit the processor time of what is inside; 0 sets no limit. A bound around this one still holds.
 
-    `tick` raises `PlannedTooLong` once the time is up. What `spend` counts starts at zero.
+    Yields whether this bound ends before the one around it. `tick` raises `PlannedTooLong` once the time is up. What
+    `spend` counts starts at zero.
     """
     outer = _deadline.until, _deadline.seconds
     spent, _deadline.spent = _deadline.spent, Counter()
     until = time.thread_time() + (seconds or inf)
-    if until < _deadline.until:
+    is_nearest = until < _deadline.until
+    if is_nearest:
         _deadline.until, _deadline.seconds = until, seconds
     try:
-        yield
+        yield is_nearest
     finally:
         _deadline.until, _deadline.seconds = outer
         _deadline.spent = spent

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from threading import RLock
 
-from checks.engine.errors import TooComplex
+from checks.engine.errors import PlannedTooLong, TooComplex
 from checks.engine.rules.calls import Calls
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, calls_made, pattern_of
 from checks.engine.rules.limits import PATIENCE, Refusals, bounded, spent, tick
@@ -110,16 +110,19 @@ class RuleSet:
     def planning(self, asked: Hashable) -> Iterator[None]:
         """Let one thread at a time plan with this rule set, within its patience; raise again what was refused lately.
 
+        What is refused because of a bound around this one is not remembered: others may have more time for it.
+
         The garbage collector is off meanwhile: nearly all that planning makes is kept, and none of it is in a cycle.
         """
         self.refused.repeat(asked)
-        with self.lock, without_collections(), bounded(self.patience):
+        with self.lock, without_collections(), bounded(self.patience) as is_nearest:
             self.refused.repeat(asked)
             try:
                 yield
             except TooComplex as refused:
                 self._blame(refused)
-                self.refused.remember(asked, refused)
+                if is_nearest or not isinstance(refused, PlannedTooLong):
+                    self.refused.remember(asked, refused)
                 raise
 
     @property
