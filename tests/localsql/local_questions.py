@@ -11,6 +11,7 @@ from random import Random
 from policy.language import parse
 from policy.language.source import Source
 from policy.values import STRING, Value
+from tests.localsql.collations import unsafe_mentions
 from tests.localsql.databases import Database
 from tests.localsql.moving import Moved, everything, fill, kept, moved, shown
 from tests.properties import ask_adapter
@@ -72,10 +73,16 @@ class Sitting:
 
 
 def differences(
-    case: Case, rng: Random, new_key, databases: Sequence[Database], tally: Tally, post: Post = ask_adapter._post
+    case: Case,
+    rng: Random,
+    new_key,
+    databases: Sequence[Database],
+    tally: Tally,
+    post: Post = ask_adapter._post,
+    move: Callable[[Case, Random], Moved] = moved,
 ) -> Iterator[str]:
     """What the produced SQL says wrongly; one text each."""
-    made = moved(case, rng)
+    made = move(case, rng)
     case = made.case
     caller = Caller(new_key())
     ask_adapter.publish(caller, case.policy)
@@ -146,7 +153,8 @@ def _difference(sitting: Sitting, ask: Ask | Filter, tally: Tally) -> str | None
     tally.asked += 1
     sql = said["sql"]
     try:
-        return _wrong(sitting, ask, sql, tally)
+        unsafe = "mysql" in sitting.database.dialects and unsafe_mentions(sql, bindings)
+        return f"{sql}\nmentions {unsafe}" if unsafe else _wrong(sitting, ask, sql, tally)
     except Exception as error:  # whatever goes wrong is what this looks for
         return f"{type(error).__name__} {error}\n{sql}"
 
