@@ -30,7 +30,7 @@ def _below(most: int) -> Callable[[str], bool]:
 
 
 def _everywhere(sql_type: str) -> dict[str, str]:
-    return dict.fromkeys(("postgres", "mariadb", "sqlite"), sql_type)
+    return dict.fromkeys(("postgres", "mariadb", "mysql", "sqlite"), sql_type)
 
 
 def _any(text: str) -> bool:
