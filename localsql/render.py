@@ -6,11 +6,13 @@ None instead of a text means a SELECT that can have no rows: it wants a value th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.asking import deadline
 from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Holds, Plan, Source
+from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
 from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.scope import Scope
@@ -25,6 +27,7 @@ from localsql.relations import CallerTables, ConstantRows, Domain, FoldedCandida
 from localsql.semijoins import Semijoin, set_apart, tested
 
 LocalScope = Scope[Columns]
+_NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement makes itself
 TOP: LocalScope = Scope(mark="__")
 
 
@@ -46,19 +49,19 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def head(self, text: Text, *tables: Text) -> str:
         """Return the text after a WITH clause of all tables that it reads."""
         own, ended = [written(table) for table in tables], written(text)
-        whole = " ".join((*own, ended))
+        mentions = Counter(_NAME.findall(" ".join((*own, ended))))
         kept: list[str] = []
         for name, table in reversed(self.texts.items()):
-            if _mentions(whole, name):
+            if mentions[name]:
                 kept.insert(0, name)
-                whole = f"{table} {whole}"
-        shown = [self._shared(name, self.texts[name], whole) for name in kept]
+                mentions.update(_NAME.findall(table))
+        shown = [self._shared(self.texts[name], mentions[name]) for name in kept]
         recursive = "RECURSIVE " if self.recursions & set(kept) else ""
         return f"WITH {recursive}{', '.join((*shown, *own))} {ended}" if shown or own else ended
 
-    def _shared(self, name: str, table: str, whole: str) -> str:
+    def _shared(self, table: str, mentions: int) -> str:
         """Mark a binding's query that is read more than once NOT MATERIALIZED, for the conditions of each reader."""
-        is_often = len(re.findall(rf"{name}\b", whole)) > 2
+        is_often = mentions > 2  # its own name is one
         return table.replace(" AS (\n", f" AS{self.dialect.unmaterialized} (\n", 1) if is_often else table
 
     def outs(self, families: Sequence[Family]) -> ColumnsOf:
@@ -163,6 +166,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
+        limits.check()
         found = super().selected(branch, columns, scope)
         return found and (written(found),)  # as one piece: large statements nest selects many times over
 
@@ -365,10 +369,6 @@ def correlated(conditions: Iterable[Condition]) -> Iterator[Col]:
                     yield from correlated(end.branch.conditions)
             else:
                 yield from condition.plan.outer_columns
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"{name}\b", text) is not None
 
 
 def written(text: Text) -> str:

@@ -21,7 +21,7 @@ from tests.properties.random_policies import Case
 
 EQUAL_IDS = (
     ("a", "A", "a ", "á"),
-    ("i", "I", "ı", "İ"),
+    ("i", "I", "\u0131", "\u0130"),  # without a dot, and with one
     ("ss", "ß", "SS", "ss "),
     ("ab", "AB", "ab ", "áb"),
     ("e\u0301", "é", "E", "e"),
@@ -59,7 +59,7 @@ has_permission(u: User, "edit", d: Doc) if known(u) and open(d) and not not (blo
 """,
     "not within not": """
 has_permission(u: User, "read", d: Doc) if known(u) and open(d) and not (linked(d, e) and not blocked(e));
-has_permission(u: User, "edit", d: Doc) if writes(u, d) and not (linked(d, e) and not (writes(u, e) and not blocked(d)));
+has_permission(u: User, "edit", d: Doc) if writes(u, d) and not (linked(d, e) and not (open(e) and not blocked(d)));
 """,
     "not of a recursion's step": """
 within(t: Team, t: Team);

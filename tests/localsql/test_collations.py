@@ -1,4 +1,4 @@
-"""Ids are compared by their bytes in subqueries, too, whatever their columns' collations and what databases keep of them.
+"""Ids are compared by their bytes in subqueries, too, whatever their columns' collations, and whatever is cached.
 
 `python -m tests.localsql.run_long --collations` asks many more.
 """
@@ -20,7 +20,10 @@ numbers = itertools.count()
 def test_equal_ids_are_told_apart_in_subqueries(new_api, caller_databases, name):
     tally, rng = Tally(), Random(len(name))
     case = collated_case(name, rng)
-    new_key = lambda: new_api(f"collated{next(numbers)}").key
+
+    def new_key() -> str:
+        return new_api(f"collated{next(numbers)}").key
+
     wrong = list(differences(case, rng, new_key, caller_databases, tally, _post, all_moved))
     assert not wrong, f"{len(wrong)} of {tally.asked}, such as {min(wrong, key=len)}"
     print(tally)

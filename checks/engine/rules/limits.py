@@ -85,6 +85,22 @@ def tick() -> None:
                 raise Sprawling
 
 
+def check() -> None:
+    """Raise if the time is up: for steps that take longer than those which `tick` counts."""
+    if time.thread_time() > _deadline.until:
+        raise PlannedTooLong(_deadline.seconds)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count the time of what is inside: it runs statements, whose time has a limit of its own."""
+    began = time.thread_time()
+    try:
+        yield
+    finally:
+        _deadline.until += time.thread_time() - began
+
+
 def spend(what: Hashable) -> None:
     """Count one step taken for this rule or predicate."""
     _deadline.spent[what] += 1
