@@ -106,16 +106,20 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 
 def answered(asker: Asker, question: Question, text: str | None, render: RenderSql) -> LocalSql:
     """Return the SQL for the question. Planning, rendering and all between share the one limit of planning."""
-    with run.question_time(), limits.bounded(settings.PLANNING_TIMEOUT):
+    with run.question_time():
         bindings = bindings_from_text(text)
-        for _ in range(TRIES):
-            session = session_now(asker)
-            useful = session.brought(question.context, "query.context_facts")
-            shaped = _shaped(session, bindings, question._replace(context=useful.facts))
-            with run.snapshot():
-                state = confirmed(asker)
-                if state.version == session.version and _knows_signatures(shaped, session):
-                    return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
+        with limits.bounded(settings.PLANNING_TIMEOUT):
+            for _ in range(TRIES):
+                with limits.uncounted():  # the policy may have to be read
+                    session = session_now(asker)
+                    useful = session.brought(question.context, "query.context_facts")
+                shaped = _shaped(session, bindings, question._replace(context=useful.facts))
+                with run.snapshot():
+                    with limits.uncounted():
+                        state = confirmed(asker)
+                        is_current = state.version == session.version and _knows_signatures(shaped, session)
+                    if is_current:
+                        return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
     raise PolicyMoved
 
 
@@ -137,7 +141,8 @@ class Shaped:
 
 def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
     mentioned = question.mentioned.union(bindings.types)
-    program = session.program_for(mentioned)
+    with limits.uncounted():  # the policy may have to be compiled
+        program = session.program_for(mentioned)
     for predicate, _ in question.calls:
         check_predicate(program, predicate)
     if session.version is not None:

@@ -93,12 +93,13 @@ def check() -> None:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Do not count the time of what is inside: it runs statements, whose time has a limit of its own."""
-    began = time.thread_time()
+    """Do not count the time of what is inside, nor limit it: it is no planning, or has a limit of its own."""
+    until, began = _deadline.until, time.thread_time()
+    _deadline.until = inf
     try:
         yield
     finally:
-        _deadline.until += time.thread_time() - began
+        _deadline.until = until + time.thread_time() - began
 
 
 def spend(what: Hashable) -> None:
