@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from checks.asking import run
+from checks.asking import deadline, run
 from checks.asking.askers import Asker, confirmed, session_now
 from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
@@ -20,9 +20,14 @@ from checks.asking.question import Question, Values, check_predicate, inline_row
 from checks.asking.redacted import redacted_root
 from checks.asking.session import TRIES, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
+from checks.engine.errors import NestedTooDeep, TooComplex
 from checks.engine.plan.plan import Plan
+from checks.engine.rules import limits
+from checks.engine.rules.limits import Refusals
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.rounds import Fetched
+from checks.engine.sql.text import Statement
 from checks.errors import PolicyMoved
 from facts.accept import Unused
 from facts.batches import by_signature
@@ -100,16 +105,21 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 
 
 def answered(asker: Asker, question: Question, text: str | None, render: RenderSql) -> LocalSql:
+    """Return the SQL for the question. Planning, rendering and all between share the one limit of planning."""
     with run.question_time():
         bindings = bindings_from_text(text)
-        for _ in range(TRIES):
-            session = session_now(asker)
-            useful = session.brought(question.context, "query.context_facts")
-            shaped = _shaped(session, bindings, question._replace(context=useful.facts))
-            with run.snapshot():
-                state = confirmed(asker)
-                if state.version == session.version and _knows_signatures(shaped, session):
-                    return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
+        with limits.bounded(settings.PLANNING_TIMEOUT):
+            for _ in range(TRIES):
+                with limits.uncounted():  # the policy may have to be read
+                    session = session_now(asker)
+                    useful = session.brought(question.context, "query.context_facts")
+                shaped = _shaped(session, bindings, question._replace(context=useful.facts))
+                with run.snapshot():
+                    with limits.uncounted():
+                        state = confirmed(asker)
+                        is_current = state.version == session.version and _knows_signatures(shaped, session)
+                    if is_current:
+                        return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
     raise PolicyMoved
 
 
@@ -122,6 +132,7 @@ def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
 class Shaped:
     """A question's plan, and the values that go into it."""
 
+    key: PlanKey
     prepared: PreparedPlan
     tables: CallerTables
     slots: dict[str, object]
@@ -130,7 +141,8 @@ class Shaped:
 
 def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
     mentioned = question.mentioned.union(bindings.types)
-    program = session.program_for(mentioned)
+    with limits.uncounted():  # the policy may have to be compiled
+        program = session.program_for(mentioned)
     for predicate, _ in question.calls:
         check_predicate(program, predicate)
     if session.version is not None:
@@ -148,7 +160,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
         raise question.in_words_of_caller(refusal) from None
     if question.context:
         slots["facts"] = inline_rows(question.context, prepared.numbering.of)
-    return Shaped(prepared, tables, slots, tuple(map(question.called, question.outs)))
+    return Shaped(key, prepared, tables, slots, tuple(map(question.called, question.outs)))
 
 
 # ---- once for each shape --------------------------------------------------------------------------------------------
@@ -217,18 +229,38 @@ def _planned(key: PlanKey) -> PreparedPlan:
     rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of, numbering.may_end)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
-    branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
-    reads = branches.plan.weight
-    return PreparedPlan(splitter.branches(branches), key.types, splitter, rules.program, numbering, reads)
+    with rules.planning((key.tables, key.root, key.types)):
+        deadline.check()
+        try:
+            branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
+            split = splitter.branches(branches)
+        except RecursionError:
+            raise NestedTooDeep from None
+    return PreparedPlan(split, key.types, splitter, rules.program, numbering, branches.plan.weight)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------
 
 
 def _sql(shaped: Shaped, render: RenderSql) -> str:
+    """Return the SQL. What cannot be made in the time that planning may take is refused, and so it is a while later."""
+    asked = (shaped.key, frozenset((name, str(value)) for name, value in shaped.slots.items() if name != "now"))
+    _refused.repeat(asked)
+    try:
+        return _rendered(shaped, render)
+    except TooComplex as refused:
+        _refused.remember(asked, refused)
+        raise
+
+
+_refused = Refusals()  # statements that take too long to make
+timeline.forgets(_refused.known.clear)
+
+
+def _rendered(shaped: Shaped, render: RenderSql) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # the plan may have been prepared with tables of another database
-    execution = Execution(run.execute, shaped.slots)
+    execution = Execution(_executed, shaped.slots)
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
     if any(plan.weight > MOST_WEIGHT for plan in folded.branches.plans()):
@@ -236,6 +268,11 @@ def _sql(shaped: Shaped, render: RenderSql) -> str:
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
     return render(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
+
+
+def _executed(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
+    with limits.uncounted():  # statements have a limit of their own
+        return run.execute(statement, slots)
 
 
 def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:

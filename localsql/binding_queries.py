@@ -25,6 +25,7 @@ _FORBIDDEN = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
 )  # fmt: skip
 _OPEN = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
+_PLACEHOLDER = "the query has a placeholder, which nobody would fill"
 _EFFECTS = {
     "pg_sleep", "sleep", "benchmark", "nextval", "setval", "set_config", "lo_import", "lo_export", "dblink",
     "pg_terminate_backend", "pg_cancel_backend", "pg_read_file", "pg_read_binary_file", "load_file",
@@ -99,6 +100,8 @@ def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
             return "the query must be one statement, without a semicolon"
         if token.text.startswith(OURS) and token.token_type != sqlglot.TokenType.STRING:
             return f"names that start with `{OURS}` are reserved"
+        if token.text.startswith("$") and token.token_type == sqlglot.TokenType.VAR:
+            return _PLACEHOLDER  # but the parser takes `$1` for a name in some dialects
         end = token.end + 1
     return "comments in the query are not accepted" if query[end:].strip() else None
 
@@ -110,7 +113,7 @@ def _tree_problem(root: exp.Expr, columns: int) -> str | None:
         if isinstance(node, _FORBIDDEN):
             return "the query must do nothing but read"
         if isinstance(node, _OPEN):
-            return "the query has a placeholder, which nobody would fill"
+            return _PLACEHOLDER
         if isinstance(node, exp.Func) and _name(node) in _EFFECTS:
             return f"the function `{_name(node)}` is not accepted"
     return _columns_problem(root, columns)

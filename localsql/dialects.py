@@ -128,6 +128,12 @@ class Dialect:
     def _parsed_number(self, text: str, family: Family) -> str:
         raise NotImplementedError
 
+    # ---- subqueries ------------------------------------------------------------------------------------------------
+
+    def outer(self, side: Typed) -> Typed:
+        """Return the column as a subquery mentions it from within; where it differs, the select around adds it."""
+        return side
+
     # ---- tables of a statement -------------------------------------------------------------------------------------
 
     def carried(self, side: Typed, family: Family) -> str:
@@ -274,6 +280,13 @@ class MySQL(Dialect):
             return exact
         shown = [text_literal(each, lambda text: f"_utf8mb4 {hexadecimal(text)}") for each in values if each]
         return f"({_one_of(side.sql, shown)} AND {exact})"
+
+    def outer(self, side: Typed) -> Typed:
+        # MariaDB caches a subquery's results by the columns that it mentions of the selects around it, under their own
+        # collations, even where the subquery casts them: `a` would get the result of `A`. So the select around casts.
+        if side.is_normal or side.family in NATIVE:
+            return side
+        return Typed(f"{side.sql}_bytes", Family.TEXT, is_normal=True)
 
     def _parsed_number(self, text: str, family: Family) -> str:
         digits = f"CONVERT({text} USING utf8mb4)"

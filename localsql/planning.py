@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from checks.asking import deadline
 from checks.engine.compile import Root
-from checks.engine.errors import NestedTooDeep
 from checks.engine.plan.paths import outward
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan
 from checks.engine.plan.planner import Planner
@@ -46,15 +44,6 @@ def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, 
 
     Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
     """
-    with rules.planning((tables, root, types)):
-        deadline.check()
-        try:
-            return _planned(rules, tables, root, types)
-        except RecursionError:
-            raise NestedTooDeep from None
-
-
-def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
     planner = Planner(rules, tables.stores, has_other_form=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     plan = planner.plan((*root.givens, *root.calls), outs)

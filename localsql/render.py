@@ -6,11 +6,13 @@ None instead of a text means a SELECT that can have no rows: it wants a value th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.asking import deadline
-from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Plan, Source
+from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Holds, Plan, Source
+from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
 from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.scope import Scope
@@ -25,6 +27,7 @@ from localsql.relations import CallerTables, ConstantRows, Domain, FoldedCandida
 from localsql.semijoins import Semijoin, set_apart, tested
 
 LocalScope = Scope[Columns]
+_NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement makes itself
 TOP: LocalScope = Scope(mark="__")
 
 
@@ -46,19 +49,19 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def head(self, text: Text, *tables: Text) -> str:
         """Return the text after a WITH clause of all tables that it reads."""
         own, ended = [written(table) for table in tables], written(text)
-        whole = " ".join((*own, ended))
+        mentions = Counter(_NAME.findall(" ".join((*own, ended))))
         kept: list[str] = []
         for name, table in reversed(self.texts.items()):
-            if _mentions(whole, name):
+            if mentions[name]:
                 kept.insert(0, name)
-                whole = f"{table} {whole}"
-        shown = [self._shared(name, self.texts[name], whole) for name in kept]
+                mentions.update(_NAME.findall(table))
+        shown = [self._shared(self.texts[name], mentions[name]) for name in kept]
         recursive = "RECURSIVE " if self.recursions & set(kept) else ""
         return f"WITH {recursive}{', '.join((*shown, *own))} {ended}" if shown or own else ended
 
-    def _shared(self, name: str, table: str, whole: str) -> str:
+    def _shared(self, table: str, mentions: int) -> str:
         """Mark a binding's query that is read more than once NOT MATERIALIZED, for the conditions of each reader."""
-        is_often = len(re.findall(rf"{name}\b", whole)) > 2
+        is_often = mentions > 2  # its own name is one
         return table.replace(" AS (\n", f" AS{self.dialect.unmaterialized} (\n", 1) if is_often else table
 
     def outs(self, families: Sequence[Family]) -> ColumnsOf:
@@ -102,7 +105,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
         All other tables are defined once, in the WITH clause of the statement.
         """
-        scope = scope.inside(plan)
+        scope = self.nested(scope.inside(plan))
         if not plan.seeds and not plan.answers:
             return scope, []
         if plan.outer_columns:
@@ -136,6 +139,26 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def tag(self, tag: int) -> Text:
         return (f"{tag} AS tag",)
 
+    # ---- correlated subqueries -------------------------------------------------------------------
+
+    def nested(self, scope: LocalScope) -> LocalScope:
+        """Return the scope for a subquery, which mentions columns of the selects around it as `Dialect.outer` says."""
+        return scope._replace(seen={number: self._outer(columns) for number, columns in scope.seen.items()})
+
+    def _outer(self, columns: Columns) -> Columns:
+        return lambda name: self.dialect.outer(columns(name))
+
+    def _with_outer_columns(self, table: str, source: Source, branch: Branch, scope: LocalScope) -> Text:
+        """Return the table with the additional columns that subqueries of the branch mention."""
+        added = {}
+        for column in correlated(branch.conditions):
+            if column.source == source.number:
+                own = Typed(column.name, scope.seen[source.number](column.name).family)
+                outer = self.dialect.outer(own)
+                if outer != own:
+                    added[outer.sql] = f"{self.dialect.text(own)} AS {outer.sql}"
+        return (f"(SELECT *, {', '.join(added.values())} FROM {table})",) if added else (table,)
+
     # ---- branches --------------------------------------------------------------------------------
 
     def letter(self, source: Source) -> str:
@@ -143,6 +166,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
+        limits.check()
         found = super().selected(branch, columns, scope)
         return found and (written(found),)  # as one piece: large statements nest selects many times over
 
@@ -219,12 +243,13 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def table(self, source: Source, branch: Branch, scope: LocalScope) -> Text | None:
         match source:
             case FactScan(store=store):
-                return (self._binding_table(store),)
+                return self._with_outer_columns(self._binding_table(store), source, branch, scope)
             case ConstantRows():
                 return self._constant_rows(source, branch, scope)
             case Domain(type=name):
                 query = self.tables.bindings.domains[name]
-                return (self._table_named(("domain", name), "d", f"(v) AS (\n{query}\n)"),)
+                table = self._table_named(("domain", name), "d", f"(v) AS (\n{query}\n)")
+                return self._with_outer_columns(table, source, branch, scope)
             case FoldedCandidates():
                 return self._folded_candidates(source)
             case FoldedDerivedTable():
@@ -286,7 +311,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         )
 
     def _semijoin(self, semijoin: Semijoin, scope: LocalScope) -> Text | bool:
-        inner = self.named(semijoin.branch, scope)
+        inner = self.named(semijoin.branch, self.nested(scope))
         left, right = self.dialect.sides(self.typed(semijoin.operand, scope), self.typed(semijoin.column, inner))
         query = self.selected(semijoin.branch, [(right,)], inner)
         return query is not None and (f"{left} IN (", *query, ")")
@@ -314,9 +339,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def holds(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
         if negated:
             check_whole(self.dialect, plan)
-        if plan.seeds or plan.answers or any(end.branch.sources for end in plan.exits):
-            return super().holds(plan, negated, scope)
-        return self._tests(plan, negated, scope)
+        return self._tests(plan, negated, scope) if reads_nothing(plan) else super().holds(plan, negated, scope)
 
     def _tests(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
         """Return the test of a plan that reads nothing, as an expression without a SELECT."""
@@ -332,8 +355,20 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return ("(", *joined(" OR ", dict.fromkeys(options)), ") IS NOT TRUE" if negated else ")")
 
 
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"{name}\b", text) is not None
+def reads_nothing(plan: Plan) -> bool:
+    """Say whether the plan's tests need no SELECT of their own."""
+    return not plan.seeds and not plan.answers and not any(end.branch.sources for end in plan.exits)
+
+
+def correlated(conditions: Iterable[Condition]) -> Iterator[Col]:
+    """Yield the columns that subqueries in the conditions mention."""
+    for condition in conditions:
+        if isinstance(condition, Holds):
+            if reads_nothing(condition.plan):
+                for end in condition.plan.exits:
+                    yield from correlated(end.branch.conditions)
+            else:
+                yield from condition.plan.outer_columns
 
 
 def written(text: Text) -> str:

@@ -36,6 +36,7 @@ from checks.engine.plan.plan import (
     Source,
     Variant,
 )
+from checks.engine.rules import limits
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.pruning import pruned
@@ -112,6 +113,7 @@ class Residual:
     ) -> tuple[Branch, tuple[TermT, ...]] | None:
         """Return the folded branch and what is asked of its rows; None if it has no rows."""
         deadline.check()
+        limits.check()
         inner = dict(substitution)
         for source in split.left.sources:
             inner.update(self._constants(source))
@@ -187,12 +189,13 @@ class Residual:
         self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: Substitution
     ) -> list[Source] | None:
         """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
+        places = {source.number: index for index, source in enumerate(whole.sources)}
         placed: list[tuple[int, Source]] = list(known)
         for source in left.sources:
             made = self._source(source, inner)
             if made is None:
                 return None
-            placed.append((whole.sources.index(source), made))
+            placed.append((places[source.number], made))
         return [source for _, source in sorted(placed, key=lambda each: each[0])]
 
     def _source(self, source: Source, inner: Substitution) -> Source | None:

@@ -34,6 +34,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.plan.prefixes import columns_in, sources_of
 from checks.engine.plan.variants import variant_of
+from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
@@ -131,6 +132,7 @@ class Splitter:
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """Split a branch, and all plans that it reads; `plan` is its own, `terms` are what is asked of its rows."""
         deadline.check()
+        limits.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
             if isinstance(each, DerivedTable | Holds):
@@ -226,7 +228,7 @@ class Splitter:
     def _stored_statement(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> StoredStatement:
         numbers = {source.number for source in branch.sources}
         columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
-        place = min((whole.sources.index(source) for source in branch.sources), default=0)
+        place = next((index for index, source in enumerate(whole.sources) if source.number in numbers), 0)
         return self.statements.of(plan, branch, columns, place)
 
     def _renderer(self) -> StoredRenderer:

@@ -1,17 +1,20 @@
 """Statements over stored facts: for the parts of branches that these decide, and the recursions that they read.
 
 A recursion that stored facts decide alone is evaluated once; its rows go as JSON into all statements that
-read it.
+read it. Parts that differ in the numbers of their sources alone share one statement, and each statement is rendered
+when it first runs: most never run, as another part of their branch has no rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import orjson
 
 from checks.engine.plan.plan import Answers, Branch, FactScan, Goals, Plan, Source, Tagged
+from checks.engine.plan.prefixes import renumbered
 from checks.engine.rules.clauses import Col, Slot
 from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
 from checks.engine.sql.scope import Scope
@@ -32,42 +35,61 @@ class StoredTable:
     rounds: tuple[Rounds, ...]
 
 
+Rendered = tuple[Statement, tuple[Rounds, ...]]  # the rounds are evaluated before the statement runs
+
+
 @dataclass(frozen=True, eq=False)
 class StoredStatement:
     """A statement that reads stored facts and these tables; it selects these columns of the branch."""
 
-    statement: Statement
-    rounds: tuple[Rounds, ...]
+    render: Callable[[], Rendered]
     tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows that are read
     columns: tuple[Col, ...]
     place: int  # of its first source, among those of the branch
     what: str  # what it reads, for messages
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        return self.render()
 
 
 @dataclass
 class StoredStatements:
     renderer: Callable[[], StoredRenderer]
     tables: dict[tuple[Plan, type], StoredTable] = field(default_factory=dict)
+    shared: dict[tuple[Branch, tuple[Col, ...]], Rendered] = field(default_factory=dict)
 
     def of(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> StoredStatement:
-        renderer = self.renderer()
-        read = [
-            (source, self._table(plan, type(source)), _tag(source, branch))
+        read = {
+            source.number: (self._table(plan, type(source)), _tag(source, branch))
             for source in branch.sources
             if isinstance(source, Goals | Answers)
-        ]
-        scope: Scope[Source] = Scope(tables={source.number: table.slot for source, table, _ in read})
+        }
+        tables = {number: table for number, (table, _) in read.items()}
+        return StoredStatement(
+            lambda: self._shared(branch, columns, tables), tuple(read.values()), columns, place, _what(branch, plan)
+        )
+
+    def _shared(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> Rendered:
+        key = renumbered(branch, columns)
+        if key is None:
+            return self._rendered(branch, columns, read)
+        if key not in self.shared:
+            self.shared[key] = self._rendered(*key, read)
+        return self.shared[key]
+
+    def _rendered(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> Rendered:
+        renderer = self.renderer()
+        scope: Scope[Source] = Scope(tables={number: table.slot for number, table in read.items()})
         shown: list[Column] = [Formed(column, renderer.dialect.text_value) for column in columns]
         distinct = union([renderer.select(branch, shown or [("1",)], scope)], distinct=True)
-        named = {table.slot: table for _, table, _ in read}
+        named = {table.slot: table for table in read.values()}
         tables = [
             (f"{slot} AS MATERIALIZED (", *renderer.dialect.table((Slot(slot),), list(table.columns)), ")")
             for slot, table in named.items()
         ]
         text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
-        statement = finished(text, renderer.dialect.placeholder)
-        tagged = tuple((table, tag) for _, table, tag in read)
-        return StoredStatement(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, plan))
+        return finished(text, renderer.dialect.placeholder), tuple(renderer.rounds.values())
 
     def _table(self, plan: Plan, kind: type) -> StoredTable:
         key = (plan, kind)
@@ -109,11 +131,12 @@ class Execution:
             known[table.slot], tags = self._table(table)
             if tag not in tags:
                 return []
-        if stored.rounds:
-            return self.run(stored.statement, evaluate_all(stored.rounds, self.run, known))
-        if stored.statement not in self.ran:
-            self.ran[stored.statement] = self.run(stored.statement, known)
-        return self.ran[stored.statement]
+        statement, rounds = stored.rendered
+        if rounds:
+            return self.run(statement, evaluate_all(rounds, self.run, known))
+        if statement not in self.ran:
+            self.ran[statement] = self.run(statement, known)
+        return self.ran[statement]
 
     def _table(self, table: StoredTable) -> tuple[str, set[int]]:
         if table.slot not in self.tables:

@@ -30,7 +30,7 @@ def _below(most: int) -> Callable[[str], bool]:
 
 
 def _everywhere(sql_type: str) -> dict[str, str]:
-    return dict.fromkeys(("postgres", "mariadb", "sqlite"), sql_type)
+    return dict.fromkeys(("postgres", "mariadb", "mysql", "sqlite"), sql_type)
 
 
 def _any(text: str) -> bool:
@@ -42,8 +42,10 @@ def _unpadded(text: str) -> bool:
 
 
 _TEXT = _everywhere("text")
-_VARCHAR = {"postgres": "varchar(150)", "mariadb": "varchar(150)", "sqlite": "varchar(150)"}
-_MARIADB_TEXT = {**_TEXT, "mariadb": "varchar(150)"}  # a text there has no index to speak of, and is no key
+_VARCHAR = _everywhere("varchar(100)")
+# A text there has no index to speak of, and is no key. Of columns of more than 128 characters nothing is cached.
+_MARIADB_TEXT = {**_TEXT, "mariadb": "varchar(100)"}
+_LOOSE = "CREATE COLLATION IF NOT EXISTS loose (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
 
 KINDS = {
     kind.name: kind
@@ -58,13 +60,14 @@ KINDS = {
             _any,
             {
                 "postgres": 'text COLLATE "C"',
-                "mariadb": "varchar(150) COLLATE utf8mb4_bin",
+                "mariadb": "varchar(100) COLLATE utf8mb4_bin",
                 "sqlite": "text COLLATE NOCASE",
             },
             _TEXT,
         ),
         Kind("char", _unpadded, _everywhere("char(60)"), _everywhere("char(60)")),
         Kind("citext", _any, {**_MARIADB_TEXT, "postgres": "citext"}, {**_TEXT, "postgres": "citext"}),
+        Kind("loose", _any, {**_MARIADB_TEXT, "postgres": "text COLLATE loose", "sqlite": "text COLLATE RTRIM"}, _TEXT),
         Kind("uuid", lambda text: _UUID.fullmatch(text) is not None, _everywhere("uuid"), _everywhere("uuid")),
         Kind("enum", lambda text: _WORD.fullmatch(text) is not None, {}, {**_TEXT, "postgres": "some_enum"}),
         Kind(
@@ -77,7 +80,8 @@ KINDS = {
     )
 }
 NUMBERS = ("bigint", "int", "numeric", "text", "varchar", "char", "binary text")
-TEXTS = ("text", "varchar", "binary text", "char", "citext", "enum")
+LOOSE = ("varchar", "binary text", "citext", "loose")
+TEXTS = (*LOOSE, "text", "char", "enum")
 UUIDS = ("uuid", "uuid", "text", "varchar", "char", "citext")
 OF_PRIMITIVES = {INTEGER: NUMBERS[:5], BOOLEAN: ("boolean",), STRING: TEXTS}
 
@@ -85,7 +89,7 @@ OF_PRIMITIVES = {INTEGER: NUMBERS[:5], BOOLEAN: ("boolean",), STRING: TEXTS}
 def column(kind: Kind, dialect: str, name: str, labels: Collection[str]) -> tuple[str, str]:
     """What must be made before, and the column."""
     if kind.name != "enum":
-        return "", f"{name} {kind.ddl[dialect]}"
+        return _LOOSE if kind.name == "loose" and dialect == "postgres" else "", f"{name} {kind.ddl[dialect]}"
     listed = ", ".join(f"'{label}'" for label in sorted({each for each in labels if kind.holds(each)} or {"none"}))
     if dialect == "postgres":
         return f"CREATE TYPE {name}_type AS ENUM ({listed})", f"{name} {name}_type"

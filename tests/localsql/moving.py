@@ -11,7 +11,8 @@ from uuid import UUID
 
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, PRIMITIVES, Value
-from tests.localsql.column_kinds import KINDS, NUMBERS, OF_PRIMITIVES, TEXTS, UUIDS, Kind, column
+from tests.localsql.collations import some_equal_ids
+from tests.localsql.column_kinds import KINDS, LOOSE, NUMBERS, OF_PRIMITIVES, TEXTS, UUIDS, Kind, column
 from tests.localsql.databases import Database
 from tests.properties.ask_adapter import Fact
 from tests.properties.differences import fitted
@@ -125,18 +126,23 @@ def _uuid(number: int) -> str:
 
 
 _NUMBERS = ("1", "2", "3", "01", "+1")
-_SPELLINGS = ("ab", "AB", "ab ", "a\u0301b", "áb", "a_b", "1")
 _IDENTITIES = (_uuid(1), _uuid(2), _uuid(1).upper(), _uuid(3), _uuid(2).replace("-", ""))
 
 
 def renamed(case: Case, rng: Random) -> tuple[Case, dict[str, tuple[str, ...]]]:
-    """The case with ids of one style for each type, the same ones for all of the style; and the columns for them."""
+    """The case with ids of one style for each type, the same ones for all of the style; and the columns for them.
+
+    Ids that some collation takes for equal are in every case.
+    """
     found = sorted(_values(case))
     names, styles = {}, {}
-    for type_name in sorted({value.type for value in found} - set(PRIMITIVES)):
-        ids, styles[type_name] = rng.choice(
-            ((_NUMBERS[:3], NUMBERS), (_NUMBERS, NUMBERS), (_SPELLINGS, TEXTS), (_IDENTITIES, UUIDS), ((), TEXTS[:4]))
-        )
+    spellings = (some_equal_ids(rng, 4), TEXTS)
+    others = ((_NUMBERS[:3], NUMBERS), (_NUMBERS, NUMBERS), (_IDENTITIES, UUIDS), ((), TEXTS[:4]))
+    types = sorted({value.type for value in found} - set(PRIMITIVES))
+    spelled = rng.choice(types) if types else ""
+    for type_name in types:
+        is_spelled = type_name == spelled or rng.random() < 0.5
+        ids, styles[type_name] = spellings if is_spelled else rng.choice(others)
         own = [value for value in found if value.type == type_name]
         names |= dict(zip(own, ids))
         more = rng.sample(range(100, 100 + len(own)), len(own))
@@ -170,6 +176,16 @@ def moved(case: Case, rng: Random) -> Moved:
             table.rows.append(row)
         if not is_moved or rng.random() < 0.1:
             made.stored.append(fact)
+    return made
+
+
+def all_moved(case: Case, rng: Random) -> Moved:
+    """The case with all facts in tables, whose columns are texts that take other ids for equal where there are such."""
+    styles = {value.type: LOOSE for value in _values(case)}
+    made = Moved(case, rng, styles=styles, has_domains=rng.random() < 0.3)
+    made.kinds = {name: made.some_kind(name) for name in sorted(styles)}
+    for fact in case.facts:
+        _table(made, fact, is_split=False).rows.append(tuple(value.id for value in fact[1]))
     return made
 
 

@@ -2,6 +2,7 @@
 
     python -m tests.localsql.run_long --policies 500 --seed 1
     python -m tests.localsql.run_long --policies 100000 --minutes 30 --features ladders --database postgres
+    python -m tests.localsql.run_long --policies 50 --collations
 
 Prints what disagrees, and a closing count with the reasons of what was refused.
 """
@@ -49,6 +50,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0, help="to end after, whatever policies are left")
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
     parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
+    parser.add_argument("--collations", action="store_true", help="correlated subqueries over ids equal by collation")
     parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
     parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     return parser.parse_args()
@@ -116,15 +118,20 @@ class Posting:
 
 
 def differences_of(seed, options, new_key, databases, tally, broken: Counter, post: Posting) -> Iterator[str]:
+    from tests.localsql.collations import POLICIES, collated_case
     from tests.localsql.local_questions import differences
+    from tests.localsql.moving import all_moved, moved
     from tests.properties.ask_adapter import PolicyRefused
     from tests.properties.written import some_case
 
     rng = Random(seed)
-    case = some_case(seed, rng, options.features, options.written)
+    if options.collations:
+        case, move = collated_case(list(POLICIES)[seed % len(POLICIES)], rng), all_moved
+    else:
+        case, move = some_case(seed, rng, options.features, options.written), moved
     try:
         with at_most(WHOLE_CASE):
-            yield from differences(case, rng, new_key, databases, tally, post)
+            yield from differences(case, rng, new_key, databases, tally, post, move)
     except PolicyRefused:
         broken["policies refused"] += 1
     except TookTooLong:

@@ -114,6 +114,19 @@ def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
     assert reason in refused.value.message
 
 
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite", "mysql", "mariadb"])
+@pytest.mark.parametrize("mark", ["?", ":p", "@p", "$1", "$p", "a.$1", "f($1)"])
+def test_placeholders_are_refused_in_every_dialect(dialect, mark):
+    with pytest.raises(BindingRejected, match="placeholder"):
+        bindings_from_text(one(f"SELECT id FROM a WHERE x = {mark}", dialect=dialect))
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite", "mysql", "mariadb"])
+def test_a_dollar_in_a_name_or_a_text_is_no_placeholder(dialect):
+    query = "SELECT a$1 FROM a WHERE x = '$1'"
+    assert bindings_from_text(one(query, dialect=dialect)).facts[0].query == query
+
+
 @pytest.mark.parametrize(
     ("query", "dialect"),
     [

@@ -39,13 +39,26 @@ def without_prefix(rest: Draft, prefix: Branch) -> Draft:
 
 def prefix_key(prefix: Branch, column: Col) -> Hashable:
     """Return a key for the prefix and its column, which is the same whatever numbers its sources have."""
-    places = {source.number: index for index, source in enumerate(prefix.sources)}
+    return renumbered(prefix, (column,))
+
+
+def renumbered(branch: Branch, columns: Iterable[Col]) -> tuple[Branch, tuple[Col, ...]] | None:
+    """Return the branch and columns of it with its sources numbered from 0; None if it has more than facts and tests.
+
+    Branches that differ in numbers alone become equal.
+    """
+    places = {source.number: index for index, source in enumerate(branch.sources)}
+    if not all(isinstance(each, FactScan) for each in branch.sources):
+        return None
+    if not all(isinstance(each, (Same, Among, Comparison)) for each in branch.conditions):
+        return None
 
     def placed(operand: Operand) -> Operand:
         return replace(operand, source=places[operand.source]) if isinstance(operand, Col) else operand
 
-    sources = tuple(replace(each, number=places[each.number]) for each in prefix.sources)
-    return sources, tuple(_mapped(each, placed) for each in prefix.conditions), placed(column)
+    sources = tuple(replace(each, number=places[each.number]) for each in branch.sources)
+    conditions = tuple(_mapped(each, placed) for each in branch.conditions)
+    return Branch(sources, conditions), tuple(replace(each, source=places[each.source]) for each in columns)
 
 
 def connected(start: int, joins: Iterable[set[int]]) -> set[int]:

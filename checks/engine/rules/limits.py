@@ -87,6 +87,23 @@ def tick() -> None:
                 raise Sprawling
 
 
+def check() -> None:
+    """Raise if the time is up: for steps that take longer than those which `tick` counts."""
+    if time.thread_time() > _deadline.until:
+        raise PlannedTooLong(_deadline.seconds)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count the time of what is inside, nor limit it: it is no planning, or has a limit of its own."""
+    until, began = _deadline.until, time.thread_time()
+    _deadline.until = inf
+    try:
+        yield
+    finally:
+        _deadline.until = until + time.thread_time() - began
+
+
 def spend(what: Hashable) -> None:
     """Count one step taken for this rule or predicate."""
     _deadline.spent[what] += 1
