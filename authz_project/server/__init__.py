@@ -5,4 +5,6 @@
 that answer, and adds threads while some of them take long. `changes` has threads for small changes, which wait for one
 another's commits, and `waiting` has threads for requests that wait for changes. `exchange` has the application answer,
 and sends the response.
+
+Beside them, `connection_limits` ends connections that keep others out.
 """

@@ -25,12 +25,13 @@ from granian.server.mp import WorkerProcess
 
 from authz_project.readiness import draining
 from authz_project.server import files
+from authz_project.server.connection_limits import IDLE
 from authz_project.server.listening import Listening, is_possible
 from authz_project.server.signals import Signals, interrupted_by
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
-HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
+BACKLOG = 4096  # connections that wait to be accepted by each worker, if the system allows as many
 LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere
 ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and never waits
 
@@ -45,6 +46,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         port=port,
         interface=Interfaces.WSGI,  # granian allows several threads for it alone; `worker` uses RSGI all the same
         workers=workers,
+        backlog=BACKLOG,
         blocking_threads=max(2, threads),
         blocking_threads_idle_timeout=600,
         workers_kill_timeout=FINISH_WITHIN + ceil(settings.DRAIN_SECONDS),
@@ -52,7 +54,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         respawn_failed_workers=True,
         websockets=False,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN),
+        http1_settings=HTTP1Settings(header_read_timeout=int(IDLE * 1000)),
         log_level=LogLevels.error,
         log_dictconfig=settings.LOGGING,
     )
@@ -95,6 +97,7 @@ def worker(number, intake, sock, ipc, loop, mode, *given):
     scheduler._schedule_fn = intake(threads - 1, keeps_up=number == 1, number=number)
     if listening is not None:
         sock = (None, listening.holder)
+        listening.limit_connections(backpressure)
     rust = RSGIWorker(
         number, sock, ipc, runtime_threads, runtime_blocking, ONE, idle, backpressure, *protocols, *ssl, metrics
     )  # fmt: skip
