@@ -2,7 +2,6 @@
 
 import logging
 import math
-import threading
 import time
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
 from authz_project.logs.details import without_details
+from authz_project.logs.lines import OnceASecond, more
 from authz_project.rate_limit import TooManyRequests
 from authz_project.trouble import AWAY, Trouble, trouble_of
 from checks.errors import QueryTooSlow
@@ -151,21 +151,13 @@ def _sentence(error: APIException) -> str:
 class _Seldom:
     """One line a second for each kind of trouble: while a database is away, every request has the same to say."""
 
-    def __init__(self):
-        self._lock = threading.Lock()
-        self._last: dict[object, float] = {}
-        self._left_out: dict[object, int] = {}
+    def __init__(self) -> None:
+        self._once = OnceASecond()
 
     def error(self, text: str, kind: object) -> None:
-        with self._lock:
-            now = time.monotonic()
-            if now - self._last.get(kind, -1.0) < 1.0:
-                self._left_out[kind] = self._left_out.get(kind, 0) + 1
-                return
-            self._last[kind] = now
-            left_out = self._left_out.pop(kind, 0)
-        line = " ".join(text.split())[:LONGEST_LINE]
-        log.error("%s%s", line, f" (and {left_out} like it before)" if left_out else "")
+        left_out = self._once.left_out_before(kind)
+        if left_out is not None:
+            log.error("%s%s", " ".join(text.split())[:LONGEST_LINE], more(left_out))
 
 
 _seldom = _Seldom()

@@ -4,18 +4,23 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any
 
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import JsonResponse
+from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
 from authz_project import observing
 from authz_project.errors import too_large
 from authz_project.logs.current import enter, leave
+from authz_project.readiness import HEALTH, READINESS
 from policy import noticing
 from policy.configured import configured
 
@@ -98,6 +103,73 @@ class AdminLogins(_AdminOnly, AuthenticationMiddleware):
 
 class AdminMessages(_AdminOnly, MessageMiddleware):
     pass
+
+
+# ---- whose requests are answered ----------------------------------------------------------------------------------
+
+FOREIGN_HOST = "the host name of this request is not allowed: add it to ALLOWED_HOSTS"
+NOT_LOOPBACK = "`serve --dev` is reached by the names localhost, 127.0.0.1 and [::1] alone"
+CROSS_SITE = "`serve --dev` refuses requests that a page of another origin has a browser send"
+LONGEST_NAME = 260  # characters of a host name with its port
+
+
+def is_foreign(environ: Mapping[str, Any]) -> bool:
+    """Say whether a request is refused for the name that it was sent to, or for the web page that sent it."""
+    return bool(foreign_because(environ))
+
+
+def foreign_because(environ: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return status and message, if a request is to be refused; health checks are answered whoever sends them."""
+    allowed, is_dev = configured.ALLOWED_HOSTS, configured.DEV_SERVER
+    if "*" in allowed and not is_dev:
+        return None
+    host = environ.get("HTTP_HOST") or environ.get("SERVER_NAME", "")
+    if is_dev:
+        is_answered = _is_loopback(host) and not _is_cross_site(environ, host)
+    else:
+        is_answered = len(host) <= LONGEST_NAME and _is_allowed(host, (*allowed,))
+    if is_answered or environ["PATH_INFO"] in (*HEALTH, READINESS):
+        return None
+    if is_dev:
+        return (403, CROSS_SITE) if _is_loopback(host) else (400, NOT_LOOPBACK)
+    return 400, FOREIGN_HOST
+
+
+@lru_cache(1000)
+def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
+    return validate_host(split_domain_port(host)[0], allowed)
+
+
+def _is_loopback(host: str) -> bool:
+    """Say whether the name is this machine's own, so that no name server can have led a browser here."""
+    name = split_domain_port(host)[0]
+    with suppress(ValueError):
+        return name == "localhost" or ip_address(name.strip("[]")).is_loopback
+    return False
+
+
+def _is_cross_site(environ: Mapping[str, Any], host: str) -> bool:
+    """Say whether a browser sends this for a page of another origin, other than by a link that a person follows.
+
+    Another port of this machine is another origin. Programs send none of these headers.
+    """
+    origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "none")
+    if origin is not None:
+        return bool(origin.partition("://")[2] != host)
+    is_link = environ["REQUEST_METHOD"] in ("GET", "HEAD") and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    return site not in ("none", "same-origin") and not is_link
+
+
+def refuse_foreign(get_response):
+    """Refuse requests under a foreign host name; with `serve --dev`, also those of pages of other origins."""
+
+    def respond(request):
+        if because := foreign_because(request.META):
+            status, message = because
+            return JsonResponse({"message": message}, status=status)
+        return get_response(request)
+
+    return respond
 
 
 def is_too_large(environ: Mapping[str, Any]) -> bool:

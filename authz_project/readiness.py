@@ -12,6 +12,8 @@ from authz_project.schema_state import state_of_database
 
 log = logging.getLogger("authz.server")
 
+HEALTH = ("/healthcheck", "/api/healthcheck")  # answered as soon as requests are taken
+READINESS = "/readyz"
 LONGEST_LINE = 500  # characters
 
 # Set once this process is told to stop. It still answers for a while, but a load balancer should ask others.

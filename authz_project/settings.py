@@ -64,15 +64,15 @@ def log_format() -> str:
     return name
 
 
-def sample() -> float:
-    text = env.str("DECISION_LOG_SAMPLE", default="").strip()
+def share(name: str, default: float) -> float:
+    text = env.str(name, default="").strip()
     try:
-        share = float(text) if text else 1.0
+        value = float(text) if text else default
     except ValueError:
-        share = math.nan
-    if not 0 <= share <= 1:
-        raise ImproperlyConfigured(f"DECISION_LOG_SAMPLE must be a share from 0 to 1, not {text!r}")
-    return share
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise ImproperlyConfigured(f"{name} must be a share from 0 to 1, not {text!r}")
+    return value
 
 
 class Rate(NamedTuple):
@@ -106,7 +106,7 @@ def rate_limit() -> Rate | None:
 DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # answers name no host, so any may ask
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # held by `middleware.refuse_foreign`; `--dev` has its own
 CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
 # A browser that reaches the admin over HTTPS is not to send its cookies over anything else.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
@@ -130,6 +130,10 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 # `serve` likewise says where its workers put their metrics. There is such a folder as long as that server runs.
 METRICS_FOLDER_VARIABLE = "AUTHZ_METRICS_FOLDER"
 METRICS_FOLDER = os.environ.get(METRICS_FOLDER_VARIABLE, "")
+
+# `serve --health-port` likewise tells its workers where to answer health checks, as HOST PORT.
+HEALTH_LISTENER_VARIABLE = "AUTHZ_HEALTH_LISTENER"
+HEALTH_LISTENER = os.environ.get(HEALTH_LISTENER_VARIABLE, "")
 
 # `serve` likewise gives its workers a file to agree by on whose turn it is: one that it has open, and nobody else sees.
 TURNS_FILE_VARIABLE = "AUTHZ_TURNS_FILE"
@@ -296,6 +300,8 @@ MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
 BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
 PATIENCE = number("PATIENCE", 1)  # seconds, most of which a line may be long before who comes is told to come again
 DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for which requests are still taken
+# Of the connections that a process takes, the share that one client address may hold. All of a proxy's come from it.
+CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or TRUST_PROXY else 0.25)
 MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
 MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)
@@ -312,7 +318,7 @@ STRICT_CONTEXT_FACTS = truth("STRICT_CONTEXT_FACTS")
 # ---- what is written down -----------------------------------------------------------------------------
 
 DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for the standard output; none where empty
-DECISION_LOG_SAMPLE = sample()  # of all questions
+DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all questions
 DECISION_LOG_DENIED = truth("DECISION_LOG_DENIED")  # all that are denied, whatever the sample
 DECISION_LOG_CONTEXT = truth("DECISION_LOG_CONTEXT", default=True)  # with their context facts
 
@@ -334,6 +340,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "authz_project.middleware.request_ids",
+    "authz_project.middleware.refuse_foreign",
     "authz_project.middleware.body_limit",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "authz_project.middleware.AdminSessions",
@@ -400,12 +407,18 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": f"authz_project.logs.formats.{LOG_FORMAT.title()}"}},
-    "handlers": {"console": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line"}},
+    "filters": {"briefly": {"()": "authz_project.logs.lines.Briefly"}},
+    "handlers": {
+        "console": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line"},
+        "briefly": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line", "filters": ["briefly"]},
+    },
     "root": {"handlers": ["console"], "level": log_level()},
     # A caller's mistake is told to the caller, and ours is logged where it is answered.
     "loggers": {
         "django": {"handlers": []},
         "django.request": {"level": "CRITICAL"},
+        # Refused requests, which anybody may send: foreign hosts, too many parameters, unsafe redirects.
+        "django.security": {"handlers": ["briefly"], "propagate": False},
         "django.security.csrf": {"level": "CRITICAL"},  # likewise, and it would name whole paths
         "sqlglot": {"level": "ERROR"},  # its warnings have pieces of a caller's SQL
         "_granian": {"handlers": ["console"], "level": "ERROR", "propagate": False},

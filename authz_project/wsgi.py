@@ -16,7 +16,7 @@ django_application = get_wsgi_application()
 from django.utils.module_loading import import_string  # noqa: E402
 
 from authz_project.direct_route import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
-from authz_project.middleware import is_too_large  # noqa: E402
+from authz_project.middleware import is_foreign, is_too_large  # noqa: E402
 
 # This imports every view now, and not while the first request waits.
 ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
@@ -45,7 +45,9 @@ def short_answer(environ: Environ) -> Answer | None:
     # Clients that are given a URL with a trailing slash ask for //api/….
     path = environ["PATH_INFO"] = _LEADING_SLASHES.sub("/", environ.get("PATH_INFO", "/"))
     route = ROUTES.get(path)
-    return None if route is None or is_too_large(environ) else route.answer(environ)
+    if route is None or is_foreign(environ) or is_too_large(environ):
+        return None
+    return route.answer(environ)
 
 
 def by_django(environ, start_response):

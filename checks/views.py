@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 import orjson
-from django.db import Error
-from rest_framework.exceptions import APIException
 
 from checks.asking import answer_cache, ask, fact_patterns, paging
 from checks.asking.query import Query, allow
@@ -42,7 +40,7 @@ from policy.endpoint import (
     position_seen,
     unconfirmed_caller,
 )
-from policy.errors import AuthzError, KeyRefused, MalformedRequest
+from policy.errors import MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
 from policy.replicas.reading import AttemptResult, read
@@ -54,22 +52,9 @@ ANY_ACTION = Asked(STRING)
 
 
 class Asking(Endpoint):
-    """An endpoint whose statements confirm the caller's key.
-
-    If a request is refused before any statement has confirmed the key, `reason` confirms it: a bad key is the answer
-    then. Statements confirm the scope for questions, whatever scope an endpoint names.
-    """
+    """An endpoint whose statements confirm the caller's key, with the scope for questions, whatever it names."""
 
     scopes: ClassVar = {"POST": Scope.READ}
-
-    def reason(self, request: Request, error: Exception) -> Exception:
-        is_past_the_door = request.auth is not None
-        if is_past_the_door and isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused):
-            try:
-                caller(request)
-            except (KeyRefused, Error) as worse:
-                return worse
-        return error
 
 
 Reply = tuple[object, answer_cache.AnswerSource]  # the body of an answer, and how it was found

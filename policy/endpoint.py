@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from django.core.handlers.wsgi import get_bytes_from_wsgi
+from django.db import Error
 from django.http import QueryDict
+from rest_framework.exceptions import APIException
 
 from policy.active import Caller, confirm
+from policy.errors import AuthzError, KeyRefused
 from policy.offsets import changing
 from policy.replicas.reading import position_of
 from policy.scopes import Scope
@@ -120,7 +123,17 @@ class Endpoint:
         return self.scopes[handled] if handled in self.handlers else None
 
     def reason(self, request: Request, error: Exception) -> Exception:
-        """Return the error to report for an error that a request raised. Endpoints may override it."""
+        """Return the error to report for an error that a request raised: a refused key comes before all else.
+
+        A request may be refused before any statement has confirmed its key. So the key is confirmed then: who may not
+        ask is told so, and not what else is wrong.
+        """
+        is_mistake = isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused)
+        if is_mistake and request.auth is not None:
+            try:
+                caller(request)
+            except (KeyRefused, Error) as worse:
+                return worse
         return error
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:

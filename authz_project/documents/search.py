@@ -1,22 +1,34 @@
-"""Words -> the sections of the documents that have all of them, those first that are about them."""
+"""Words -> the sections of the documents that have all of them, those first that are about them.
+
+Anybody may search, so a search is cheap: an index of the words of all sections is made once in a process, a search has
+few words and few hits, and one runs at a time.
+"""
 
 import re
-from collections.abc import Iterator
+import threading
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache
+from html import escape
+from typing import NamedTuple
 
-from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from authz_project.documents.library import Document, documents
-from authz_project.documents.markdown import Section, rendered
+from authz_project.documents.markdown import Section, sections_of
+from policy.errors import Unavailable
 
 LONGEST = 200  # characters that are looked for
-MOST_WORDS = 12
-MOST_FOUND = 30
+MOST_WORDS = 6
+LONGEST_WORD = 24  # letters of a word that another one is suggested for
+MOST_FOUND = 20
 EXCERPT = 240  # characters
-_WORD = re.compile(r"[^\W_][\w-]{2,}")
+MOST_MARKED = 8  # words of a text
+WAIT = 2.0  # seconds for another search to end, or for the index to be made
+_WORD = re.compile(r"[^\W_]{2,}")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -30,88 +42,138 @@ class Found:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text[:LONGEST].casefold().split()))[:MOST_WORDS]
+    """Return the words that are looked for: those of at least two letters."""
+    return tuple(dict.fromkeys(_WORD.findall(text[:LONGEST].casefold())))[:MOST_WORDS]
 
 
 def search(text: str) -> list[Found]:
     """Return the sections that have all words, the best first; where scores are equal, in the order of the pages."""
-    looked_for = [_Word(word) for word in words_of(text)]
-    if not looked_for:
+    words = words_of(text)
+    if not words:
         return []
-    scored = [
-        (score, document, section)
-        for document in documents()
-        for section in rendered(document).sections
-        if (score := _score(document, section, looked_for))
-    ]
-    scored.sort(key=lambda each: -each[0])
-    return [_found(document, section, looked_for) for _, document, section in scored[:MOST_FOUND]]
+    if not _one_at_a_time.acquire(timeout=WAIT):
+        raise Unavailable("too many search at once, try again")
+    try:
+        index = _index()
+        return [_found(index.entries[place], words) for place in index.best(words)]
+    finally:
+        _one_at_a_time.release()
 
 
 def meant(text: str) -> str:
-    """Replace misspelled words by the closest ones in the documents; return nothing if one has no close match."""
-    known = _vocabulary(tuple(documents()))
-    words = [word if word in known else next(iter(get_close_matches(word, known, 1)), "") for word in words_of(text)]
-    return " ".join(words) if all(words) and tuple(words) != words_of(text) else ""
+    """Replace misspelled words by close ones of the documents; return nothing if one has no close one."""
+    words = words_of(text)
+    close = [_index().closest(word) for word in words]
+    return " ".join(close) if all(close) and tuple(close) != words else ""
 
 
-@lru_cache(maxsize=1)
-def _vocabulary(pages: tuple[Document, ...]) -> dict[str, None]:
-    return dict.fromkeys(word for page in pages for word in _WORD.findall(page.text.casefold()))
+# ---- the index ------------------------------------------------------------------------------------------------------
 
 
-# ---- how good a section is ------------------------------------------------------------------------------------------
+class Entry(NamedTuple):
+    document: Document
+    section: Section
+    text: str  # of the section, on one line
 
 
-class _Word:
-    """What is looked for: at the start of a word if it can be, else within."""
+class Posting(NamedTuple):
+    """What a word scores in a section: for standing there as a whole, and for beginning a word there."""
 
-    def __init__(self, text: str):
-        inner = re.escape(text)
-        self.anywhere = re.compile(inner, re.IGNORECASE)
-        self.at_start = re.compile(rf"(?<!\w){inner}", re.IGNORECASE)
-        self.whole = re.compile(rf"(?<!\w){inner}(?!\w)", re.IGNORECASE)
-
-    def in_heading(self, text: str) -> int:
-        return 100 if self.whole.search(text) else 60 if self.at_start.search(text) else 0
-
-    def in_text(self, text: str) -> int:
-        if count := len(self.whole.findall(text)):
-            return 10 + min(count, 10)
-        return 6 if self.at_start.search(text) else 3 if self.anywhere.search(text) else 0
+    whole: int
+    start: int
 
 
-def _score(document: Document, section: Section, words: list[_Word]) -> int:
-    """Return a score; 0 if a word is in neither the section nor the page's title."""
-    title = document.title if section.heading.level > 1 else ""
-    total = 0
-    for word in words:
-        of_heading = word.in_heading(section.heading.text) * (2 if section.heading.level == 1 else 1)
-        of_section = of_heading + word.in_text(section.text)
-        if not of_section and not word.in_heading(title):
-            return 0
-        total += of_section + word.in_heading(title) // 10
-    return total
+class Index:
+    def __init__(self, entries: list[Entry]):
+        self.entries = entries
+        self._postings: dict[str, dict[int, Posting]] = defaultdict(dict)
+        self._counts: Counter[str] = Counter()
+        for place, entry in enumerate(entries):
+            self._add(place, entry)
+        self._words = sorted(self._postings)
+
+    def _add(self, place: int, entry: Entry) -> None:
+        heading, is_title = entry.section.heading, entry.section.heading.level == 1
+        in_heading, in_text = set(_words_in(heading.text)), Counter(_words_in(entry.text))
+        in_title = set() if is_title else set(_words_in(entry.document.title))
+        times = 2 if is_title else 1
+        for word in {*in_heading, *in_text, *in_title}:
+            whole = start = 0
+            if word in in_heading:
+                whole, start = 100 * times, 60 * times
+            if count := in_text[word]:
+                whole, start = whole + 10 + min(count, 10), start + 6
+            if word in in_title:
+                whole, start = whole + 10, start + 6
+            self._postings[word][place] = Posting(whole, start)
+        self._counts.update(in_text)
+
+    def best(self, words: tuple[str, ...]) -> list[int]:
+        """Return the places of the sections that have all the words, the best first."""
+        total: dict[int, int] | None = None
+        for word in words:
+            scores = self._scores(word)
+            total = {place: score + (total[place] if total else 0) for place, score in scores.items()
+                     if total is None or place in total}  # fmt: skip
+        assert total is not None, "there are words"
+        return sorted(total, key=lambda place: (-total[place], place))[:MOST_FOUND]
+
+    def _scores(self, word: str) -> dict[int, int]:
+        scores = {place: posting.whole for place, posting in self._postings.get(word, {}).items()}
+        for place in range(bisect_left(self._words, word), len(self._words)):
+            longer = self._words[place]
+            if not longer.startswith(word):
+                break
+            for section, posting in self._postings[longer].items():
+                if scores.get(section, 0) < posting.start:
+                    scores[section] = posting.start
+        return scores
+
+    def closest(self, word: str) -> str:
+        """Return the word if it is known, else the most frequent one that differs in one letter, or in two swapped."""
+        if word in self._postings or len(word) > LONGEST_WORD:
+            return word if word in self._postings else ""
+        parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+        near = {start + end[1:] for start, end in parts if end}
+        near |= {start + end[1] + end[0] + end[2:] for start, end in parts if len(end) > 1}
+        near |= {start + letter + end[1:] for start, end in parts if end for letter in _LETTERS}
+        near |= {start + letter + end for start, end in parts for letter in _LETTERS}
+        return max(near & self._postings.keys(), key=lambda each: (self._counts[each], each), default="")
+
+
+@cache
+def _index() -> Index:
+    entries = [
+        Entry(document, section, " ".join(section.text.split()))
+        for document in documents()
+        for section in sections_of(document)
+    ]
+    return Index(entries)
+
+
+def _words_in(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
 
 
 # ---- what is shown of it --------------------------------------------------------------------------------------------
 
 
-def _found(document: Document, section: Section, words: list[_Word]) -> Found:
-    is_page = section.heading.level == 1
+def _found(entry: Entry, words: tuple[str, ...]) -> Found:
+    document, heading = entry.document, entry.section.heading
+    marks = re.compile(rf"(?<![^\W_])({'|'.join(sorted(words, key=len, reverse=True))})", re.IGNORECASE)
+    is_page = heading.level == 1
     return Found(
-        page=marked(document.title, words),
-        heading=mark_safe("") if is_page else marked(section.heading.text, words),
-        excerpt=marked(_excerpt(section.text, words), words),
-        path=document.path + ("" if is_page else f"#{section.heading.anchor}"),
+        page=marked(document.title, marks),
+        heading=mark_safe("") if is_page else marked(heading.text, marks),
+        excerpt=marked(_excerpt(entry.text, marks), marks),
+        path=document.path + ("" if is_page else f"#{heading.anchor}"),
     )
 
 
-def _excerpt(text: str, words: list[_Word]) -> str:
+def _excerpt(text: str, marks: re.Pattern[str]) -> str:
     """Return the text from a little before the first place that has a word."""
-    text = " ".join(text.split())
-    places = [found.start() for word in words if (found := word.at_start.search(text) or word.anywhere.search(text))]
-    start = max(0, min(places, default=0) - EXCERPT // 4)
+    first = marks.search(text)
+    start = max(0, (first.start() if first else 0) - EXCERPT // 4)
     start = text.find(" ", start) + 1 if start else 0
     shown = text[start : start + EXCERPT]
     if start + EXCERPT < len(text):
@@ -119,15 +181,8 @@ def _excerpt(text: str, words: list[_Word]) -> str:
     return f"… {shown}" if start else shown
 
 
-def marked(text: str, words: list[_Word]) -> SafeString:
-    return mark_safe("".join(_pieces(text, words)))  # noqa: S308  every piece is escaped
-
-
-def _pieces(text: str, words: list[_Word]) -> Iterator[str]:
-    either = re.compile("|".join(word.anywhere.pattern for word in words), re.IGNORECASE)
-    end = 0
-    for found in either.finditer(text):
-        yield escape(text[end : found.start()])
-        yield f"<mark>{escape(found[0])}</mark>"
-        end = found.end()
-    yield escape(text[end:])
+def marked(text: str, marks: re.Pattern[str]) -> SafeString:
+    """Escape the text, and mark what the pattern's only group matches."""
+    pieces = [escape(piece) for piece in marks.split(text, MOST_MARKED)]
+    pieces[1::2] = [f"<mark>{piece}</mark>" for piece in pieces[1::2]]
+    return mark_safe("".join(pieces))  # noqa: S308  every piece is escaped

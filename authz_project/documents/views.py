@@ -74,6 +74,14 @@ def _missing(name: str) -> str:
     return _framed("found", title="No such page", missing=name, asked=words, found=search(words), meant="")
 
 
-def _framed(template: str, **context: object) -> str:
-    shown = context | {"groups": library.groups(), "longest": LONGEST}
+def _framed(template: str, document: Document | None = None, **context: object) -> str:
+    navigation = _navigation(tuple(library.documents()), document)
+    shown = context | {"document": document, "navigation": navigation, "longest": LONGEST}
     return render_to_string(f"authz_project/documents/{template}.html", shown)
+
+
+@lru_cache(maxsize=100)
+def _navigation(pages: tuple[Document, ...], document: Document | None) -> str:
+    """Return the list of pages, which takes longer to render than what a search finds."""
+    shown = {"groups": library.groups(), "document": document}
+    return render_to_string("authz_project/documents/navigation.html", shown)

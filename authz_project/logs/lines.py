@@ -6,9 +6,12 @@ Each line is one write. A pipe keeps only writes of up to PIPE_BUF bytes togethe
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import stat
+import threading
+import time
 from contextlib import suppress
 from functools import cache
 
@@ -16,6 +19,7 @@ from authz_project.logs.formats import shortened
 
 STANDARD_ERROR = 2
 MOST_IN_FILE = 1 << 16  # bytes
+LONGEST_BRIEF = 300  # characters of a text that a stranger can cause
 
 
 @cache
@@ -33,6 +37,49 @@ def write(text: bytes) -> None:
     left = memoryview(text)
     while left:
         left = left[os.write(STANDARD_ERROR, left) :]
+
+
+class OnceASecond:
+    """Says of each line of a kind whether it is to be written: the first of a second is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[object, float] = {}
+        self._left_out: dict[object, int] = {}
+
+    def left_out_before(self, kind: object) -> int | None:
+        """Return how many were left out since the last one that was written; None if this one is to be left out."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._last.get(kind, -math.inf) < 1.0:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                return None
+            self._last[kind] = now
+            return self._left_out.pop(kind, 0)
+
+
+def more(left_out: int) -> str:
+    return f" (and {left_out} more)" if left_out else ""
+
+
+class Briefly(logging.Filter):
+    """Keeps short what strangers can have written to the log: one line without a traceback, once a second for a logger.
+
+    The loggers are few: Django names one after each kind of refusal, such as `django.security.DisallowedHost`.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._once = OnceASecond()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        left_out = self._once.left_out_before(record.name)
+        if left_out is None:
+            return False
+        text = " ".join(record.getMessage().split())
+        record.msg, record.args = f"{text[:LONGEST_BRIEF]}{more(left_out)}", ()
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
 
 
 class WholeLines(logging.Handler):

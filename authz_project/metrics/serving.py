@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import logging
 import platform
-import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
@@ -23,15 +18,12 @@ from authz_project import __version__
 from authz_project.metrics.table import METRICS, OF_SERVER, PREFIX
 from authz_project.metrics.together import Together
 from authz_project.metrics.worker import memory
+from authz_project.side_listener import Application, Start, listening
 
 log = logging.getLogger("authz.metrics")
 
 PATHS = ("/metrics", "/metrics/")
 TIDY_EVERY = 5.0  # seconds
-PATIENCE = 10.0  # seconds for a request to go on arriving, or its answer to be taken
-WITHIN = 30.0  # seconds for a whole request, however slowly it goes on
-AT_ONCE = 8  # requests; the connections of further ones are closed
-Start = Callable[..., Callable[[bytes], object]]
 
 
 class AllWorkers(Collector):
@@ -63,64 +55,7 @@ class AllWorkers(Collector):
                 yield GaugeMetricFamily(name, text, value=values[metric_of_table.name])
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Log nothing: scrapes come all day long."""
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-    def __init__(self, *arguments: Any, **options: Any):
-        self._places = threading.Semaphore(AT_ONCE)
-        super().__init__(*arguments, **options)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a thread, at most `AT_ONCE` at a time: clients that send nothing may not take all threads."""
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._places.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        late = threading.Timer(WITHIN, _hang_up, (request,))
-        late.daemon = True
-        try:
-            late.start()
-            super().process_request_thread(request, client_address)
-        finally:
-            late.cancel()
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the exception, unless it only says that either side closed the connection."""
-        if not isinstance(sys.exception(), OSError):
-            log.exception("a request for metrics was not answered")
-
-    def server_bind(self) -> None:
-        """Bind without the library's own way, which asks name servers for this host's name, and waits for them."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-
-def _hang_up(request: socket.socket) -> None:
-    """Shut the connection down, so that the thread that reads or writes finds it closed."""
-    with suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
-
-
-class _ServerOverSix(_Server):
-    address_family = socket.AF_INET6
-
-
-def application_of(registry: CollectorRegistry) -> Callable[[dict, Start], object]:
+def application_of(registry: CollectorRegistry) -> Application:
     answer = make_wsgi_app(registry)
 
     def application(environ: dict, start_response: Start) -> object:
@@ -137,15 +72,9 @@ def served(path: Path, host: str, port: int, database: str) -> Iterator[None]:
     """Answer while what is inside runs. `database` says which kind it is, without its address."""
     together, registry = Together(path), CollectorRegistry()
     registry.register(AllWorkers(together, database))
-    kind = _ServerOverSix if ":" in host else _Server
-    server = make_server(host, port, application_of(registry), kind, _Handler)  # type: ignore[arg-type]
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     threading.Thread(target=_keep_tidy, args=(together,), name="tidying metrics", daemon=True).start()
-    try:
+    with listening(host, port, application_of(registry), "metrics"):
         yield
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _keep_tidy(together: Together) -> None:

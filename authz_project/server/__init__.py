@@ -6,4 +6,6 @@ size; `reading` reads it within a deadline. `slots` has the threads that answer,
 take long. `changes` has threads for small changes, which wait for one another's commits, and `waiting` has threads for
 requests that wait for changes. `exchange` has the application answer, and sends the response. `database_waits` ends
 waits for a PostgreSQL that hangs.
+
+Beside them, `connection_limits` ends connections that keep others out.
 """

@@ -15,6 +15,7 @@ from authz_project import observing
 from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
 from authz_project.middleware import request_id_of
 from authz_project.readiness import Readiness, draining
+from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
 from policy import noticing
@@ -33,17 +34,19 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.run_once": False,
     MAY_WAIT: False,
 }
+CLIENT = "authz.client"  # a key of environs: the client's address with its port
 
 
 def environ_of(scope: Scope) -> Environ:
     """Return the WSGI environ of a request, without its body."""
-    path = scope.path
+    path, client = scope.path, scope.client
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
         "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI has bytes as latin-1 text
         "QUERY_STRING": scope.query_string,
         "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
-        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
+        "REMOTE_ADDR": client.rpartition(":")[0].strip("[]"),
+        CLIENT: client,
         "wsgi.url_scheme": scope.scheme,
     }
     for name, value in scope.headers.items():
@@ -94,6 +97,8 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     """Have the application answer, and send its response. `close` the connection if part of the body was not read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
+    client = environ[CLIENT]
+    in_use.add(client)
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
     except Exception:
@@ -101,6 +106,8 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
         _broken(protocol, request_id)
         _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
         return
+    finally:
+        in_use.discard(client)  # before the client can send its next request
     if close or draining.is_set():
         answered.headers.append(("Connection", "close"))
     if isinstance(answered, _File):

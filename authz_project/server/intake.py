@@ -21,23 +21,24 @@ from authz_project import wsgi  # noqa: F401  first: it makes Django ready for t
 from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
+from authz_project.readiness import HEALTH, READINESS
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
 from authz_project.server.changes import Changes
+from authz_project.server.connection_limits import in_use
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
-from authz_project.server.lookout import Lookout
+from authz_project.server.lookout import Lookout, health_application
 from authz_project.server.reading import Body, Rest, Whole, start_watch
 from authz_project.server.refusals import Refusals
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
+from authz_project.side_listener import start_listener
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
 from policy import noticing
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 
-HEALTH = ("/healthcheck", "/api/healthcheck")
-READINESS = "/readyz"
 # Endpoints of changes that may wait for one another: see `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change
@@ -64,6 +65,9 @@ class Intake:
         self._lookout = Lookout()
         self._refusals = Refusals()
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
+        if settings.HEALTH_LISTENER:
+            host, port = settings.HEALTH_LISTENER.split()
+            start_listener(host, int(port), health_application(self._lookout), "health", reuse_port=True)
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
             import_string("authz_project.metrics.worker.start")(number, pools)
@@ -146,6 +150,8 @@ class Intake:
             threads = self._threads_for(environ["PATH_INFO"])
             done = partial(self._arrived, threads, scope, protocol, environ, held)
             failed = partial(self._fail, scope, protocol, held, limit)
+            if limit == largest():  # not a stranger's: it may take its time to send the body
+                in_use.add(scope.client)
             if length is not None and length <= SMALL:
                 Whole(protocol, length, done, failed)
             else:
@@ -160,6 +166,7 @@ class Intake:
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, held, body)
         finally:
             if not is_begun:
+                in_use.discard(scope.client)
                 self._room.give(held)
 
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
@@ -170,6 +177,7 @@ class Intake:
 
     def _fail(self, scope: Scope, protocol: HTTPProtocol, held: int, limit: int, how: str) -> None:
         self._room.give(held)
+        in_use.discard(scope.client)
         match how:
             case "long":
                 _refuse(scope, protocol, 413, _long(limit))

@@ -13,11 +13,18 @@ import socket
 import struct
 import sys
 import time
+from math import ceil
 
+from django.conf import settings
 from granian._granian import SocketHolder
 
-BACKLOG = 1024  # clients that have connected and are not accepted yet
+from authz_project.server import connection_limits
+from authz_project.server.connection_limits import IDLE, ConnectionLimits, Limits
+from authz_project.server.files import LEAST
+
+BACKLOG = 4096  # connections that wait to be accepted by each worker, if the system allows as many
 TAKEN_WITHIN = 0.05  # seconds for accepting the clients that have connected: it usually happens at once
+USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to take what was sent; the kernel ends it then
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
 _TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: let in 0 bytes of each packet
 
@@ -29,6 +36,13 @@ class Listening:
         own = opened(address, port)
         self._mine = own.dup()  # for `end`: granian owns the other one, and closes it
         self.holder = SocketHolder(own.detach(), False, backlog)
+
+    def limit_connections(self, places: int) -> None:
+        """Start to end connections that keep others out of the places that this worker has."""
+        if connection_limits.is_possible():
+            share = settings.CONNECTIONS_PER_ADDRESS
+            per_address = max(LEAST, ceil(places * share)) if share else 0
+            ConnectionLimits(self._mine, Limits(places, per_address)).start()
 
     def end(self) -> None:
         """Let in no further connection, and give granian time to accept those that are there."""
@@ -45,7 +59,9 @@ def opened(address: str, port: int) -> socket.socket:
     own = socket.socket(family, socket.SOCK_STREAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it, and the next one
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
     own.bind((address, port))
     return own
 

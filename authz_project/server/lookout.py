@@ -7,9 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from http import HTTPStatus
 from queue import SimpleQueue
 
-from authz_project.readiness import AWAY, DRAINING, Readiness, current, draining
+import orjson
+
+from authz_project.readiness import AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
+from authz_project.side_listener import Application, Start
 
 log = logging.getLogger("authz.server")
 
@@ -91,6 +95,25 @@ class Lookout:
             self._lookers.append(_Looker(self._look_once))
         self._begun = time.monotonic()
         self._look = self._lookers[-1].look()
+
+
+def health_application(lookout: Lookout) -> Application:
+    """Return what answers `/healthcheck` and `/readyz` on a listener of its own."""
+
+    def application(environ: dict, start_response: Start) -> list[bytes]:
+        path, found = environ["PATH_INFO"], READY
+        if path == READINESS:
+            answered: SimpleQueue[Readiness] = SimpleQueue()
+            lookout.call_with_readiness(answered.put)
+            found = answered.get()
+        is_known = path == READINESS or path in HEALTH
+        status, body = (found.status, found.body) if is_known else (404, {"message": "no such path"})
+        content = orjson.dumps(body)
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
+        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [content]
+
+    return application
 
 
 def _call(callback: Callback, found: Readiness) -> None:

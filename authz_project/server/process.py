@@ -23,13 +23,13 @@ from granian.http import HTTP1Settings
 
 from authz_project.readiness import draining
 from authz_project.server import files
+from authz_project.server.connection_limits import IDLE
 from authz_project.server.listening import BACKLOG, Listening, is_possible, opened
 from authz_project.server.signals import Signals
 from authz_project.server.supervisor import Report, Supervisor
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
-HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
 LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere
 IDLE_THREADS = 600  # seconds after which granian ends threads of its own that have nothing to do
 ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and never waits
@@ -76,6 +76,8 @@ def worker(
         intake = import_module("authz_project.server.intake")  # here: it makes Django ready, with all that answers
         scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
         holder = SocketHolder(shared.detach(), False, BACKLOG) if listening is None else listening.holder
+        if listening is not None:
+            listening.limit_connections(connections)
         rust = _rust(number, holder, connections)
         rust.serve_str(scheduler, at_once, stop)
     stopped.wait()
@@ -85,7 +87,7 @@ def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
     """Return granian's worker. It takes its arguments by position, and its stub does not know all of them."""
     nothing = None
     runtime = (1, 512, ONE, IDLE_THREADS, connections)  # threads, blocking threads; Python's threads; connections
-    protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=HEAD_WITHIN), nothing, False, nothing)
+    protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=int(IDLE * 1000)), nothing, False, nothing)
     encryption = (False, nothing, nothing, nothing, str(SSLProtocols.tls13), nothing, [], False)
     metrics = (nothing, nothing)
     return RSGIWorker(number, (nothing, holder), nothing, *runtime, *protocols, *encryption, metrics)

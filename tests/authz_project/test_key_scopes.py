@@ -102,6 +102,31 @@ def test_what_is_wrong_with_a_question_is_told_to_those_who_may_ask(api):
     assert api.post("/authorize", {}).status_code == 403
 
 
+BROKEN = (b"{", b"3", b'[{"x": 1}]', b'{"x": 1}')
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_whoever_may_not_is_told_so_before_what_is_wrong(db, broken):
+    """By both ways to an endpoint, and where the process has just served the same key."""
+    ways = Ways()
+    keys = [Api(None, key) for key in ways.keys]
+    for is_revoked, expected in ((False, "403"), (True, "401")):
+        for method, path, _ in REQUESTS:
+            needed = endpoints[whole(path)[1:]].scopes[method]
+            if needed is None:
+                continue
+            ApiKey.objects.update(revoked_at=None)
+            for key in keys:
+                narrow(key, *Scope)
+            ways.send(method, whole(path), broken, "version=x&after=x&args.7.type=x")
+            for key in keys:
+                narrow(key, *(each for each in Scope if each != needed))
+            if is_revoked:
+                ApiKey.objects.update(revoked_at="2026-01-01T00:00:00Z")
+            status, _, _ = ways.send(method, whole(path), broken, "version=x&after=x&args.7.type=x")
+            assert status[:3] == expected, (method, path)
+
+
 def test_a_policy_is_refused_as_other_things_are(api):
     narrow(api, Scope.READ, Scope.FACTS)
     answer = api.post("/policy", {"src": "actor User {}"})

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 import pytest
+from django.conf import settings
 from django.db import Error, OperationalError, connection, transaction
 
 from authz_project import errors, observing
@@ -316,3 +317,30 @@ def test_a_line_that_cannot_be_built_costs_no_other(caplog):
         log.flush()
     assert b"".join(pieces_written).count(b"GET /api/stats 200") == 2
     assert "a request is not in the access log" in caplog.text
+
+
+# ---- what strangers can cause ---------------------------------------------------------------------------------------
+
+
+def test_refusals_of_a_kind_are_one_short_line_a_second(monkeypatch):
+    """A line of each request with its traceback would fill the disk of whoever is sent enough of them."""
+    now = [100.0]
+    monkeypatch.setattr(lines.time, "monotonic", lambda: now[0])
+    briefly, written = lines.Briefly(), []
+    for second in range(2):
+        for _ in range(313):
+            for name in ("django.security.DisallowedHost", "django.security.TooManyFieldsSent"):
+                each = record("Invalid host %s", "x\n" * 5000, name=name, exc_info=failed("secret"))
+                if briefly.filter(each):
+                    written.append(Plain().format(each))
+        now[0] += 1.0 + second
+    assert len(written) == 4
+    assert not written[0].endswith("more)") and all(line.endswith("(and 312 more)") for line in written[2:])
+    assert all(PLAIN.fullmatch(line) and len(line) < 500 and "secret" not in line for line in written)
+
+
+def test_suspicious_requests_are_logged_briefly():
+    """By Django's own loggers: the decision log and our own lines are not thinned out."""
+    handlers = settings.LOGGING["handlers"]
+    assert handlers["briefly"]["filters"] == ["briefly"] and "filters" not in handlers["console"]
+    assert settings.LOGGING["loggers"]["django.security"] == {"handlers": ["briefly"], "propagate": False}

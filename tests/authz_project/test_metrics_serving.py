@@ -1,42 +1,76 @@
-"""Who asks for metrics slowly, or not at all, keeps nobody else from them for long."""
+"""Who asks for metrics or health slowly, or not at all, keeps nobody else from them."""
 
 import socket
-import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 import requests
 
+from authz_project import side_listener
 from authz_project.metrics import serving
+from authz_project.readiness import AWAY, READY
+from authz_project.server.lookout import Lookout, health_application
+from authz_project.side_listener import AT_ONCE, THREADS, listening, start_listener
 from tests.postgresql import free_port
+
+WITHIN = 30  # seconds, of a busy machine
 
 
 @pytest.fixture
 def port(tmp_path, monkeypatch):
-    monkeypatch.setattr(serving, "WITHIN", 2.0)
-    monkeypatch.setattr(serving._Handler, "timeout", 3600.0)
+    monkeypatch.setattr(side_listener, "WITHIN", 2.0)
+    monkeypatch.setattr(side_listener._Handler, "timeout", 3600.0)
     found = free_port()
     with serving.served(tmp_path, "127.0.0.1", found, "SQLite"):
         yield found
 
 
-def test_who_never_ends_to_ask_is_hung_up_on(port):
-    """However slowly a request goes on, and whoever else waits meanwhile."""
+def half_request(stack: ExitStack, port: int) -> socket.socket:
+    client = stack.enter_context(socket.create_connection(("127.0.0.1", port), WITHIN))
+    client.sendall(b"GET /metr")
+    return client
+
+
+def is_ended(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_half_requests_keep_nobody_out(port):
+    """However many there are: the oldest gives its place to the newest."""
     with ExitStack() as stack:
-        asking = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(serving.AT_ONCE)]
-        for each in asking:
-            each.sendall(b"GET /metr")
-        one_more = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        one_more.settimeout(30)
-        assert one_more.recv(1) == b""
-        for each in asking:
-            each.settimeout(30)
-            assert each.recv(1) == b""
-        until = time.monotonic() + 30
-        while True:
-            try:
-                assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=30).status_code == 200
-                return
-            except requests.ConnectionError:  # the last thread is about to end
-                assert time.monotonic() < until
-                time.sleep(0.05)
+        asking = [half_request(stack, port) for _ in range(2 * THREADS)]
+        assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=WITHIN).status_code == 200
+        assert all(is_ended(client) for client in asking[: THREADS - AT_ONCE])
+
+
+def test_who_never_ends_to_ask_is_hung_up_on(port):
+    with ExitStack() as stack:
+        assert all(is_ended(client) for client in [half_request(stack, port) for _ in range(3)])
+
+
+def test_health_checks_have_a_listener(monkeypatch):
+    found, port = [READY], free_port()
+    with listening("127.0.0.1", port, health_application(Lookout(lambda: found[0])), "health"):
+        origin = f"http://127.0.0.1:{port}"
+        for path in ("/healthcheck", "/api/healthcheck", "/readyz"):
+            answer = requests.get(f"{origin}{path}", timeout=WITHIN, headers={"Host": "any.example"})
+            assert (answer.status_code, answer.json()) == (200, {"message": "ready"}), path
+        assert requests.get(f"{origin}/api/facts", timeout=WITHIN).status_code == 404
+        monkeypatch.setattr("authz_project.server.lookout.FRESH", 0.0)
+        found[0] = AWAY
+        answer = requests.get(f"{origin}/readyz", timeout=WITHIN)
+        assert (answer.status_code, answer.json()) == (503, AWAY.body)
+        assert requests.get(f"{origin}/healthcheck", timeout=WITHIN).status_code == 200
+
+
+def test_processes_of_a_server_share_a_port():
+    port = free_port()
+    servers = [start_listener("127.0.0.1", port, None, "health", reuse_port=True) for _ in range(2)]
+    for server in servers:
+        with closing(server.socket):
+            server.shutdown()
+    with listening("127.0.0.1", port, None, "metrics"), pytest.raises(OSError, match="in use"):
+        start_listener("127.0.0.1", port, None, "metrics")

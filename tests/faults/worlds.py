@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,8 +41,9 @@ class World:
     database: postgresql.Server | None = None
     key: str = ""  # which the first server shows
 
-    def started(self, *options: str, port: int = 0, **variables: str) -> Service:
-        service = start_service(self.folder, self.url, *options, port=port, **(self.variables | variables))
+    def started(self, *options: str, port: int = 0, python: str = sys.executable, **variables: str) -> Service:
+        given = self.variables | variables
+        service = start_service(self.folder, self.url, *options, port=port, python=python, **given)
         if not self.key:
             self.key = re.search(r"e_default_\w+", service.log.read_text())[0]
         return service

@@ -59,6 +59,11 @@ class Command(ServiceCommand):
         parser.add_argument(
             "--metrics-port", type=port_number, help="answer GET /metrics for Prometheus on this port (default: off)"
         )
+        parser.add_argument(
+            "--health-port",
+            type=port_number,
+            help="also answer /healthcheck and /readyz on this port, which has connections of its own (default: off)",
+        )
         parser.add_argument("--metrics-host", default="127.0.0.1", help="where (default: this machine alone)")
         parser.add_argument(
             "--no-first-key",
@@ -87,6 +92,7 @@ class Command(ServiceCommand):
         no_first_key: bool,
         metrics_host: str,
         metrics_port: int | None,
+        health_port: int | None,
         **options: Any,
     ) -> None:
         if dev:
@@ -95,9 +101,11 @@ class Command(ServiceCommand):
             refuse_weak_secret(secret_that_is_set())
         refuse_closed_log(settings.DECISION_LOG)
         refuse_taken_port(host, port)
+        refuse_same_port(port, metrics_port, health_port)
         if metrics_port is not None:
-            refuse_same_port(port, metrics_port)
             refuse_taken_port(metrics_host, metrics_port)
+        if health_port is not None:
+            refuse_taken_port(host, health_port)
         refuse_too_few_files(threads)
         with alone():
             call_command("migrate", verbosity=0)
@@ -111,7 +119,11 @@ class Command(ServiceCommand):
         if dev:
             os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
         metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
-        self.introduce(origin_of(host, port), workers, threads, dev, metrics)
+        os.environ.pop(settings.HEALTH_LISTENER_VARIABLE, None)
+        if health_port is not None:
+            os.environ[settings.HEALTH_LISTENER_VARIABLE] = f"{host} {health_port}"
+        health = origin_of(host, health_port) if health_port else ""
+        self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
         if said_of_keys:
             self.say(said_of_keys)
         os.environ.pop(settings.METRICS_FOLDER_VARIABLE, None)
@@ -121,7 +133,9 @@ class Command(ServiceCommand):
             except CannotStart:
                 raise CommandError("No worker could start. The reason is logged above.") from None
 
-    def introduce(self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "") -> None:
+    def introduce(
+        self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "", health: str = ""
+    ) -> None:
         """Say what is served, from what, where, and what production would want besides."""
         program = program_name(sys.argv[0])
         environment = default_environment()
@@ -139,6 +153,8 @@ class Command(ServiceCommand):
         self.say(f"  read      {origin}/docs/")
         if metrics:
             self.say(f"  metrics   {metrics}/metrics")
+        if health:
+            self.say(f"  health    {health}/healthcheck and /readyz")
         if unset := "" if dev else ", ".join(each.name for each in installation.unset()):
             self.say(f"  not set   {unset}, which production wants: see {origin}/docs/settings/")
         self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
@@ -268,9 +284,11 @@ def refuse_taken_port(host: str, port: int) -> None:
             raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
 
 
-def refuse_same_port(port: int, metrics_port: int) -> None:
+def refuse_same_port(port: int, metrics_port: int | None, health_port: int | None) -> None:
     if port == metrics_port:
         raise CommandError(f"--metrics-port must be another port than {port}, where questions are answered")
+    if health_port is not None and health_port in (port, metrics_port):
+        raise CommandError(f"--health-port must be another port than {health_port}, which is used already")
 
 
 def refuse_too_few_files(threads: int) -> None:

@@ -1,0 +1,113 @@
+"""A small HTTP listener beside the main one, on a port of its own: for metrics and health checks.
+
+It answers each request on a thread. Clients that send half of a request, or do not read the answer, keep nobody out:
+each connection has a deadline, and when too many are open, the oldest is closed for the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+log = logging.getLogger("authz.server")
+
+TIMEOUT = 5.0  # seconds for a request to go on arriving, or its answer to be taken
+WITHIN = 10.0  # seconds for a whole request, however slowly it goes on
+AT_ONCE = 32  # connections: when another one comes, the oldest is closed
+THREADS = 2 * AT_ONCE  # threads of closed connections may take a moment to end; beyond them, new ones are closed
+
+Start = Callable[..., Callable[[bytes], object]]
+Application = Callable[[dict, Start], object]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = TIMEOUT
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log nothing: scrapes and probes come all day long."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], application: Application, reuse_port: bool):
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.allow_reuse_port = reuse_port
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._lock, self._free_threads = threading.Lock(), threading.Semaphore(THREADS)
+        super().__init__(address, _Handler)
+        self.set_app(application)  # type: ignore[arg-type]  # a narrower type, for what the handler calls
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free_threads.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= AT_ONCE else None
+            if oldest is not None:
+                del self._open[oldest]
+                _hang_up(oldest)
+            self._open[request] = None
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._done(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        late = threading.Timer(WITHIN, _hang_up, (request,))
+        late.daemon = True
+        try:
+            late.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            late.cancel()
+            self._done(request)
+
+    def _done(self, request: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        self._free_threads.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log the exception, unless it only says that either side closed the connection."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("a request to a side listener was not answered")
+
+    def server_bind(self) -> None:
+        """Bind without the library's own way, which asks name servers for this host's name, and waits for them."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+def _hang_up(request: socket.socket) -> None:
+    """Shut the connection down, so that the thread that reads or writes finds it closed."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def start_listener(host: str, port: int, application: Application, name: str, reuse_port: bool = False) -> WSGIServer:
+    """Answer on threads from now on. With `reuse_port`, other processes may listen there as well."""
+    server = _Server((host, port), application, reuse_port)
+    threading.Thread(target=server.serve_forever, name=name, daemon=True).start()
+    return server
+
+
+@contextmanager
+def listening(host: str, port: int, application: Application, name: str) -> Iterator[None]:
+    """Answer on threads while what is inside runs."""
+    server = start_listener(host, port, application, name)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
