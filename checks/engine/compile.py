@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from checks.engine.answers import UNGUARDED
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps
+from checks.engine.answers import GROUNDED, UNGUARDED
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps, UnboundVariable
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.variants import same_columns
@@ -97,11 +97,15 @@ class Guarded:
 
 @dataclass(frozen=True)
 class PlannedRoot:
-    """A root's plan, and its exits: those without guards, read as they are, and those with guards."""
+    """A root's plan, and its exits: those without guards, read as they are, those with guards, and grounded ones.
+
+    In rows of a `grounded` exit, an id may stand for all that nothing mentions (see `Grounding`).
+    """
 
     plan: Plan
     plain: tuple[Exit, ...]
     guarded: tuple[Guarded, ...]
+    grounded: tuple[Exit, ...] = ()
 
     def __str__(self) -> str:
         return str(self.plan)
@@ -116,7 +120,7 @@ class Compiled:
 
     @property
     def is_guarded(self) -> bool:
-        return any(root.guarded for root in self.roots)
+        return any(root.guarded or root.grounded for root in self.roots)
 
     @property
     def columns(self) -> int:
@@ -139,8 +143,25 @@ class _Fitting:
     most: int
     few: int
     failed: dict[Root, PlannedRoot | None] = field(default_factory=dict)
+    is_grounded: bool = False
 
     def planned(self, root: Root) -> PlannedRoot:
+        """Return a plan that fits.
+
+        Where what a rule excepts is more than a plan can keep, the root is planned once more, over all values that
+        the facts, the rules and the question mention. A question whose values are all given is never refused, then.
+        """
+        try:
+            return self._first_that_fits(root)
+        except (CannotEnumerate, UnboundVariable) as refusal:
+            if self.width and isinstance(refusal, UnboundVariable):
+                raise
+            try:
+                return replace(self, is_grounded=True, failed={})._first_that_fits(root)
+            except (CannotEnumerate, UnboundVariable):
+                raise refusal from None
+
+    def _first_that_fits(self, root: Root) -> PlannedRoot:
         """Return the first plan that fits: rules inlined, shared answers tabled, or all tabled and evaluated in rounds.
 
         A plan may be large, or need rounds, only because of rules whose facts are missing. So these rules are left out
@@ -162,7 +183,11 @@ class _Fitting:
         if has_gaps():
             rules = rules.restricted_to(self._are_facts)
             written = self._written_out(rules, root) or written
-        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
+        tabled = written or self._tabled(rules, root)
+        return tabled or planned_in_rounds(rules, self.stores, root, self.width, self.is_grounded)
+
+    def _planner(self, rules: RuleSet, sprawling: int = 0) -> Planner:
+        return Planner(rules, self.stores, sprawling=sprawling, is_grounded=self.is_grounded)
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))
@@ -178,7 +203,7 @@ class _Fitting:
         try:
             if _has_many_clauses(rules, root):
                 return None
-            made = planned(Planner(rules, self.stores, sprawling=sprawling), root, self.width)
+            made = planned(self._planner(rules, sprawling), root, self.width)
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
@@ -199,7 +224,7 @@ class _Fitting:
                 return None
             tabling = rules.tabling(map(pattern_of, _calls(root)))
             is_same = not tabling.tabled and root in self.failed
-            made = self.failed[root] if is_same else planned(Planner(tabling, self.stores), root, self.width)
+            made = self.failed[root] if is_same else planned(self._planner(tabling), root, self.width)
             if made is not None and (not self.dialect.expands_tables or made.plan.weight <= self.most):
                 return made
         return None
@@ -210,7 +235,9 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
     return _with_guards(planner, planner.plan(literals, outs))
 
 
-def planned_in_rounds(rules: RuleSet, stores: StoresOf, root: Root, width: int) -> PlannedRoot:
+def planned_in_rounds(
+    rules: RuleSet, stores: StoresOf, root: Root, width: int, is_grounded: bool = False
+) -> PlannedRoot:
     """Plan the root as one call that a rule of its own answers: all that this rule leads to is tabled.
 
     At first, the tables are planned to be the same for any values of the question. Where a guard mentions a value, that
@@ -221,7 +248,7 @@ def planned_in_rounds(rules: RuleSet, stores: StoresOf, root: Root, width: int) 
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, stores, has_other_form=False, with_values=with_values)
+        planner = Planner(asking, stores, False, with_values, is_grounded=is_grounded)
         return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
@@ -239,6 +266,8 @@ def _asked(root: Root, width: int) -> tuple[tuple[Literal, ...], tuple[Var, ...]
 def _with_guards(planner: Planner, plan: Plan) -> PlannedRoot:
     if any(same_columns(end) for end in plan.exits):
         raise CannotEnumerate("every value with itself")
+    if planner.is_grounded and plan.width:
+        return PlannedRoot(plan, (), (), plan.exits)
     plain = tuple(end for end in plan.exits if not end.guards)
     return PlannedRoot(plan, plain, tuple(_guarded(planner, end) for end in plan.exits if end.guards))
 
@@ -353,7 +382,7 @@ def _question(
     prefixes = ("", *(f"q{index}" for index in range(1, len(roots))))
     entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
-    is_guarded = any(root.guarded for root in roots)
+    is_guarded = any(root.guarded or root.grounded for root in roots)
     unguarded: list[Column] = [(f"'{UNGUARDED}'",), ("1",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
@@ -361,6 +390,8 @@ def _question(
         first: list[Text] = [(f"'{index}' AS root",)] if len(roots) > 1 else []
         for end in stored_first(root.plain):
             arms.append(renderer.arm(end, [*unguarded, *first, *renderer.outs(end)], scope))
+        for end in stored_first(root.grounded):
+            arms.append(renderer.arm(end, [(f"'{GROUNDED}'",), ("1",), *first, *renderer.outs(end)], scope))
         for each in root.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)

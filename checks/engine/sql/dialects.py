@@ -9,6 +9,8 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
 from policy.clock import now_in
 
+_NEAR = 2**63 - 3  # the largest number of which 2 more, and 2 less than its negative, fit in 64 bits
+
 
 @dataclass(frozen=True, eq=False)
 class SQLite:
@@ -68,6 +70,15 @@ class SQLite:
         SQLite makes some number of any text, and needs no such test; PostgreSQL makes NULL of a text that is no number.
         """
         return ("CAST(", *text, " AS INTEGER)")
+
+    def neighbours(self, rows: Text) -> Text:
+        """Return a SELECT of the whole numbers next to those in the column `v` of the rows, all as text."""
+        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
+        return (
+            "SELECT CAST(v + d.column1 AS TEXT) FROM (SELECT CAST(v AS INTEGER) AS v FROM (",
+            *rows,
+            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+        )
 
     def values(self, slot: Text) -> Text:
         """Return a table with one column `v` out of a JSON list."""
@@ -155,6 +166,14 @@ class PostgreSQL:
         # Perhaps evaluated before the signature is tested, and so on texts that are no numbers, too.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
+
+    def neighbours(self, rows: Text) -> Text:
+        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
+        return (
+            'SELECT CAST(v + d.column1 AS text) COLLATE "C" FROM (SELECT CAST(v AS bigint) AS v FROM (',
+            *rows,
+            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+        )
 
     def values(self, slot: Text) -> Text:
         return ('(SELECT value COLLATE "C" AS v FROM jsonb_array_elements_text(CAST(', *slot, " AS jsonb)))")
