@@ -33,10 +33,10 @@ from checks.engine.rules.limits import steps_taken, tick, within
 from checks.engine.rules.narrow import are_missing
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.rounds import Rounds
+from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.stored_as_of import AsOfRenderer
+from checks.engine.sql.stored_as_of import AsOfRenderer, TabledAsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
 from checks.engine.sql.window import Window, seen_through
 from policy.rules.components import reachable
@@ -45,6 +45,7 @@ from policy.rules.program import Signature
 StoresOf = Callable[[Signature], tuple[str, ...]]  # the stores of a signature's facts: stored, inline
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
+EXISTS = "SELECT EXISTS ("  # what the rows of a question without answer columns start with
 QUESTION = ""  # the predicate of the question itself, where that is planned as one call
 FEW_STEPS = 1_500  # of planning, some 20 ms; after these, rules whose facts are missing are left out
 # Of the large ordinary policies in the tests, none leads to more than 136 clauses. Of 3,245 questions over random
@@ -355,7 +356,8 @@ def rendered(
     with rules.planning((shape, dialect)):
         try:
             few = steps_taken() + FEW_STEPS
-            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, MOST_WEIGHT, few)
+            most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, a fact is looked up in two tables
+            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None
@@ -363,8 +365,30 @@ def rendered(
             return Rendered(plans)
         kind = AsOfRenderer if shape.is_past else StoredRenderer
         renderer = kind(dialect, number_of, shape.stores(knows), shape.inline, may_end)
-        tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
+        tables, rows = _question(renderer, shape, plans)
+        if shape.is_past and not _fits_parser(renderer, tables, rows):
+            renderer = _tabled_as_of(dialect, number_of, shape, knows)
+            tables, rows = _question(renderer, shape, plans)
         return Rendered(plans, renderer, tuple(tables), rows)
+
+
+def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bool:
+    """Say whether the database's parser takes the statements, with room for what is put around the rows."""
+    whole = finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)
+    return all(renderer.dialect.parses(each.sql) for each in (whole, *statements_of(renderer.rounds.values())))
+
+
+def _tabled_as_of(
+    dialect: Dialect, number_of: Callable[[Signature], int], shape: Shape, knows: Knows
+) -> TabledAsOfRenderer:
+    numbers: set[int] = set()
+
+    def noted(signature: Signature) -> int:
+        number = number_of(signature)
+        numbers.add(number)
+        return number
+
+    return TabledAsOfRenderer(dialect, noted, shape.stores(knows), shape.inline, numbers=numbers)
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
@@ -376,9 +400,7 @@ def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[Plann
     return tuple(each if each.plan.weight <= share.most else share.planned(root) for root, each in zip(roots, plans))
 
 
-def _question(
-    renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...], columns: int
-) -> tuple[list[Text], Text]:
+def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...]) -> tuple[list[Text], Text]:
     prefixes = ("", *(f"q{index}" for index in range(1, len(roots))))
     entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
@@ -398,11 +420,12 @@ def _question(
             columns_of_exit = [(f"'{exit_count}'",), verdict, *first, *renderer.outs(each.exit)]
             arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
+        columns = Compiled(shape, roots, None).columns
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
     window = None if is_guarded else shape.window
     rows = union(arms, distinct=shape.width > 0 and not shape.most and window is None)
     if shape.width == 0:
-        rows = ("SELECT EXISTS (", *rows, ") AS o0")
+        rows = (EXISTS, *rows, ") AS o0")
     elif shape.most and not is_guarded:
         rows = ("SELECT q.* FROM (", *rows, f") q LIMIT {int(shape.most)}")
     elif window is not None:

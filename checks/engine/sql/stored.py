@@ -75,14 +75,18 @@ class StoredRenderer(StoredOperands):
 
     def head(self, tables: Iterable[Text]) -> Text:
         """Return the WITH clause with all that the statement's selects read by name."""
-        return with_tables([*inline_table(self.dialect, self.inline), *self.defined(tables)])
+        return with_tables([*self.facts_in_with(), *self.defined(tables)])
 
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text:
         """Return the WITH clause of one of several statements: of the shared tables, only those that its rows need."""
         texts = dict(self.shared.values())
         named = set(reachable(tables_in(rows), lambda name: tables_in(texts.get(name, ()))))
         read = [text for name, text in texts.items() if name in named]
-        return with_tables([*inline_table(self.dialect, self.inline), *read, *tables])
+        return with_tables([*self.facts_in_with(), *read, *tables])
+
+    def facts_in_with(self) -> list[Text]:
+        """Return the WITH tables that have facts: those that the request brings."""
+        return inline_table(self.dialect, self.inline)
 
     def defined(self, tables: Iterable[Text]) -> list[Text]:
         """Return all WITH tables except the facts that the request brings."""
@@ -236,7 +240,7 @@ class StoredRenderer(StoredOperands):
             case DerivedTable():
                 return self._derived_table(source, scope)
             case Candidates():
-                return ("(", *self._candidates(source.positions, source.ids), ")")
+                return ("(", *joined(" UNION ", self._candidates(source.positions, (FRESH.id, *source.ids))), ")")
             case Domain():
                 return (self._domain(source),)
         raise AssertionError(f"{source} is read by another renderer")
@@ -250,28 +254,23 @@ class StoredRenderer(StoredOperands):
         assert store in ("stored", "inline"), f"facts in {store} are read by another statement"
         return STORED if store == "stored" else INLINE
 
-    def _candidates(
-        self, positions: Iterable[ArgumentPosition], ids: Iterable[str], others: Iterable[Text] = ()
-    ) -> Text:
-        arms: list[Text] = [
-            ("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in dict.fromkeys(("", *ids))
-        ]
+    def _candidates(self, positions: Iterable[ArgumentPosition], ids: Iterable[str]) -> list[Text]:
+        """Return SELECTs of these ids, and of those that facts have at the positions."""
+        arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ids]
         for position in positions:
             for store in self.stores(position.signature):
                 arms.append(self._mentioned(position, store))
-        return joined(" UNION ", [*arms, *others])
+        return arms
 
     def _domain(self, source: Domain) -> Table:
-        """Return the table of a domain's ids: of Integers, those next to them, too, which comparisons tell apart."""
+        """Return the table of a domain's ids; of Integers, also of the numbers next to them."""
         key = replace(source, number=0)
         if key not in self.shared:
             name = f"r{len(self.shared)}"
-            others = [self._given(each) for each in source.values]
-            rows = self._candidates(source.positions, source.ids, others)
-            if FRESH.id not in source.ids:
-                rows = ("SELECT v FROM (", *rows, ") x WHERE v <> ''")
+            found = [*self._candidates(source.positions, source.ids), *map(self._given, source.values)]
+            rows = joined(" UNION ", found)
             if source.type == INTEGER:
-                rows = ("SELECT v FROM (", *rows, ") y UNION ", *self.dialect.neighbours(rows))
+                rows = ("SELECT v FROM (", *rows, ") x UNION ", *self.dialect.neighbours(rows))
             self.shared[key] = (name, (f"{name}(v) AS MATERIALIZED (", *rows, ")"))
         return Table(self.shared[key][0])
 
