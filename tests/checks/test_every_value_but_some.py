@@ -99,3 +99,28 @@ def test_a_list_whose_variables_facts_bind_is_answered(api, exceptions):
     constraints = {"a": {"type": "User", "ids": None}, "i": {"type": "Item", "ids": ["i"]}}
     query = {"predicate": ["ok", ["a", "i"]], "calls": [], "constraints": constraints}
     assert api.post("/evaluate_query", query).json()["results"] == [{"a": "tom", "i": "i"}]
+
+
+BETWEEN = "between(n: Integer) if n > 3 and n < 6 and not taken(n); ok(u: User) if known(u) and between(n);"
+PAIR = "pair(x: User, y: User) if x != y and not known(x) and not known(y); ok(u: User) if known(u) and pair(x, y);"
+TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
+
+
+@pytest.mark.parametrize(
+    ("rules", "taken", "is_ok"),
+    [
+        (BETWEEN, ["4"], True),
+        (BETWEEN, ["4", "5"], False),
+        (BETWEEN, [], True),
+        (PAIR, [], True),
+        (TRUTH, ["true"], True),
+        (TRUTH, ["true", "false"], False),
+    ],
+)
+def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is_ok):
+    """Numbers between others, two values that nothing mentions, and no more truths than two."""
+    publish(api, f"actor User {{}} {rules}")
+    kind = "Boolean" if rules == TRUTH else "Integer"
+    store(api, fact("known", "User:ann"), *(fact("taken", f"{kind}:{each}") for each in taken))
+    query = {"predicate": ["ok", ["u"]], "calls": [], "constraints": {"u": {"type": "User", "ids": ["ann"]}}}
+    assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann"}] if is_ok else []}

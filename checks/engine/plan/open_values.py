@@ -39,7 +39,7 @@ from checks.engine.rules.clauses import (
 from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
 from policy.rules.components import reachable
-from policy.values import BOOLEAN, INTEGER
+from policy.values import INTEGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,6 @@ class Domains:
 
     def of(self, number: int, type_name: str) -> Domain:
         """Return the ids of a type as a source with this number."""
-        if type_name == BOOLEAN:
-            return Domain(number, type_name, (), ("false", "true"), ())
         others = FAR_NUMBERS if type_name == INTEGER else (FRESH.id, SECOND_FRESH)[: 1 + self.has_pairs]
         ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
         return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))

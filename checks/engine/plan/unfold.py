@@ -63,7 +63,7 @@ from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.engine.rules.unify import plain_bindings, resolved
 from policy.rules.program import Signature
-from policy.values import INTEGER
+from policy.values import BOOLEAN, INTEGER
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
@@ -317,8 +317,13 @@ class Unfolder:
         (x, s1.a0) of not p(x) <- s1 <- stored s   ->   exit (x, s1.a0) unless p(x) <- s1 <- stored s
         (s1.a0) of not p(x, s1.a0) <- …            ->   (s1.a0) of not p(s2.v, s1.a0) <- …; s2 <- ids at …
 
-        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`).
+        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`). A Boolean
+        is bound to both of its values, as there are no others.
         """
+        variables = sorted(variables_of(draft.pending), key=lambda variable: variable.number)
+        truth = next((each for each in variables if _type_in(draft.pending, each) == BOOLEAN), None)
+        if truth:
+            return self.listed(truth, ("false", "true"), draft)
         unmet: list[Neg] = []
         for literal in draft.pending:
             if isinstance(literal, Cmp):
@@ -328,7 +333,7 @@ class Unfolder:
             assert isinstance(literal, Neg), "all else is resolved before a branch ends"
             unmet.append(literal)
         asked = {out for out in draft.outs if isinstance(out, Var)}
-        free = sorted(variables_of(draft.pending) - asked, key=lambda variable: variable.number)
+        free = [each for each in variables if each not in asked]
         if free:
             return [self._with_some(draft, free[0])]
         if unmet and self.grounding:
@@ -361,7 +366,7 @@ class Unfolder:
     def _with_each(self, draft: Draft, variable: Var) -> Draft:
         """Bind a variable that only tests mention to each id of its domain in turn (see `Grounding`)."""
         assert self.grounding is not None, "only then tests are not kept as guards"
-        source = self.grounding.source(self.numbers.source(), variable.type or _type_in(draft.pending, variable))
+        source = self.grounding.source(self.numbers.source(), _type_in(draft.pending, variable))
         return read(draft, source, {variable: Col(source.number, "v", source.type)})
 
     def candidates(self, found: RelevantIds) -> Candidates:
@@ -369,7 +374,9 @@ class Unfolder:
 
 
 def _type_in(literals: Iterable[Literal], variable: Var) -> str:
-    """Return the type that a negation gives the variable; empty if there is none."""
+    """Return the variable's type, or the one that a negation gives it; empty if there is none."""
+    if variable.type:
+        return variable.type
     calls = [each.call for each in literals if isinstance(each, Neg)]
     return next((kind for call in calls for arg, kind in zip(call.args, call.types) if arg == variable), "")
 
