@@ -124,3 +124,6 @@ def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is
     store(api, fact("known", "User:ann"), *(fact("taken", f"{kind}:{each}") for each in taken))
     query = {"predicate": ["ok", ["u"]], "calls": [], "constraints": {"u": {"type": "User", "ids": ["ann"]}}}
     assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann"}] if is_ok else []}
+    explained = api.post("/explain", query)
+    assert explained.status_code == 200, explained.content
+    assert explained.json()["calls"][0]["allowed"] is is_ok
