@@ -112,8 +112,8 @@ def fixed_in(draft: Draft) -> frozenset[Operand]:
 def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:
     """Return the outcome if it is known now, else the condition to test when the statement runs.
 
-    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants. Of a value
-    that nothing mentions, it is not known how large it is.
+    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants. How large
+    a value is that nothing mentions is not known at all.
     """
     if FRESH in (left, right) and operator not in ("=", "!="):
         raise UnboundVariable("")
