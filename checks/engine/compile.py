@@ -14,7 +14,7 @@ from functools import cache
 from checks.engine.answers import GROUNDED, UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps, UnboundVariable
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
-from checks.engine.plan.planner import Planner
+from checks.engine.plan.planner import Planner, are_names
 from checks.engine.plan.variants import same_columns
 from checks.engine.rules.clauses import (
     Call,
@@ -155,7 +155,7 @@ class _Fitting:
         try:
             return self._first_that_fits(root)
         except (CannotEnumerate, UnboundVariable) as refusal:
-            if self.width and isinstance(refusal, UnboundVariable):
+            if isinstance(refusal, UnboundVariable) and not are_names(*_asked(root, self.width)):
                 raise
             try:
                 return replace(self, is_grounded=True, failed={})._first_that_fits(root)

@@ -34,6 +34,7 @@ from checks.engine.plan.unfold import Grounding, Unfolder, many_steps
 from checks.engine.rules.clauses import Call, Literal, Neg, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
+from policy.values import STRING
 
 MOST_DEEP = 30  # levels of plans that read plans
 MOST_INSIDE = 12  # plans below the first such level, in all; with more, what they share is tabled
@@ -74,7 +75,7 @@ class Planner:
         """Return the plan of all branches that meet the literals."""
         if self.is_grounded:
             domains = cache(lambda: domains_of(self.rules, literals))
-            self._unfolder.grounding = Grounding(domains, is_list=bool(outs))
+            self._unfolder.grounding = Grounding(domains, is_list=not are_names(literals, outs))
         return self._planned(PlanRequest(Draft(literals, outs)))
 
     def tested(self, guard: Neg) -> Condition | bool:
@@ -136,6 +137,13 @@ class Planner:
         (call,) = start.pending
         assert isinstance(call, Call), "what is looked up in a set is one call"
         return explore(self._unfolder, self._unfolder.subqueries.joined(replace(start, pending=()), call), enclosing)
+
+
+def are_names(literals: Iterable[Literal], outs: Iterable[Var]) -> bool:
+    """Say whether all answer columns are Strings, such as the action of `actions`."""
+    calls = [each for each in literals if isinstance(each, Call)]
+    kinds = {arg: kind for call in calls for arg, kind in zip(call.args, call.types)}
+    return all(kinds.get(out) == STRING for out in outs)
 
 
 def form_of(request: PlanRequest, explored: Explored) -> Form | NonlinearRecursion:

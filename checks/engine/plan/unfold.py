@@ -81,7 +81,8 @@ def many_steps(sprawling: int) -> int:
 class Grounding:
     """Binds each variable that only tests mention to all ids that they can tell apart, so that no exit has guards.
 
-    In a list, Integers are left unbound: rules may compare them by size with values that nothing mentions.
+    In a list, other than of names, Integers are left unbound: rules may compare them by size with values that nothing
+    mentions, and those would be among the answers.
     """
 
     domains: Callable[[], Domains]
