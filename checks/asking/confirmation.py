@@ -20,6 +20,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from checks.engine.compile import EXISTS
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.lookups import REVISION
@@ -71,7 +72,10 @@ class Confirmation(NamedTuple):
 
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
         """Select one row if the key is good: what holds, and the truth, or NULL if the version is not mine."""
-        mine: Text = ("CASE WHEN ", *self._mine, " THEN (", *truth, ") END")
+        value: Text = ("(", *truth, ")")
+        if self.is_past and truth[0] == EXISTS:  # with less around it, it may be nested as deep as about now
+            value = ("EXISTS (", *truth[1:-1], ")")
+        mine: Text = ("CASE WHEN ", *self._mine, " THEN ", *value, " END")
         return ("SELECT ", *self._version, " AS v, ", *mine, f" AS t, {_NUMBERS} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:

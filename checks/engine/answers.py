@@ -21,23 +21,33 @@ from typing import Any
 
 from checks.engine.boxes import AllBut, Box, Boxes
 from checks.engine.errors import CannotEnumerate
+from checks.engine.plan.open_values import SECOND_FRESH
+from checks.engine.rules.clauses import FRESH
 
 Row = tuple[str | None, ...]
 UNGUARDED = "0"  # in place of an exit's number
+GROUNDED = "-"  # in place of the number of an exit whose rows may have ids that stand for others (see `Grounding`)
+_STAND_INS = {FRESH.id, SECOND_FRESH}
 _ALL = AllBut()
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     """Return the distinct answers out of rows (exit, outcome, answer columns…)."""
     plain: set[Row] = set()
+    stand_ins: set[Row] = set()
     exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
         row = tuple(columns)
-        if index == UNGUARDED:
+        if index == GROUNDED and not _STAND_INS.isdisjoint(row):
+            stand_ins.add(row)
+        elif index in (UNGUARDED, GROUNDED):
             plain.add(row)
         else:
             found = exits.setdefault(index, _Exit())
             (found.granted if outcome else found.withheld).add(row)
+    for row in stand_ins:
+        if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
+            raise CannotEnumerate("every value but some")
     for found in exits.values():
         found.withheld -= found.granted  # facts that grant a row are enough, even if others withhold it
     _check_that_nothing_is_kept_back(plain, list(exits.values()))

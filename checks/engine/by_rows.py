@@ -53,7 +53,7 @@ def expression_of(
     whole = _within(found, shape, dialect)
     text = tuple([_of_row(piece, columns) for piece in whole])
     (root,) = found.plans
-    return Expression(columns, text, bool(root.guarded), root.plan.weight)
+    return Expression(columns, text, bool(root.guarded or root.grounded), root.plan.weight)
 
 
 def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from checks.engine.answers import UNGUARDED
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps
+from checks.engine.answers import GROUNDED, UNGUARDED
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps, UnboundVariable
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
-from checks.engine.plan.planner import Planner
+from checks.engine.plan.planner import Planner, are_names
 from checks.engine.plan.variants import same_columns
 from checks.engine.rules.clauses import (
     Call,
@@ -33,10 +33,10 @@ from checks.engine.rules.limits import steps_taken, tick, within
 from checks.engine.rules.narrow import are_missing
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.rounds import Rounds
+from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.stored_as_of import AsOfRenderer
+from checks.engine.sql.stored_as_of import AsOfRenderer, TabledAsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
 from checks.engine.sql.window import Window, seen_through
 from policy.rules.components import reachable
@@ -45,6 +45,7 @@ from policy.rules.program import Signature
 StoresOf = Callable[[Signature], tuple[str, ...]]  # the stores of a signature's facts: stored, inline
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
+EXISTS = "SELECT EXISTS ("  # what the rows of a question without answer columns start with
 QUESTION = ""  # the predicate of the question itself, where that is planned as one call
 FEW_STEPS = 1_500  # of planning, some 20 ms; after these, rules whose facts are missing are left out
 # Of the large ordinary policies in the tests, none leads to more than 136 clauses. Of 3,245 questions over random
@@ -97,11 +98,15 @@ class Guarded:
 
 @dataclass(frozen=True)
 class PlannedRoot:
-    """A root's plan, and its exits: those without guards, read as they are, and those with guards."""
+    """A root's plan, and its exits: those without guards, read as they are, those with guards, and grounded ones.
+
+    In rows of a `grounded` exit, an id may stand for all that nothing mentions (see `Grounding`).
+    """
 
     plan: Plan
     plain: tuple[Exit, ...]
     guarded: tuple[Guarded, ...]
+    grounded: tuple[Exit, ...] = ()
 
     def __str__(self) -> str:
         return str(self.plan)
@@ -116,7 +121,7 @@ class Compiled:
 
     @property
     def is_guarded(self) -> bool:
-        return any(root.guarded for root in self.roots)
+        return any(root.guarded or root.grounded for root in self.roots)
 
     @property
     def columns(self) -> int:
@@ -139,8 +144,25 @@ class _Fitting:
     most: int
     few: int
     failed: dict[Root, PlannedRoot | None] = field(default_factory=dict)
+    is_grounded: bool = False
 
     def planned(self, root: Root) -> PlannedRoot:
+        """Return a plan that fits.
+
+        Where what a rule excepts is more than a plan can keep, the root is planned once more, over all values that
+        the facts, the rules and the question mention. A question whose values are all given is never refused, then.
+        """
+        try:
+            return self._first_that_fits(root)
+        except (CannotEnumerate, UnboundVariable) as refusal:
+            if isinstance(refusal, UnboundVariable) and not are_names(*_asked(root, self.width)):
+                raise
+            try:
+                return replace(self, is_grounded=True, failed={})._first_that_fits(root)
+            except (CannotEnumerate, UnboundVariable):
+                raise refusal from None
+
+    def _first_that_fits(self, root: Root) -> PlannedRoot:
         """Return the first plan that fits: rules inlined, shared answers tabled, or all tabled and evaluated in rounds.
 
         A plan may be large, or need rounds, only because of rules whose facts are missing. So these rules are left out
@@ -162,7 +184,11 @@ class _Fitting:
         if has_gaps():
             rules = rules.restricted_to(self._are_facts)
             written = self._written_out(rules, root) or written
-        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
+        tabled = written or self._tabled(rules, root)
+        return tabled or planned_in_rounds(rules, self.stores, root, self.width, self.is_grounded)
+
+    def _planner(self, rules: RuleSet, sprawling: int = 0) -> Planner:
+        return Planner(rules, self.stores, sprawling=sprawling, is_grounded=self.is_grounded)
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))
@@ -178,7 +204,7 @@ class _Fitting:
         try:
             if _has_many_clauses(rules, root):
                 return None
-            made = planned(Planner(rules, self.stores, sprawling=sprawling), root, self.width)
+            made = planned(self._planner(rules, sprawling), root, self.width)
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
@@ -199,7 +225,7 @@ class _Fitting:
                 return None
             tabling = rules.tabling(map(pattern_of, _calls(root)))
             is_same = not tabling.tabled and root in self.failed
-            made = self.failed[root] if is_same else planned(Planner(tabling, self.stores), root, self.width)
+            made = self.failed[root] if is_same else planned(self._planner(tabling), root, self.width)
             if made is not None and (not self.dialect.expands_tables or made.plan.weight <= self.most):
                 return made
         return None
@@ -210,7 +236,9 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
     return _with_guards(planner, planner.plan(literals, outs))
 
 
-def planned_in_rounds(rules: RuleSet, stores: StoresOf, root: Root, width: int) -> PlannedRoot:
+def planned_in_rounds(
+    rules: RuleSet, stores: StoresOf, root: Root, width: int, is_grounded: bool = False
+) -> PlannedRoot:
     """Plan the root as one call that a rule of its own answers: all that this rule leads to is tabled.
 
     At first, the tables are planned to be the same for any values of the question. Where a guard mentions a value, that
@@ -221,7 +249,7 @@ def planned_in_rounds(rules: RuleSet, stores: StoresOf, root: Root, width: int) 
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, stores, has_other_form=False, with_values=with_values)
+        planner = Planner(asking, stores, False, with_values, is_grounded=is_grounded)
         return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
@@ -239,6 +267,8 @@ def _asked(root: Root, width: int) -> tuple[tuple[Literal, ...], tuple[Var, ...]
 def _with_guards(planner: Planner, plan: Plan) -> PlannedRoot:
     if any(same_columns(end) for end in plan.exits):
         raise CannotEnumerate("every value with itself")
+    if planner.is_grounded and plan.width:
+        return PlannedRoot(plan, (), (), plan.exits)
     plain = tuple(end for end in plan.exits if not end.guards)
     return PlannedRoot(plan, plain, tuple(_guarded(planner, end) for end in plan.exits if end.guards))
 
@@ -326,7 +356,8 @@ def rendered(
     with rules.planning((shape, dialect)):
         try:
             few = steps_taken() + FEW_STEPS
-            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, MOST_WEIGHT, few)
+            most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, a fact is looked up in two tables
+            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None
@@ -334,8 +365,30 @@ def rendered(
             return Rendered(plans)
         kind = AsOfRenderer if shape.is_past else StoredRenderer
         renderer = kind(dialect, number_of, shape.stores(knows), shape.inline, may_end)
-        tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
+        tables, rows = _question(renderer, shape, plans)
+        if shape.is_past and not _fits_parser(renderer, tables, rows):
+            renderer = _tabled_as_of(dialect, number_of, shape, knows)
+            tables, rows = _question(renderer, shape, plans)
         return Rendered(plans, renderer, tuple(tables), rows)
+
+
+def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bool:
+    """Say whether the database's parser takes the statements, with room for what is put around the rows."""
+    whole = finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)
+    return all(renderer.dialect.parses(each.sql) for each in (whole, *statements_of(renderer.rounds.values())))
+
+
+def _tabled_as_of(
+    dialect: Dialect, number_of: Callable[[Signature], int], shape: Shape, knows: Knows
+) -> TabledAsOfRenderer:
+    numbers: set[int] = set()
+
+    def noted(signature: Signature) -> int:
+        number = number_of(signature)
+        numbers.add(number)
+        return number
+
+    return TabledAsOfRenderer(dialect, noted, shape.stores(knows), shape.inline, numbers=numbers)
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
@@ -347,13 +400,11 @@ def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[Plann
     return tuple(each if each.plan.weight <= share.most else share.planned(root) for root, each in zip(roots, plans))
 
 
-def _question(
-    renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...], columns: int
-) -> tuple[list[Text], Text]:
+def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...]) -> tuple[list[Text], Text]:
     prefixes = ("", *(f"q{index}" for index in range(1, len(roots))))
     entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
-    is_guarded = any(root.guarded for root in roots)
+    is_guarded = any(root.guarded or root.grounded for root in roots)
     unguarded: list[Column] = [(f"'{UNGUARDED}'",), ("1",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
@@ -361,17 +412,20 @@ def _question(
         first: list[Text] = [(f"'{index}' AS root",)] if len(roots) > 1 else []
         for end in stored_first(root.plain):
             arms.append(renderer.arm(end, [*unguarded, *first, *renderer.outs(end)], scope))
+        for end in stored_first(root.grounded):
+            arms.append(renderer.arm(end, [(f"'{GROUNDED}'",), ("1",), *first, *renderer.outs(end)], scope))
         for each in root.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
             columns_of_exit = [(f"'{exit_count}'",), verdict, *first, *renderer.outs(each.exit)]
             arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
+        columns = Compiled(shape, roots, None).columns
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
     window = None if is_guarded else shape.window
     rows = union(arms, distinct=shape.width > 0 and not shape.most and window is None)
     if shape.width == 0:
-        rows = ("SELECT EXISTS (", *rows, ") AS o0")
+        rows = (EXISTS, *rows, ") AS o0")
     elif shape.most and not is_guarded:
         rows = ("SELECT q.* FROM (", *rows, f") q LIMIT {int(shape.most)}")
     elif window is not None:

@@ -42,16 +42,18 @@ def bindings_for(
     return None if not held and None in found else held[:most]
 
 
-def first_bindings(session: Snapshot, case: Case, known: RuleBindings, conditions: Conditions) -> RuleBindings | None:
+def first_bindings(
+    session: Snapshot, case: Case, known: RuleBindings, conditions: Conditions, are_listed: bool = True
+) -> RuleBindings | None:
     """Return bindings for which these conditions hold; None if there are none.
 
-    Variables stay unbound where the engine cannot list their values.
+    Variables stay unbound where the engine cannot list their values, or where these are not to be listed.
     """
     questions = _Questions(session, case)
     starts, others = questions.starts(known, conditions)
     for start in starts:
         try:
-            found = questions.answers(start, others, _unbound(others, start), 1)
+            found = questions.answers(start, others, _unbound(others, start) if are_listed else (), 1)
         except CannotEnumerate:
             found = questions.answers(start, others, (), 1)
         if found:

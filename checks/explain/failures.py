@@ -100,10 +100,10 @@ class _Failures:
             try:
                 more = self._further(case, bindings, found, met, tried)
             except UnboundVariable:
-                if not waiting:
-                    raise
-                early.append(tried)
-                continue
+                if waiting:
+                    early.append(tried)
+                    continue
+                more = first_bindings(self.session, case, bindings, [*met, tried], are_listed=False)
             if more is None:
                 return _Attempt(case, tuple(met), found, tried)
             found = more

@@ -1,5 +1,7 @@
 """Lists of everyone, by rules that say "everyone but some"."""
 
+import pytest
+
 from tests.checks.conftest import fact, publish, store
 
 POLICY = """
@@ -51,3 +53,77 @@ def test_what_two_exceptions_keep_back_together_is_kept_back(api):
     assert [each["id"] for each in everyone["args"]] == [None, None]
     store(api, fact("closed", "Folder:f"))
     assert "every value but some" in api.post("/query", {"fact": pattern}).json()["message"]
+
+
+CHAIN = """
+actor User { roles = ["m"]; relations = { boss: User }; "m" if "boss"; permissions = ["see"]; "see" if "m"; }
+has_role(a: User, "m", r: User) if x matches User and has_role(a, "m", x) and not has_relation(r, "boss", x);
+"""
+
+
+def test_a_decision_is_made_where_a_list_would_be_all_but_some(api):
+    """Who has the role anywhere has it wherever that is not the boss, and so on from there: a chain of exceptions."""
+    publish(api, CHAIN)
+    store(api, fact("has_relation", "User:b", "boss", "User:a"))
+    for resource in "bc":
+        user = {"actor_type": "User", "actor_id": "a", "resource_type": "User", "resource_id": resource}
+        assert api.post("/authorize", user | {"action": "see"}).json() == {"allowed": True}
+        assert api.post("/actions", user).json() == {"results": ["see"]}
+        assert api.post("/bulk_actions", [user]).json() == [{"results": ["see"]}]
+        value = {"type": "User", "id": resource}
+        actor = {"actor_type": "User", "actor_id": "a"}
+        found = api.post("/authorize_resources", actor | {"action": "see", "resources": [value]}).json()
+        assert found == {"results": [value]}
+        check = {"actor": {"type": "User", "id": "a"}, "action": "see", "resource": value}
+        assert api.post("/authorize_each", {"checks": [check, check]}).json() == {"results": [True, True]}
+        names = {"who": {"type": "User", "ids": ["a"]}, "what": {"type": "String", "ids": ["see"]}}
+        where = {"where": {"type": "User", "ids": [resource]}}
+        query = {"predicate": ["allow", ["who", "what", "where"]], "calls": [], "constraints": names | where}
+        explained = api.post("/explain", query)
+        assert explained.status_code == 200, explained.content
+        assert explained.json()["calls"][0]["allowed"] is True
+
+
+MEMBERS = """
+actor User {} actor Team {} resource Item {}
+ok(a: User, i: Item) if t1 matches Team and has_team(i, t1) and m(t1, a) and %s;
+"""
+TEAM = "t2 matches Team and has_team(i, t2) and not m(t2, a)"
+GUEST = "t4 matches Team and has_guest(i, t4) and not m(t4, a)"
+
+
+@pytest.mark.parametrize("exceptions", [f"not ({TEAM})", f"not ({TEAM} or {GUEST})", f"not ({TEAM}) and not ({GUEST})"])
+def test_a_list_whose_variables_facts_bind_is_answered(api, exceptions):
+    publish(api, MEMBERS % exceptions)
+    store(api, fact("has_team", "Item:i", "Team:t"), fact("m", "Team:t", "User:tom"))
+    constraints = {"a": {"type": "User", "ids": None}, "i": {"type": "Item", "ids": ["i"]}}
+    query = {"predicate": ["ok", ["a", "i"]], "calls": [], "constraints": constraints}
+    assert api.post("/evaluate_query", query).json()["results"] == [{"a": "tom", "i": "i"}]
+
+
+BETWEEN = "between(n: Integer) if n > 3 and n < 6 and not taken(n); ok(u: User) if known(u) and between(n);"
+PAIR = "pair(x: User, y: User) if x != y and not known(x) and not known(y); ok(u: User) if known(u) and pair(x, y);"
+TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
+
+
+@pytest.mark.parametrize(
+    ("rules", "taken", "is_ok"),
+    [
+        (BETWEEN, ["4"], True),
+        (BETWEEN, ["4", "5"], False),
+        (BETWEEN, [], True),
+        (PAIR, [], True),
+        (TRUTH, ["true"], True),
+        (TRUTH, ["true", "false"], False),
+    ],
+)
+def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is_ok):
+    """Numbers between others, two values that nothing mentions, and no more truths than two."""
+    publish(api, f"actor User {{}} {rules}")
+    kind = "Boolean" if rules == TRUTH else "Integer"
+    store(api, fact("known", "User:ann"), *(fact("taken", f"{kind}:{each}") for each in taken))
+    query = {"predicate": ["ok", ["u"]], "calls": [], "constraints": {"u": {"type": "User", "ids": ["ann"]}}}
+    assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann"}] if is_ok else []}
+    explained = api.post("/explain", query)
+    assert explained.status_code == 200, explained.content
+    assert explained.json()["calls"][0]["allowed"] is is_ok

@@ -117,6 +117,16 @@ def values_in(ask: Ask) -> list[Value]:
             return list(row)
 
 
+def is_given(ask: Ask) -> bool:
+    """Whether it leaves no value open, so that the answer is yes or no to each."""
+    match ask:
+        case Evaluate(_, constraints):
+            return all(ids is not None for _, _, ids in constraints)
+        case Actions() | List() | QueryFacts():
+            return False
+    return True
+
+
 def _rows_of(checks: Sequence[tuple[Value, str, Value]]) -> list[Row]:
     return [(actor, Value(STRING, action), resource) for actor, action, resource in checks]
 

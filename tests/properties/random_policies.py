@@ -31,6 +31,7 @@ from tests.properties.questions import (
 from tests.reference import Row
 
 QUESTIONS = 14
+RESTRICTED = "restricted"  # the feature of a case in which facts bind every variable of every rule
 GOALS = 4
 FEW = {False: (1, 7), True: (0, 2)}  # features beside a ladder, which is more than one idea itself
 Feature = Callable[[Draft], None]

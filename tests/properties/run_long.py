@@ -55,6 +55,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0, help="to end after, whatever policies are left")
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
     parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
+    parser.add_argument("--bare", action="store_true", help="programs of few rules without blocks, also as of now")
     parser.add_argument("--ways", type=int, default=1, help="decisions and goals of each policy asked in every way")
     parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
     parser.add_argument("--prints", type=int, default=10, help="disagreements to print at most")
@@ -98,6 +99,7 @@ class Asking:
     """Asks as the adapter does, and notes what takes long, or too long, of which case."""
 
     tally: Counter
+    ask: Callable[[Caller, Ask], Any]
     seed: int = 0
     slow: dict[str, float] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Asking:
         started, name = time.process_time(), f"seed {self.seed}: {question}"
         try:
             with at_most(TOO_LONG):
-                return ask_adapter.ask(caller, question)
+                return self.ask(caller, question)
         except ask_adapter.PastLimit as limit:
             self.tally[f"past {limit}", "refused"] += 1
             raise
@@ -121,11 +123,14 @@ class Asking:
 
 
 def run(seeds: Iterable[int], options: argparse.Namespace) -> int:
+    from tests.properties.ask_adapter import ask
+    from tests.properties.bare import now_and_then
     from tests.properties.differences import smallest
     from tests.properties.questions import Refused
 
     new_key, tally, refusals, started = keys(), Counter(), Counter(), time.monotonic()
-    asking, prints, wrong = Asking(tally), options.prints, defaultdict(set)
+    asking = Asking(tally, ask=now_and_then if options.bare else ask)
+    prints, wrong = options.prints, defaultdict(set)
     until = started + 60 * options.minutes if options.minutes else float("inf")
     for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds):
         asking.seed = seed
@@ -153,17 +158,18 @@ def run(seeds: Iterable[int], options: argparse.Namespace) -> int:
 def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking, tally: Counter) -> list[Outcome]:
     """Of one case; none where the policy is refused or something breaks, which is counted."""
     from tests.properties.ask_adapter import LIMITS, PolicyRefused
+    from tests.properties.bare import bare_case
     from tests.properties.differences import MODEST, outcomes
     from tests.properties.every_way import in_every_way
     from tests.properties.stated import refusal
     from tests.properties.written import some_case
 
     rng = Random(seed)
-    case = some_case(seed, rng, options.features, options.written)
+    case = bare_case(rng, seed % 2 == 0) if options.bare else some_case(seed, rng, options.features, options.written)
     try:
         with at_most(WHOLE_CASE):
-            found = outcomes(in_every_way(case, rng, options.ways), new_key, asking)
-            against = refusal(case, rng, new_key)
+            found = outcomes(case if options.bare else in_every_way(case, rng, options.ways), new_key, asking)
+            against = None if options.bare else refusal(case, rng, new_key)
             is_modest = against is not None and any(words in against for words in (*MODEST, *LIMITS.values()))
             tally["tests in policies", "refused" if is_modest else "WRONG" if against else "right"] += 1
             if against and not is_modest:

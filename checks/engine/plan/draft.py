@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from checks.engine.errors import UnboundVariable
 from checks.engine.plan.plan import Branch, Comparison, Condition, Same, Source
 from checks.engine.plan.states import Active, State
 from checks.engine.rules.clauses import (
+    FRESH,
     Call,
     Col,
     Const,
@@ -110,8 +112,11 @@ def fixed_in(draft: Draft) -> frozenset[Operand]:
 def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:
     """Return the outcome if it is known now, else the condition to test when the statement runs.
 
-    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants.
+    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants. How large
+    a value is that nothing mentions is not known at all.
     """
+    if FRESH in (left, right) and operator not in ("=", "!="):
+        raise UnboundVariable("")
     if left == right and operator in ("=", "!="):
         return operator == "="
     if isinstance(left, (Const, Other)) and isinstance(right, (Const, Other)):

@@ -1,32 +1,45 @@
-"""The ids for which a negation with an unbound variable may answer differently than for all other ids.
+"""The ids for which a test of an unbound variable may answer differently than for all other ids.
 
-They are the ids that facts have at certain positions, and those that rules mention. The negation answers the same for
-all other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
+They are the ids that facts have at certain positions, and those that rules mention. The test answers the same for all
+other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
+
+`candidates_of` finds the ids that given negations can tell apart. `domains_of` finds all ids that a question's facts,
+rules and values mention: any of its rules answers the same for all other ids.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checks.engine.errors import UnboundVariable
-from checks.engine.plan.plan import ArgumentPosition
+from checks.engine.plan.plan import ArgumentPosition, Domain
 from checks.engine.rules.clauses import (
+    FRESH,
+    NOW,
     Call,
     Clause,
     Cmp,
     Const,
+    Given,
     Literal,
     Member,
     Neg,
+    Other,
     Pattern,
     Scan,
+    Slot,
     Term,
     Var,
+    mentioned,
     pattern_of,
+    type_of,
 )
 from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
+from policy.rules.components import reachable
+from policy.values import INTEGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +129,70 @@ def _is_compared(clause: Clause, variable: Var) -> bool:
     """Say whether the variable is compared with anything but a constant."""
     pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
     return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)
+
+
+# ---- all that a question mentions ----------------------------------------------------------------------------------
+
+SECOND_FRESH = "*"  # no id either; rules that compare two variables can tell it from `FRESH`
+FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # Integers beside those next to the ones that are mentioned
+
+
+@dataclass
+class Domains:
+    """What a question's facts, rules and values mention, by type."""
+
+    positions: dict[str, dict[ArgumentPosition, None]] = field(default_factory=lambda: defaultdict(dict))
+    ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    values: dict[str, dict[Slot | Other | Given, None]] = field(default_factory=lambda: defaultdict(dict))
+    has_pairs: bool = False  # whether a rule compares two variables
+
+    def of(self, number: int, type_name: str) -> Domain:
+        """Return the ids of a type as a source with this number."""
+        others = FAR_NUMBERS if type_name == INTEGER else (FRESH.id, SECOND_FRESH)[: 1 + self.has_pairs]
+        ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
+        return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
+
+    def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
+        for kind, term in zip(types, terms):
+            match term:
+                case Const(text):
+                    self.ids[kind].add(text)
+                case Slot() | Other():
+                    self.values[INTEGER if term == NOW else kind][term] = None
+
+    def add_literal(self, literal: Literal) -> None:
+        match literal:
+            case Scan(signature, args):
+                for index, kind in enumerate(signature.types):
+                    self.positions[kind][ArgumentPosition(signature, index)] = None
+                self.add(signature.types, args)
+            case Call(types=types, args=args) | Neg(Call(types=types, args=args)):
+                self.add(types, args)
+            case Member(variable, ids):
+                self.ids[type_of(variable)].update(ids)
+            case Given(variable, type=kind):
+                self.values[kind or type_of(variable)][literal] = None
+            case Cmp(_, left, right):
+                self.add((type_of(right), type_of(left)), (left, right))
+                self.has_pairs |= isinstance(left, Var) and isinstance(right, Var)
+
+
+def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
+    """Return what the literals mention, and all clauses that they lead to."""
+    found = Domains()
+    literals = tuple(literals)
+    every = reachable(map(pattern_of, mentioned(literals)), lambda pattern: _led_to(rules, pattern), tick)
+    for literal in literals:
+        found.add_literal(literal)
+    for pattern in every:
+        for clause in rules.alternatives(pattern):
+            found.add(pattern.types, clause.params)
+            variables = [each for each in clause.params if isinstance(each, Var)]
+            found.has_pairs |= len(set(variables)) < len(variables) and not pattern.is_path
+            for literal in clause.body:
+                found.add_literal(literal)
+    return found
+
+
+def _led_to(rules: RuleSet, pattern: Pattern) -> list[Pattern]:
+    return [pattern_of(call) for clause in rules.alternatives(pattern) for call in mentioned(clause.body)]

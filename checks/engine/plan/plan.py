@@ -14,7 +14,7 @@ from functools import cached_property
 
 from checks.engine.plan.foreign import ForeignCondition, ForeignSource
 from checks.engine.plan.states import State
-from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
+from checks.engine.rules.clauses import Col, Given, Literal, Neg, Operand, Other, Slot, Term, Var
 from checks.engine.values import hashed_once, value
 from policy.rules.program import Signature
 
@@ -90,6 +90,23 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """The ids of a type that the question's facts, rules and values mention, and ids that stand for others; column `v`.
+
+    `values` are those of the question: a `Given` has several.
+    """
+
+    number: int
+    type: str
+    positions: tuple[ArgumentPosition, ...]
+    ids: tuple[str, ...]
+    values: tuple[Slot | Other | Given, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- every {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
 class ArgumentPosition:
     """A position among the arguments of a signature."""
 
@@ -100,7 +117,7 @@ class ArgumentPosition:
         return f"{self.signature}.{self.index}"
 
 
-Source = FactScan | Ids | Goals | Answers | DerivedTable | Candidates | ForeignSource
+Source = FactScan | Ids | Goals | Answers | DerivedTable | Candidates | Domain | ForeignSource
 
 
 # ---- conditions ---------------------------------------------------------------------------------------------

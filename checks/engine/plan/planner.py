@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import count
 
 from checks.engine.errors import Sprawling
@@ -26,13 +27,14 @@ from checks.engine.plan.draft import Draft, Enclosing, fixed_in
 from checks.engine.plan.explore import Explored, explore, goals_plan
 from checks.engine.plan.fixpoint import answering_plan
 from checks.engine.plan.inline import inlined
-from checks.engine.plan.open_values import candidates_of
+from checks.engine.plan.open_values import candidates_of, domains_of
 from checks.engine.plan.plan import Candidates, Condition, Form, NonlinearRecursion, Plan
 from checks.engine.plan.subqueries import Numbers, PlanRequest, Subqueries
-from checks.engine.plan.unfold import Unfolder, many_steps
+from checks.engine.plan.unfold import Grounding, Unfolder, many_steps
 from checks.engine.rules.clauses import Call, Literal, Neg, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
+from policy.values import STRING
 
 MOST_DEEP = 30  # levels of plans that read plans
 MOST_INSIDE = 12  # plans below the first such level, in all; with more, what they share is tabled
@@ -52,6 +54,7 @@ class Planner:
     has_other_form: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
+    is_grounded: bool = False  # see `Grounding`
     _unfolder: Unfolder = field(init=False)
     _nonlinear: set[int] = field(init=False)  # recursions that need rounds
     _names: Iterator[int] = field(default_factory=count)  # of plans: n0, n1, …
@@ -61,17 +64,18 @@ class Planner:
     def __post_init__(self) -> None:
         numbers = Numbers()
         self._nonlinear = {TABLED} if self.rules.question else set()
-        subqueries = Subqueries(self.rules, numbers, self._planned_inside)
+        subqueries = Subqueries(self.rules, numbers, self._planned_inside, by_set=not self.is_grounded)
         chooser = Chooser(self.rules, self._nonlinear)
         most = many_steps(self.sprawling) if self.has_other_form else None
-        self._unfolder = Unfolder(
-            self.rules, self.stores, numbers, chooser, subqueries, most, self.with_values
-        )
+        self._unfolder = Unfolder(self.rules, self.stores, numbers, chooser, subqueries, most, self.with_values)
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 
     def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...]) -> Plan:
         """Return the plan of all branches that meet the literals."""
+        if self.is_grounded:
+            domains = cache(lambda: domains_of(self.rules, literals))
+            self._unfolder.grounding = Grounding(domains, is_list=not are_names(literals, outs))
         return self._planned(PlanRequest(Draft(literals, outs)))
 
     def tested(self, guard: Neg) -> Condition | bool:
@@ -96,9 +100,10 @@ class Planner:
         are_many = self._inside > MOST_INSIDE or self._depth > MOST_DEEP
         if are_many and self.has_other_form and not self.rules.is_tabling:
             raise Sprawling
-        plan = self._planned(request)
-        self._depth -= 1
-        return plan
+        try:
+            return self._planned(request)
+        finally:
+            self._depth -= 1
 
     def _planned(self, request: PlanRequest) -> Plan:
         name = f"n{next(self._names)}"
@@ -132,6 +137,13 @@ class Planner:
         (call,) = start.pending
         assert isinstance(call, Call), "what is looked up in a set is one call"
         return explore(self._unfolder, self._unfolder.subqueries.joined(replace(start, pending=()), call), enclosing)
+
+
+def are_names(literals: Iterable[Literal], outs: Iterable[Var]) -> bool:
+    """Say whether all answer columns are Strings, such as the action of `actions`."""
+    calls = [each for each in literals if isinstance(each, Call)]
+    kinds = {arg: kind for call in calls for arg, kind in zip(call.args, call.types)}
+    return all(kinds.get(out) == STRING for out in outs)
 
 
 def form_of(request: PlanRequest, explored: Explored) -> Form | NonlinearRecursion:

@@ -10,9 +10,11 @@ Each is planned once, and read by all branches that ask the same; how they numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
 from checks.engine.plan.paths import is_anchored, is_one_path, outward
@@ -42,6 +44,7 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.ruleset import RuleSet
+from policy.errors import AuthzError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ class Subqueries:
     rules: RuleSet
     numbers: Numbers
     planned: Callable[[PlanRequest], Plan]
+    by_set: bool = True  # whether columns may be looked up in the set of all answers (see `holds`)
     made: dict[Hashable, Plan] = field(default_factory=dict)
+    refused: dict[Hashable, AuthzError] = field(default_factory=dict)
 
     # ---- whether something holds ---------------------------------------------------------------------------------
 
@@ -119,7 +124,13 @@ class Subqueries:
 
         For rows of facts in `among`, all answers may be evaluated once as a set, in which each row is looked up.
         """
-        as_set = _is_better_as_set(self.rules, call, among)
+        as_set = self.by_set and _is_better_as_set(self.rules, call, among)
+        if as_set:
+            with suppress(CannotEnumerate, UnboundVariable):  # there is no list of all answers: test each row
+                return self._held(call, as_set)
+        return self._held(call)
+
+    def _held(self, call: Call, as_set: bool = False) -> Holds | bool:
         plan = self._planned((call, as_set), PlanRequest(Draft((call,), ()), as_set=as_set))
         if any(not exit.branch.sources and not exit.branch.conditions for exit in plan.exits):
             return True
@@ -179,8 +190,14 @@ class Subqueries:
         return self._planned(key, PlanRequest(Draft((asked,), outs), rounds, table, is_path=is_one_path(asked)))
 
     def _planned(self, key: Hashable, request: PlanRequest) -> Plan:
+        if key in self.refused:
+            raise self.refused[key].with_traceback(None)
         if key not in self.made:
-            self.made[key] = self.planned(request)
+            try:
+                self.made[key] = self.planned(request)
+            except (CannotEnumerate, UnboundVariable) as refusal:
+                self.refused[key] = refusal
+                raise
         return self.made[key]
 
     def _with_each_variant(

@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
 from checks.engine.plan.choose import Choice, Chooser, Resolution
 from checks.engine.plan.draft import Draft, bind, comparison, read
-from checks.engine.plan.open_values import RelevantIds, candidates_of
+from checks.engine.plan.open_values import Domains, RelevantIds, candidates_of
 from checks.engine.plan.order import next_literal
 from checks.engine.plan.paths import is_backward
 from checks.engine.plan.plan import (
     Candidates,
     Condition,
     Continuation,
+    Domain,
     End,
     Exit,
     FactScan,
@@ -62,6 +63,7 @@ from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.engine.rules.unify import plain_bindings, resolved
 from policy.rules.program import Signature
+from policy.values import BOOLEAN, INTEGER
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
@@ -75,6 +77,23 @@ def many_steps(sprawling: int) -> int:
     return min(MANY_STEPS, max(MANY_STEPS >> sprawling, FEWEST_STEPS))
 
 
+@dataclass(frozen=True)
+class Grounding:
+    """Binds each variable that only tests mention to all ids that they can tell apart, so that no exit has guards.
+
+    In a list, other than of names, Integers are left unbound: rules may compare them by size with values that nothing
+    mentions, and those would be among the answers.
+    """
+
+    domains: Callable[[], Domains]
+    is_list: bool
+
+    def source(self, number: int, type_name: str) -> Domain:
+        if not type_name or (self.is_list and type_name == INTEGER):
+            raise CannotEnumerate("all but some")
+        return self.domains().of(number, type_name)
+
+
 @dataclass
 class Unfolder:
     rules: RuleSet
@@ -84,6 +103,7 @@ class Unfolder:
     subqueries: Subqueries
     most: int | None = None  # steps before `SprawlingSteps` is raised; None if there is no other form to plan in
     with_values: bool = True  # whether plans in rounds have the question's values as keys, to be the same for any
+    grounding: Grounding | None = None
     steps: int = 0
 
     def ends(self, drafts: Iterable[Draft]) -> Iterator[End | NonlinearRecursion]:
@@ -298,18 +318,27 @@ class Unfolder:
         (x, s1.a0) of not p(x) <- s1 <- stored s   ->   exit (x, s1.a0) unless p(x) <- s1 <- stored s
         (s1.a0) of not p(x, s1.a0) <- …            ->   (s1.a0) of not p(s2.v, s1.a0) <- …; s2 <- ids at …
 
-        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`).
+        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`). A Boolean
+        is bound to both of its values, as there are no others.
         """
+        variables = sorted(variables_of(draft.pending), key=lambda variable: variable.number)
+        truth = next((each for each in variables if _type_in(draft.pending, each) == BOOLEAN), None)
+        if truth:
+            return self.listed(truth, ("false", "true"), draft)
         unmet: list[Neg] = []
         for literal in draft.pending:
             if isinstance(literal, Cmp):
+                if self.grounding and not self.grounding.is_list:
+                    return [self._with_each(draft, next(t for t in terms_of(literal) if isinstance(t, Var)))]
                 raise UnboundVariable(next(t.name for t in terms_of(literal) if isinstance(t, Var)))
             assert isinstance(literal, Neg), "all else is resolved before a branch ends"
             unmet.append(literal)
         asked = {out for out in draft.outs if isinstance(out, Var)}
-        free = sorted(variables_of(draft.pending) - asked, key=lambda variable: variable.number)
+        free = [each for each in variables if each not in asked]
         if free:
             return [self._with_some(draft, free[0])]
+        if unmet and self.grounding:
+            return [self._with_each(draft, next(out for out in draft.outs if out in variables_of(unmet)))]
         columns: dict[Var, Var] = {}
         for index, out in enumerate(draft.outs):
             if isinstance(out, Var):
@@ -323,16 +352,34 @@ class Unfolder:
         One id that nothing mentions will do where facts about an id can only make them false. Elsewhere, all ids for
         which they may answer differently are tried (see `open_values`).
         """
+        if self.grounding and not self.grounding.is_list:
+            return self._with_each(draft, variable)
         found = candidates_of(self.rules, draft.pending, variable)
         if found.is_monotone:
             return bind(draft, {variable: FRESH})
         if not found.is_complete:
+            if self.grounding:
+                return self._with_each(draft, variable)
             raise CannotEnumerate("whether there is any other value that a rule compares")
         source = self.candidates(found)
         return read(draft, source, {variable: Col(source.number, "v", variable.type)})
 
+    def _with_each(self, draft: Draft, variable: Var) -> Draft:
+        """Bind a variable that only tests mention to each id of its domain in turn (see `Grounding`)."""
+        assert self.grounding is not None, "only then tests are not kept as guards"
+        source = self.grounding.source(self.numbers.source(), _type_in(draft.pending, variable))
+        return read(draft, source, {variable: Col(source.number, "v", source.type)})
+
     def candidates(self, found: RelevantIds) -> Candidates:
         return Candidates(self.numbers.source(), found.positions, found.ids)
+
+
+def _type_in(literals: Iterable[Literal], variable: Var) -> str:
+    """Return the variable's type, or the one that a negation gives it; empty if there is none."""
+    if variable.type:
+        return variable.type
+    calls = [each.call for each in literals if isinstance(each, Neg)]
+    return next((kind for call in calls for arg, kind in zip(call.args, call.types) if arg == variable), "")
 
 
 def _active(choice: Choice, rest: Draft) -> Active:

@@ -15,7 +15,7 @@ plan, is in the key unchanged, and has no holes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.plan import (
     Among,
@@ -25,6 +25,7 @@ from checks.engine.plan.plan import (
     Comparison,
     Condition,
     DerivedTable,
+    Domain,
     FactScan,
     Form,
     Goals,
@@ -83,6 +84,8 @@ class ArmKeyMaker:
                 return plan, variant
             case Candidates(_, positions, ids):
                 return positions, ids
+            case Domain():
+                return replace(source, number=0)
         return source
 
     def _condition(self, condition: Condition) -> Hashable:

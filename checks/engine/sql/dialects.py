@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
 from policy.clock import now_in
+
+_AROUND = 20  # symbols on the parser's stack, of the 100 that there are, for what checks the key and the version
+_NEAR = 2**63 - 3  # the largest number of which 2 more, and 2 less than its negative, fit in 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +28,18 @@ class SQLite:
 
     def placeholder(self, number: int) -> str:
         return f"?{number}"
+
+    def parses(self, sql: str) -> bool:
+        """Say whether the parser takes the statement with some more levels around it: before SQLite 3.46, not all.
+
+        Parsing comes before anything else, so that no tables are needed.
+        """
+        with closing(sqlite3.connect(":memory:")) as empty:
+            try:
+                empty.execute(f"EXPLAIN SELECT {'(' * _AROUND}{sql}{')' * _AROUND}")
+            except sqlite3.Error as problem:
+                return "parser stack overflow" not in str(problem)
+        return True
 
     def current_time(self, given: Slot) -> Text:
         """Return the parameter with the time, in whole seconds since 1970."""
@@ -68,6 +85,15 @@ class SQLite:
         SQLite makes some number of any text, and needs no such test; PostgreSQL makes NULL of a text that is no number.
         """
         return ("CAST(", *text, " AS INTEGER)")
+
+    def neighbours(self, rows: Text) -> Text:
+        """Return a SELECT of the whole numbers next to those in the column `v` of the rows, all as text."""
+        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
+        return (
+            "SELECT CAST(v + d.column1 AS TEXT) FROM (SELECT CAST(v AS INTEGER) AS v FROM (",
+            *rows,
+            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+        )
 
     def values(self, slot: Text) -> Text:
         """Return a table with one column `v` out of a JSON list."""
@@ -116,6 +142,9 @@ class PostgreSQL:
     def placeholder(self, number: int) -> str:
         return f"${number}"
 
+    def parses(self, sql: str) -> bool:
+        return True
+
     def current_time(self, given: Slot) -> Text:
         """Return the given time; without one, the server's as of the transaction, the same in all its statements."""
         seconds = "CAST(floor(date_part('epoch', transaction_timestamp())) AS bigint)"
@@ -155,6 +184,14 @@ class PostgreSQL:
         # Perhaps evaluated before the signature is tested, and so on texts that are no numbers, too.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
+
+    def neighbours(self, rows: Text) -> Text:
+        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
+        return (
+            'SELECT CAST(v + d.column1 AS text) COLLATE "C" FROM (SELECT CAST(v AS bigint) AS v FROM (',
+            *rows,
+            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+        )
 
     def values(self, slot: Text) -> Text:
         return ('(SELECT value COLLATE "C" AS v FROM jsonb_array_elements_text(CAST(', *slot, " AS jsonb)))")

@@ -14,6 +14,7 @@ from checks.engine.plan.plan import (
     Comparison,
     Condition,
     DerivedTable,
+    Domain,
     Exit,
     FactScan,
     Form,
@@ -28,7 +29,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.plan.prefixes import sources_of
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
+from checks.engine.rules.clauses import FRESH, Col, Const, Given, Operand, Other, Slot, Term, Var
 from checks.engine.sql.alike import ArmKeyMaker, is_looked_into
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
@@ -55,6 +56,7 @@ from checks.engine.sql.text import (
 from facts.indexes import STORED
 from policy.rules.components import reachable
 from policy.rules.program import Signature
+from policy.values import INTEGER
 
 
 @dataclass
@@ -67,19 +69,24 @@ class StoredRenderer(StoredOperands):
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
-    shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # joined plans, in WITH
+    # Joined plans and domains, in WITH.
+    shared: dict[tuple[Plan, Variant] | Domain, tuple[str, Text]] = field(default_factory=dict)
     tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # tests of plans, by all that they depend on
 
     def head(self, tables: Iterable[Text]) -> Text:
         """Return the WITH clause with all that the statement's selects read by name."""
-        return with_tables([*inline_table(self.dialect, self.inline), *self.defined(tables)])
+        return with_tables([*self.facts_in_with(), *self.defined(tables)])
 
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text:
         """Return the WITH clause of one of several statements: of the shared tables, only those that its rows need."""
         texts = dict(self.shared.values())
         named = set(reachable(tables_in(rows), lambda name: tables_in(texts.get(name, ()))))
         read = [text for name, text in texts.items() if name in named]
-        return with_tables([*inline_table(self.dialect, self.inline), *read, *tables])
+        return with_tables([*self.facts_in_with(), *read, *tables])
+
+    def facts_in_with(self) -> list[Text]:
+        """Return the WITH tables that have facts: those that the request brings."""
+        return inline_table(self.dialect, self.inline)
 
     def defined(self, tables: Iterable[Text]) -> list[Text]:
         """Return all WITH tables except the facts that the request brings."""
@@ -233,7 +240,9 @@ class StoredRenderer(StoredOperands):
             case DerivedTable():
                 return self._derived_table(source, scope)
             case Candidates():
-                return ("(", *self._candidates(source), ")")
+                return ("(", *joined(" UNION ", self._candidates(source.positions, (FRESH.id, *source.ids))), ")")
+            case Domain():
+                return (self._domain(source),)
         raise AssertionError(f"{source} is read by another renderer")
 
     def _with_index(self, source: FactScan, branch: Branch, scope: Scoped) -> Text:
@@ -245,12 +254,30 @@ class StoredRenderer(StoredOperands):
         assert store in ("stored", "inline"), f"facts in {store} are read by another statement"
         return STORED if store == "stored" else INLINE
 
-    def _candidates(self, source: Candidates) -> Text:
-        arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
-        for position in source.positions:
+    def _candidates(self, positions: Iterable[ArgumentPosition], ids: Iterable[str]) -> list[Text]:
+        """Return SELECTs of these ids, and of those that facts have at the positions."""
+        arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ids]
+        for position in positions:
             for store in self.stores(position.signature):
                 arms.append(self._mentioned(position, store))
-        return joined(" UNION ", arms)
+        return arms
+
+    def _domain(self, source: Domain) -> Table:
+        """Return the table of a domain's ids; of Integers, also of the numbers next to them."""
+        key = replace(source, number=0)
+        if key not in self.shared:
+            name = f"r{len(self.shared)}"
+            found = [*self._candidates(source.positions, source.ids), *map(self._given, source.values)]
+            rows = joined(" UNION ", found)
+            if source.type == INTEGER:
+                rows = ("SELECT v FROM (", *rows, ") x UNION ", *self.dialect.neighbours(rows))
+            self.shared[key] = (name, (f"{name}(v) AS MATERIALIZED (", *rows, ")"))
+        return Table(self.shared[key][0])
+
+    def _given(self, value: Slot | Other | Given) -> Text:
+        if isinstance(value, Given):
+            return ("SELECT v FROM ", *self.dialect.values((Slot(value.slot),)), " x")
+        return ("SELECT ", *self.dialect.seed(self.operand(value, Scope())), " AS v")
 
     def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
         """Return a SELECT of the ids that a store's facts have at a position."""

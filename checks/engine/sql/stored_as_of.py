@@ -1,8 +1,14 @@
-"""Plans over the facts of an earlier revision -> SQL: each fact is looked up among stored and past facts."""
+"""Plans over the facts of an earlier revision -> SQL: each fact is looked up among stored and past facts.
+
+On SQLite, each look-up nests two more SELECTs, and its parser takes only so many levels. A statement that it would not
+take reads a table of its own instead, with all facts of that revision that the statement may look at: it nests no
+deeper than the same statement about now, and takes longer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from checks.engine.plan.plan import ArgumentPosition, Branch, FactScan, Holds, Source
 from checks.engine.sql.lookups import known_columns, rows_as_of
@@ -10,6 +16,9 @@ from checks.engine.sql.operands import Scoped
 from checks.engine.sql.steps import steps_of
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Text
+
+FACTS_THEN = "fact_then"
+COLUMNS = ("a0", "a1", "a2", "a3", "a4")
 
 
 class AsOfRenderer(StoredRenderer):
@@ -52,6 +61,26 @@ class AsOfRenderer(StoredRenderer):
             return super()._mentioned(position, store)
         test = f"m.sig = {self.number_of(position.signature)}"
         return rows_as_of([f"a{position.index}"], "m", [(test,)], set(), self.dialect)
+
+
+@dataclass
+class TabledAsOfRenderer(StoredRenderer):
+    """Renders plans as of a revision whose facts are a table of the statement.
+
+    `numbers` are those of the signatures that the statements read: `number_of` adds to them.
+    """
+
+    numbers: set[int] = field(default_factory=set)
+
+    def facts_in_with(self) -> list[Text]:
+        columns = ["sig", *COLUMNS]
+        listed = ", ".join(map(str, sorted(self.numbers)))
+        rows = rows_as_of([f"m.{name}" for name in columns], "m", [(f"m.sig IN ({listed})",)], set(), self.dialect)
+        then: Text = (f"{FACTS_THEN}({', '.join(columns)}) AS MATERIALIZED (", *rows, ")")
+        return [*super().facts_in_with(), then]
+
+    def _facts(self, store: str) -> str:
+        return FACTS_THEN if store == "stored" else super()._facts(store)
 
 
 def _is_stored(source: Source) -> bool:
