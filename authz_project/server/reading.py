@@ -1,5 +1,6 @@
 """Reads bodies by callbacks, so that no thread waits for them, and within a deadline."""
 
+import logging
 import threading
 import time
 from asyncio import Future
@@ -9,6 +10,9 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
 from policy.configured import configured
+from policy.memory import budget
+
+log = logging.getLogger("authz.server")
 
 LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
@@ -44,7 +48,8 @@ class Whole:
             return
         try:
             whole = body.result()
-        except ProtocolClosed:
+        except ProtocolClosed as reason:
+            reason.__traceback__ = None  # `body` keeps the error, which would keep this frame, and so `body`, for ever
             self._failed("broken")
         else:
             self._done(whole)
@@ -177,7 +182,11 @@ def start_watch() -> None:
 def _watch() -> None:
     while True:
         time.sleep(_TICK)
-        _end_what_is_late()
+        try:
+            _end_what_is_late()
+            budget.tick()
+        except Exception:  # the next one is not to wait for ever for that
+            log.exception("late bodies were not ended")
 
 
 def _end_what_is_late() -> None:

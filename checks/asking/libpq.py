@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from math import ceil, inf
+from select import POLLIN, poll
 from time import monotonic
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import errors
+from psycopg import capabilities, errors
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
@@ -23,8 +24,8 @@ from psycopg.pq.abc import PGconn, PGresult
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import database_waits, server_thread
-from policy.errors import Cancelled
+from policy import database_waits, memory, server_thread
+from policy.errors import Cancelled, TooLarge, Unavailable
 
 _FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
@@ -153,13 +154,12 @@ def can_run(raw: psycopg.Connection) -> bool:
 
 def rows(raw: psycopg.Connection, sql: str, values: Sequence[object]) -> list[tuple]:
     written = [_written(value) for value in values]
-    result = _result(raw, sql, written)
-    if _is_forgotten(result) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
+    found, last = _fetched(raw, sql, written)
+    if _is_forgotten(last) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
         _forget(raw)
-        result = _result(raw, sql, written)
-    read = Transformer(raw)
-    read.set_pgresult(_good(raw, result, ExecStatus.TUPLES_OK))
-    return read.load_rows(0, result.ntuples, tuple)
+        found, last = _fetched(raw, sql, written)
+    _good(raw, last, ExecStatus.TUPLES_OK)
+    return found
 
 
 def _begin_snapshot(raw: psycopg.Connection) -> None:
@@ -194,31 +194,71 @@ def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
         database_waits.end(raw)
 
 
-def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
+def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
+    """Run a statement; return its rows, and the last result, which says whether these are all."""
     names = _names_of(raw)
     is_new = sql not in names
     if is_new:
         _remember(raw, names, sql)
     database_waits.begin(raw)
     try:
-        return _run(raw.pgconn, names, sql, values, is_new)
+        failed = _send(raw.pgconn, names, sql, values, is_new)
+        return _received(raw) if failed is None else ([], failed)
     finally:
         database_waits.end(raw)
 
 
-def _run(connection: PGconn, names: StatementNames, sql: str, values: list[bytes | None], is_new: bool) -> PGresult:
-    if name := names.get(sql):
-        names.move_to_end(sql)
-        return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # takes None for NULL, whatever it says
-    if is_new:
-        return connection.exec_params(sql.encode(), values)
-    name = b"question_%d" % next(_numbers)
-    prepared = connection.prepare(name, sql.encode())
-    if prepared.status != ExecStatus.COMMAND_OK:
-        return prepared
-    names[sql] = name
+def _send(
+    connection: PGconn, names: StatementNames, sql: str, values: list[bytes | None], is_new: bool
+) -> PGresult | None:
+    """Send a statement to be run. If it cannot be prepared, return what the server says about it."""
+    name = names.get(sql)
+    if is_new and not name:
+        connection.send_query_params(sql.encode(), values)
+        return None
+    if not name:
+        name = b"question_%d" % next(_numbers)
+        prepared = connection.prepare(name, sql.encode())
+        if prepared.status != ExecStatus.COMMAND_OK:
+            return prepared
+        names[sql] = name
     names.move_to_end(sql)
-    return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # likewise
+    connection.send_query_prepared(name, values)  # type: ignore[arg-type]  # takes None for NULL, whatever it says
+    return None
+
+
+def _received(raw: psycopg.Connection) -> tuple[list[tuple], PGresult]:
+    """Return the rows and the last result. Rows come in chunks, and are counted before the driver takes more of them."""
+    connection = raw.pgconn
+    if capabilities.has_stream_chunked():
+        connection.set_chunked_rows_mode(memory.AT_ONCE)
+    readable = poll()
+    readable.register(connection.socket, POLLIN)
+    read, found, last = Transformer(raw), list[tuple](), None
+    try:
+        while (result := _next(connection, readable)) is not None:
+            last = result
+            if result.ntuples:
+                read.set_pgresult(result)
+                some = read.load_rows(0, result.ntuples, tuple)
+                memory.count(some)
+                found += some
+    except (TooLarge, Unavailable):
+        with suppress(psycopg.Error):
+            connection.get_cancel().cancel()
+            while _next(connection, readable) is not None:
+                pass
+        raise
+    assert last is not None, "each statement has a result"
+    return found, last
+
+
+def _next(connection: PGconn, readable: poll) -> PGresult | None:
+    """Wait for the next result of what was sent; None after the last one."""
+    while connection.is_busy():
+        readable.poll()
+        connection.consume_input()
+    return connection.get_result()
 
 
 def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:
