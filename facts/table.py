@@ -161,9 +161,7 @@ class PostgresqlTable:
 
         `execute` would hold the whole answer in the driver before any of it could be counted.
         """
-        from psycopg import capabilities  # here: with SQLite, the driver need not be there
-
-        size = memory.AT_ONCE if capabilities.has_stream_chunked() else 1
+        size = memory.AT_ONCE if connection.Database.capabilities.has_stream_chunked() else 1
         with (
             connection.wrap_database_errors, connection.cursor() as cursor,
             closing(cursor.cursor.stream(statement, values, size=size)) as rows,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _sqlite3
 import ctypes
+import gc
 import logging
 import os
 import sqlite3
@@ -36,6 +37,7 @@ FEW = 20  # rows that are not worth counting
 COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its JSON
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
+_ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 4  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
 # Bytes that JSON takes once it is parsed, for each object, array, further element, and half a text.
@@ -304,16 +306,31 @@ def _resident() -> int:
 
 
 @cache
-def _malloc_trim() -> Callable[[int], int]:
-    try:
-        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
-    except (AttributeError, OSError):  # another C library than glibc, which returns memory by itself
-        return lambda kept: 0
+def _c_library() -> ctypes.CDLL | None:
+    """Return glibc, which keeps freed memory; None where there is another C library."""
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        if library.malloc_trim and library.mallopt:
+            return library
+    return None
+
+
+def _prefer_to_return() -> None:
+    """Have the C library keep less of what is freed.
+
+    By itself, it has eight arenas for each processor, and threads leave pieces in each. And once a large block was
+    freed, it takes others of that size out of arenas, too.
+    """
+    if (library := _c_library()) is not None:
+        library.mallopt(_ARENA_MAX, 2)
+        library.mallopt(_MMAP_THRESHOLD, 1 << 18)
 
 
 def trim() -> None:
-    """Return the memory to the system that the C library has kept for later use."""
-    _malloc_trim()(0)
+    """Return memory to the system: of objects that refer to one another, and what the C library has kept."""
+    gc.collect()
+    if (library := _c_library()) is not None:
+        library.malloc_trim(0)
 
 
 # ---- this process's budget ---------------------------------------------------------------------------------------
@@ -337,6 +354,7 @@ def start(most: int, replace: Callable[[], object]) -> None:
     global _replace
     _replace = replace
     budget.most = most
+    _prefer_to_return()
     allocated_by_sqlite()  # finds SQLite now, and not at the first long statement
 
 

@@ -228,7 +228,7 @@ def _send(
 
 
 def _received(raw: psycopg.Connection) -> tuple[list[tuple], PGresult]:
-    """Return the rows and the last result. Rows come in chunks, and are counted before the driver takes more of them."""
+    """Return the rows and the last result. Rows come in chunks, each counted before the driver takes the next one."""
     connection = raw.pgconn
     if capabilities.has_stream_chunked():
         connection.set_chunked_rows_mode(memory.AT_ONCE)

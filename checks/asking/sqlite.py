@@ -1,7 +1,7 @@
 """Runs statements on SQLite, with a look at the clock and at the memory that they take now and then.
 
-What a statement sorts and materialises stays in memory, and counts against the budget (`policy/memory.py`): in temporary
-files, it could fill the disk, which nobody could then write to.
+What a statement sorts and materialises stays in memory, and counts against the budget (`policy/memory.py`). In
+temporary files it could fill the disk, and then nothing could be stored.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class _Clock:
             self._turn.end()
         elif self._is_known and not self._refusal:
             known.forget(*self._asked)
+        self._refusal = None  # its traceback keeps this clock, and all rows that were fetched
 
     def _go_on(self) -> None:
         """Give way to other threads as needed, or raise that the time is over."""
