@@ -38,7 +38,7 @@ COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its 
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
-_FOR_BODIES = 4  # 1/_FOR_BODIES of the budget is for bodies that are being read
+_FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
 # Bytes that JSON takes once it is parsed, for each object, array, further element, and half a text.
 _OF_JSON = ((b"{", 190), (b"[", 72), (b",", 36), (b'"', 28))
@@ -184,6 +184,11 @@ class Budget:
         """Return a room for what is made of bodies that have been read."""
         return self._room(self.most)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Say whether bodies wait for others to be read or answered."""
+        return any(room.is_awaited for room in self._rooms)
+
     def _room(self, most: int) -> Room:
         self._rooms.insert(0, Room(self, most))  # later ones go first: what they let through is read already
         return self._rooms[0]
@@ -235,6 +240,10 @@ class Room:
                 self._waiting.append(Waiter(size, monotonic() + (seconds or float("inf")), begin, refuse))
         if not must_wait:
             begin()
+
+    @property
+    def is_awaited(self) -> bool:
+        return bool(self._waiting)
 
     def leave(self, size: int) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from policy.memory import budget
 log = logging.getLogger("authz.server")
 
 LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
+RATE_WHILE_AWAITED = 1 << 20  # the same while other bodies wait for their room in memory
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
 LINGER_SIZE = 1 << 26  # bytes of a refused body that are taken at most
 _TICK = 0.25  # seconds between checks for late bodies
@@ -172,7 +173,8 @@ _open: set[Whole | _Reading] = set()
 
 def _allowed(size: int) -> float:
     """Return how many seconds so much of a body may take to arrive; without `BODY_TIMEOUT`, there is no limit."""
-    return configured.BODY_TIMEOUT + size / LEAST_RATE if configured.BODY_TIMEOUT else float("inf")
+    rate = RATE_WHILE_AWAITED if budget.is_awaited else LEAST_RATE
+    return configured.BODY_TIMEOUT + size / rate if configured.BODY_TIMEOUT else float("inf")
 
 
 def start_watch() -> None:
