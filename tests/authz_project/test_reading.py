@@ -18,7 +18,7 @@ class BrokenBody:
 
     def __init__(self) -> None:
         self.error = RSGIProtocolClosed()
-        self.call: Callable[["BrokenBody"], None] | None = None
+        self.call: Callable[[BrokenBody], None] | None = None
 
     def add_done_callback(self, call: Callable[["BrokenBody"], None]) -> None:
         self.call = call
@@ -34,7 +34,7 @@ def test_a_body_that_breaks_off_is_let_go():
     gc.disable()
     try:
         body, told = BrokenBody(), []
-        Whole(lambda: body, 10, told.append, told.append)
+        Whole(iter([body]).__next__, 10, told.append, told.append)
         call, body.call = body.call, None
         call(body)
         gone = ref(body)
