@@ -303,7 +303,7 @@ def _gauge() -> Callable[[], int]:
         is_counting = found() > before
         connection.close()
         if is_counting:
-            return found  # type: ignore[no-any-return]
+            return found
     return _resident
 
 
