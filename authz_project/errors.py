@@ -26,6 +26,7 @@ from authz_project.trouble import AWAY, Trouble, trouble_of
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
+from policy.memory import exhausted
 from policy.offsets import was_cancelled
 
 log = logging.getLogger("authz.request")
@@ -89,6 +90,8 @@ def _trouble_of(error: Exception) -> Trouble | None:
 def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
     if trouble is AWAY:
         note_loss()
+    if isinstance(error, MemoryError):
+        exhausted()
     _seldom.error(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
     return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 

@@ -66,9 +66,8 @@ def load(
     with noticing.lasting("load"), changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
-        fact_table().expect_many()
         ends = Ends(environment_id, turn)
-        with fact_table().loader() as loader:
+        with fact_table().expect_many(), fact_table().loader() as loader:
             filing = _Filing(environment_id, turn.offset, program, skip_bad, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):

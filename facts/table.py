@@ -6,7 +6,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -16,8 +17,10 @@ from facts.copying import KEY, NAMES, copy
 from facts.first_load import FirstLoad, is_due
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from facts.statistics import note_stored
+from policy import memory
 
 AT_ONCE = 2_000  # rows that one call fetches
+OF_FACT = 1_500  # bytes that a fact takes as JSON is made of it, beside its texts
 RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no quicker per row
 TURN = 0.0005  # seconds after which one thread lets the other have the interpreter
 
@@ -32,8 +35,9 @@ class Table(Protocol):
     def end_others(self, rows: Sequence[NewRow]) -> int: ...
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]: ...
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]: ...
     def lift_time_limit(self) -> None: ...
-    def expect_many(self) -> None: ...
+    def expect_many(self) -> AbstractContextManager[None]: ...
     def note_stored(self, number: int) -> None: ...
 
 
@@ -77,13 +81,23 @@ class SqliteTable:
             while rows := cursor.fetchmany(AT_ONCE):
                 yield from rows
 
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
+        """Return all rows of a statement, counted against the memory budget as they come."""
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return memory.fetched(cursor, OF_FACT)
+
     def lift_time_limit(self) -> None:
         """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
 
-    def expect_many(self) -> None:
+    @contextmanager
+    def expect_many(self) -> Iterator[None]:
         """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA cache_size = -131072")
+        yield
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages above it are let go after the commit
 
     def note_stored(self, number: int) -> None:
         """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
@@ -142,13 +156,27 @@ class PostgresqlTable:
                 while rows := cursor.fetchmany(AT_ONCE):
                     yield from rows
 
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
+        """Return all rows of a statement, counted against the memory budget as they come.
+
+        `execute` would hold the whole answer in the driver before any of it could be counted.
+        """
+        size = memory.AT_ONCE if connection.Database.capabilities.has_stream_chunked() else 1
+        with (
+            connection.wrap_database_errors, connection.cursor() as cursor,
+            closing(cursor.cursor.stream(statement, values, size=size)) as rows,
+        ):  # fmt: skip
+            return memory.fetched(_Streamed(rows), OF_FACT)
+
     def lift_time_limit(self) -> None:
         """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
 
-    def expect_many(self) -> None:
+    @contextmanager
+    def expect_many(self) -> Iterator[None]:
         self.lift_time_limit()
+        yield
 
     def note_stored(self, number: int) -> None:
         note_stored(number)
@@ -157,6 +185,14 @@ class PostgresqlTable:
         with connection.cursor() as cursor:
             cursor.execute(statement, [list(column) for column in zip(*rows)])
             return cursor.rowcount
+
+
+class _Streamed:
+    def __init__(self, rows: Iterator[Row]):
+        self._rows = rows
+
+    def fetchmany(self, size: int) -> list[Row]:
+        return list(islice(self._rows, size))
 
 
 def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -46,7 +46,7 @@ from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, con
 from localsql.stored_statements import Execution
 from localsql.unused_bindings import log_once
 from policy import noticing
-from policy.active import Seen
+from policy.active import Seen, versions
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
 from policy.timeline import timeline
@@ -202,6 +202,7 @@ class PlanKey(NamedTuple):
 
 plans: Cache[PlanKey, PreparedPlan] = Cache(1024)
 timeline.forgets(plans.clear)
+versions.forgets(lambda version: plans.drop_all(lambda key: key.policy == version))
 
 
 def _found(key: PlanKey) -> PreparedPlan | None:

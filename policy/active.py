@@ -7,7 +7,7 @@ statement of its own (`confirm`).
 
 import hmac
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, overload
@@ -140,6 +140,8 @@ def program_of_version(version_id: int | None) -> Program | None:
 # ---- compiled programs ---------------------------------------------------------------------------------------
 
 _REMEMBERED = 16_000_000  # characters of text; a program takes some 30 times its text in memory
+_LATEST = 4  # versions of an environment
+_MOST_ENVIRONMENTS = 10_000
 _LEAST = 5_000  # characters, that even the program of a short text counts for
 
 
@@ -178,6 +180,36 @@ timeline.forgets(_forget_programs)
 def forget_program(version_id: int) -> None:
     """Drop the program of a version that was not committed after all."""
     _programs.drop(version_id)
+
+
+class Versions:
+    """The policy versions that were active last, for each environment. What is kept of older ones is dropped."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: dict[int, list[int]] = {}
+        self._forgetting: list[Callable[[int], object]] = [forget_program]
+
+    def forgets(self, forget: Callable[[int], object]) -> None:
+        """Register a function to be called with a version that was not active lately: it drops it from a cache."""
+        self._forgetting.append(forget)
+
+    def note(self, environment_id: int, version_id: int) -> None:
+        """Note that a version is active. Replicas may still answer by those that were active just before."""
+        with self._lock:
+            latest = self._latest.setdefault(environment_id, [])
+            if version_id in latest:
+                return
+            latest.append(version_id)
+            old = latest.pop(0) if len(latest) > _LATEST else None
+            if len(self._latest) > _MOST_ENVIRONMENTS:
+                self._latest.clear()
+        if old is not None:
+            for forget in self._forgetting:
+                forget(old)
+
+
+versions = Versions()
 
 
 def _compiled(version_id: int) -> Program:

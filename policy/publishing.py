@@ -15,7 +15,7 @@ from django.db.models import Max, QuerySet
 from django.utils.module_loading import import_string
 
 from policy import rules
-from policy.active import program_of_version, remember_program
+from policy.active import program_of_version, remember_program, versions
 from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
 from policy.figures import Coverage, Figures, note_fault
 from policy.language.source import Source
@@ -126,6 +126,7 @@ def publish(
         _point(environment_id, version)
         _record(environment_id, turn.offset, version, by)
         transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
+        transaction.on_commit(lambda: versions.note(environment_id, version.pk))
     return Published(version, turn.offset, drafted, ignored_facts(environment_id, drafted.program))
 
 

@@ -54,6 +54,12 @@ class Recent(Generic[K, V]):
         with self._changing:
             self._drop(key)
 
+    def drop_all(self, is_meant: Callable[[K], bool]) -> None:
+        """Drop the values of all keys that are meant."""
+        with self._changing:
+            for key in [key for key in self._kept if is_meant(key)]:
+                self._drop(key)
+
     def clear(self) -> None:
         with self._changing:
             self._kept.clear()

@@ -1,7 +1,6 @@
 """Turns a request of granian's into a WSGI environ, has the application answer it, and sends the response."""
 
 import io
-import logging
 import sys
 import time
 from functools import lru_cache
@@ -13,15 +12,14 @@ from granian.rsgi import Scope
 
 from authz_project import observing
 from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
+from authz_project.errors import refusal_of
 from authz_project.middleware import request_id_of
 from authz_project.readiness import Readiness, draining
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
-from policy import noticing
+from policy import memory, noticing
 from policy.endpoint import MAY_WAIT
-
-log = logging.getLogger("authz.request")
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
@@ -95,16 +93,24 @@ class _Head:
 
 def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
     """Have the application answer, and send its response. `close` the connection if part of the body was not read."""
+    memory.begin_request()
+    try:
+        _answer(environ, body, length, protocol, close)
+    finally:
+        memory.end_request()
+
+
+def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, close: bool) -> None:
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
     client = environ[CLIENT]
     in_use.add(client)
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
-    except Exception:
+    except Exception as error:
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
-        _broken(protocol, request_id)
-        _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
+        status = _broken(protocol, request_id, error)
+        _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], status, request_id)
         return
     finally:
         in_use.discard(client)  # before the client can send its next request
@@ -148,10 +154,10 @@ def say_readiness(scope: Scope, protocol: HTTPProtocol, found: Readiness) -> Non
     _observe(scope.path, scope.method, found.status, request_id)
 
 
-def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
+def say_broken(scope: Scope, protocol: HTTPProtocol, error: Exception) -> None:
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
-    _broken(protocol, request_id)
-    _observe(scope.path, scope.method, 500, request_id)
+    status = _broken(protocol, request_id, error)
+    _observe(scope.path, scope.method, status, request_id)
 
 
 def _observe(path: str, method: str, status: int, request_id: str) -> None:
@@ -160,11 +166,11 @@ def _observe(path: str, method: str, status: int, request_id: str) -> None:
         observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
 
 
-def _broken(protocol: HTTPProtocol, request_id: str) -> None:
-    """Log the exception that is being handled, and answer 500: for what the application could not answer itself."""
-    log.exception("request %s failed", request_id)
-    message = f"something went wrong here; it is logged as request {request_id}"
-    _say(protocol, 500, {"message": message}, request_id, close=True)
+def _broken(protocol: HTTPProtocol, request_id: str, error: Exception) -> int:
+    """Log the error and answer it, for what the application could not answer itself. Return the status."""
+    refusal = refusal_of(error, request_id)
+    _say(protocol, refusal.status, refusal.body, request_id, close=True)
+    return refusal.status
 
 
 def _say(protocol: HTTPProtocol, status: int, body: dict[str, object], request_id: str, close: bool) -> None:

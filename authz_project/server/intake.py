@@ -4,8 +4,12 @@ Nothing here waits, since granian's own thread delivers the requests. Bodies are
 asks the database runs on other threads (`slots`, `changes`, `waiting`).
 """
 
+from __future__ import annotations
+
 import io
-import threading
+import logging
+import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -35,18 +39,21 @@ from authz_project.server.waiting import Waiting
 from authz_project.side_listener import start_listener
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
-from policy import noticing
+from policy import memory, noticing
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
+from policy.memory import NeedsTooMuchMemory, Room, budget
+
+log = logging.getLogger("authz.server")
 
 # Endpoints of changes that may wait for one another: see `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change
 CROWDED = "more is asked than can be answered, try again"
+FULL = "too many large bodies at once, try again"
 WAITING = 16  # changes that a process works on at once; more wait in line
 # Additional threads for each thread, for what takes long. A connection costs SQLite little, and PostgreSQL a process.
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
-HELD_AT_ONCE = 16  # bodies of the largest size that are in memory at the same time
 
 
 class Intake:
@@ -64,7 +71,8 @@ class Intake:
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
         self._lookout = Lookout()
         self._refusals = Refusals()
-        self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
+        memory.start(settings.MEMORY_BUDGET, replace_process)
+        self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
             host, port = settings.HEALTH_LISTENER.split()
             start_listener(host, int(port), health_application(self._lookout), "health", reuse_port=True)
@@ -83,8 +91,8 @@ class Intake:
         """Take a request from granian. An exception is logged and answered here, since granian would lose it."""
         try:
             self._receive(arrived.scope, arrived.proto)
-        except Exception:
-            say_broken(arrived.scope, arrived.proto)
+        except Exception as error:
+            say_broken(arrived.scope, arrived.proto, error)
 
     def _receive(self, scope: Scope, protocol: HTTPProtocol) -> None:
         if scope.path in HEALTH and scope.method in ("GET", "HEAD"):
@@ -135,49 +143,70 @@ class Intake:
         except (KeyRefused, Error) as reason:
             answer(environ, Withheld(reason), 1, protocol, close=True)
             Rest(protocol)
-        except Exception:
-            say_broken(scope, protocol)
+        except Exception as error:
+            say_broken(scope, protocol, error)
         else:
             self._read(scope, protocol, environ, length, limit)
 
     def _read(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None, limit: int) -> None:
-        held = limit if length is None else length
-        if held > limit:
+        """Read the body. A large one waits until there is room for it, and meanwhile nothing of it is in memory."""
+        size = limit if length is None else length
+        if size > limit:
             _refuse(scope, protocol, 413, _long(limit))
-        elif not self._room.take(held):
-            _refuse(scope, protocol, 503, "too many large bodies at once, try again")
+            return
+        body = _Held(size if size > SMALL else 0, self._reading, self._parsing)
+        threads = self._threads_for(environ["PATH_INFO"])
+        done = partial(self._arrived, threads, scope, protocol, environ, body)
+        failed = partial(self._fail, scope, protocol, body, limit)
+        if limit == largest():  # not a stranger's: it may take its time to send the body
+            in_use.add(scope.client)
+        if length is not None and length <= SMALL:
+            Whole(protocol, length, done, failed)
+        elif not body.size:
+            Body(protocol, length, limit, done, failed)
         else:
-            threads = self._threads_for(environ["PATH_INFO"])
-            done = partial(self._arrived, threads, scope, protocol, environ, held)
-            failed = partial(self._fail, scope, protocol, held, limit)
-            if limit == largest():  # not a stranger's: it may take its time to send the body
-                in_use.add(scope.client)
-            if length is not None and length <= SMALL:
-                Whole(protocol, length, done, failed)
-            else:
-                Body(protocol, length, limit, done, failed)
+            begin = partial(Body, protocol, length, limit, done, failed)
+            refuse = partial(_refuse, scope, protocol, 503, FULL)
+            body.wait_to_be_read(begin, lambda: (_end(scope, body), refuse()))
 
     def _arrived(
-        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, held: int, body: bytes
+        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _Held, text: bytes
+    ) -> None:
+        """Have the request answered, once there is room for all that is made of a large body."""
+        if len(text) <= SMALL:
+            body.end()
+            self._begin(threads, scope, protocol, environ, body, text)
+            return
+        size = memory.size_of_parsed(text)
+        if 0 < budget.most < size:
+            _end(scope, body)
+            say(scope, protocol, 413, str(NeedsTooMuchMemory(budget.most)))
+            return
+        body.wait_to_be_parsed(
+            size,
+            partial(self._begin, threads, scope, protocol, environ, body, text),
+            lambda: (_end(scope, body), say(scope, protocol, 503, FULL)),
+        )
+
+    def _begin(
+        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _Held, text: bytes
     ) -> None:
         is_begun = False
         _note_waiting(environ)
         try:
-            is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, held, body)
+            is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, body, text)
         finally:
             if not is_begun:
-                in_use.discard(scope.client)
-                self._room.give(held)
+                _end(scope, body)
 
-    def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
+    def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _Held, text: bytes) -> None:
         try:
-            answer(environ, io.BytesIO(body), len(body), protocol)
+            answer(environ, io.BytesIO(text), len(text), protocol)
         finally:  # also where granian raises what is no Exception
-            self._room.give(held)
+            body.end()
 
-    def _fail(self, scope: Scope, protocol: HTTPProtocol, held: int, limit: int, how: str) -> None:
-        self._room.give(held)
-        in_use.discard(scope.client)
+    def _fail(self, scope: Scope, protocol: HTTPProtocol, body: _Held, limit: int, how: str) -> None:
+        _end(scope, body)
         match how:
             case "long":
                 _refuse(scope, protocol, 413, _long(limit))
@@ -186,6 +215,60 @@ class Intake:
                 say(scope, protocol, 408, message, close=True)
             case "broken":
                 say(scope, protocol, 400, "the body breaks off", close=True)
+
+
+class _Held:
+    """What a body takes of the memory budget: nothing if it is small, since each connection has at most one."""
+
+    def __init__(self, size: int, reading: Room, parsing: Room):
+        self.size = size
+        self._reading, self._parsing = reading, parsing
+        self._parsed = 0
+
+    def wait_to_be_read(self, begin: Callable[[], object], refuse: Callable[[], object]) -> None:
+        def refused() -> None:
+            self.size = 0
+            refuse()
+
+        self._reading.enter(self.size, begin, refused, settings.WRITE_TIMEOUT)
+
+    def wait_to_be_parsed(self, size: int, begin: Callable[[], object], refuse: Callable[[], object]) -> None:
+        """Go from one room to the other: the body as it was read is part of what is made of it."""
+
+        def begun() -> None:
+            self._parsed = size
+            self._leave_reading()
+            begin()
+
+        def refused() -> None:
+            self._leave_reading()
+            refuse()
+
+        self._parsing.enter(size, begun, refused, settings.WRITE_TIMEOUT)
+
+    def end(self) -> None:
+        """Give back what it takes."""
+        self._leave_reading()
+        if self._parsed:
+            size, self._parsed = self._parsed, 0
+            self._parsing.leave(size)
+
+    def _leave_reading(self) -> None:
+        if self.size:
+            size, self.size = self.size, 0
+            self._reading.leave(size)
+
+
+def _end(scope: Scope, body: _Held) -> None:
+    """Note that a request is over without having been answered by the application."""
+    in_use.discard(scope.client)
+    body.end()
+
+
+def replace_process() -> None:
+    """Have this process drain and end, as at SIGTERM; its parent starts another one in its place."""
+    log.error("memory ran out: this process ends, and another one takes its place")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def at_once() -> int:
@@ -202,28 +285,6 @@ def _note_waiting(environ: Environ) -> None:
     """Note, for observers, that the request waits for a thread from now on."""
     if noticing.is_on:
         environ[noticing.WAITS_SINCE] = noticing.now()
-
-
-class _Room:
-    """Limits the memory that bodies take. Small ones are not counted: each connection has at most one."""
-
-    def __init__(self, size: int):
-        self._free = self._size = size
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> bool:
-        if size <= SMALL:
-            return True
-        with self._lock:
-            if size > self._free < self._size:  # a body that is alone always has room
-                return False
-            self._free -= size
-        return True
-
-    def give(self, size: int) -> None:
-        if size > SMALL:
-            with self._lock:
-                self._free += size
 
 
 def _may_wait(environ: Environ) -> bool:

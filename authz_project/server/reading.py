@@ -1,5 +1,6 @@
 """Reads bodies by callbacks, so that no thread waits for them, and within a deadline."""
 
+import logging
 import threading
 import time
 from asyncio import Future
@@ -9,8 +10,12 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
 from policy.configured import configured
+from policy.memory import budget
+
+log = logging.getLogger("authz.server")
 
 LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
+RATE_WHILE_AWAITED = 1 << 20  # the same while other bodies wait for their room in memory
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
 LINGER_SIZE = 1 << 26  # bytes of a refused body that are taken at most
 _TICK = 0.25  # seconds between checks for late bodies
@@ -44,7 +49,8 @@ class Whole:
             return
         try:
             whole = body.result()
-        except ProtocolClosed:
+        except ProtocolClosed as reason:
+            reason.__traceback__ = None  # `body` keeps the error, which would keep this frame, and so `body`, for ever
             self._failed("broken")
         else:
             self._done(whole)
@@ -167,7 +173,8 @@ _open: set[Whole | _Reading] = set()
 
 def _allowed(size: int) -> float:
     """Return how many seconds so much of a body may take to arrive; without `BODY_TIMEOUT`, there is no limit."""
-    return configured.BODY_TIMEOUT + size / LEAST_RATE if configured.BODY_TIMEOUT else float("inf")
+    rate = RATE_WHILE_AWAITED if budget.is_awaited else LEAST_RATE
+    return configured.BODY_TIMEOUT + size / rate if configured.BODY_TIMEOUT else float("inf")
 
 
 def start_watch() -> None:
@@ -177,7 +184,11 @@ def start_watch() -> None:
 def _watch() -> None:
     while True:
         time.sleep(_TICK)
-        _end_what_is_late()
+        try:
+            _end_what_is_late()
+            budget.tick()
+        except Exception:  # the next one is not to wait for ever for that
+            log.exception("late bodies were not ended")
 
 
 def _end_what_is_late() -> None:

@@ -9,7 +9,7 @@ from checks.asking import run
 from checks.asking.confirmation import NEW_SIGNATURE, SnapshotState, state_statement
 from checks.asking.session import LiveSession, new_generation
 from facts.numbering import latest_signature
-from policy.active import Caller, caller_of_hash
+from policy.active import Caller, caller_of_hash, versions
 from policy.errors import AuthzError, KeyRefused, NotFound
 from policy.moments import Moment
 from policy.scopes import Scope
@@ -119,6 +119,8 @@ def _generation_after(known: LiveSession, session: LiveSession) -> int:
 def _remember(session: LiveSession) -> LiveSession:
     if len(_sessions) > _MOST:
         _sessions.clear()
+    if session.version is not None:
+        versions.note(session.environment_id, session.version)
     if session.generation >= _floor:
         _sessions[session.environment_id, session.needs_key] = session
     return session

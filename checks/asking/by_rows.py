@@ -33,6 +33,7 @@ from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
 from facts.wire import Fact
 from policy import noticing
+from policy.active import versions
 from policy.rules.program import Signature
 
 MOST_OUTLINES = 16  # in one statement
@@ -66,6 +67,8 @@ class Grouped(NamedTuple):
 _outlines: Cache[StatementKey, CompiledOutline] = Cache(8192)
 _groups: Cache[StatementKey, Groups] = Cache(1024)
 _statements: Cache[StatementKey, Grouped] = Cache(1024)
+for _each in (_outlines, _groups, _statements):
+    versions.forgets(lambda version, each=_each: each.drop_all(lambda key: key.policy == version))
 
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:

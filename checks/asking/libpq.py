@@ -14,18 +14,20 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import errors
+from psycopg import capabilities, errors
+from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute as results_of
+from psycopg.generators import fetch, send
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import server_thread
-from policy.errors import Cancelled
+from policy import memory, server_thread
+from policy.errors import Cancelled, TooLarge, Unavailable
 
 _FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
@@ -154,13 +156,12 @@ def can_run(raw: psycopg.Connection) -> bool:
 
 def rows(raw: psycopg.Connection, sql: str, values: Sequence[object]) -> list[tuple]:
     written = [_written(value) for value in values]
-    result = _result(raw, sql, written)
-    if _is_forgotten(result) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
+    found, last = _fetched(raw, sql, written)
+    if _is_forgotten(last) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
         _forget(raw)
-        result = _result(raw, sql, written)
-    read = Transformer(raw)
-    read.set_pgresult(_good(raw, result, ExecStatus.TUPLES_OK))
-    return read.load_rows(0, result.ntuples, tuple)
+        found, last = _fetched(raw, sql, written)
+    _good(raw, last, ExecStatus.TUPLES_OK)
+    return found
 
 
 def _begin_snapshot(raw: psycopg.Connection) -> None:
@@ -197,25 +198,53 @@ def _awaited(raw: psycopg.Connection) -> PGresult:
     return raw.wait(results_of(raw.pgconn))[-1]
 
 
-def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
+def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
+    """Run a statement; return its rows, and the last result, which says whether these are all."""
     names = _names_of(raw)
-    is_new = sql not in names
-    if is_new:
-        _remember(raw, names, sql)
-    if is_new:
-        raw.pgconn.send_query_params(sql.encode(), values)
-        return _awaited(raw)
     name = names.get(sql)
+    if sql not in names:  # the first time; it is prepared if it comes again
+        _remember(raw, names, sql)
+        raw.pgconn.send_query_params(sql.encode(), values)
+        return _received(raw)
     if not name:
         name = b"question_%d" % next(_numbers)
         raw.pgconn.send_prepare(name, sql.encode())
         prepared = _awaited(raw)
         if prepared.status != ExecStatus.COMMAND_OK:
-            return prepared
+            return [], prepared
         names[sql] = name
     names.move_to_end(sql)
     raw.pgconn.send_query_prepared(name, values)
-    return _awaited(raw)
+    return _received(raw)
+
+
+def _received(raw: psycopg.Connection) -> tuple[list[tuple], PGresult]:
+    """Return the rows and the last result. Rows come in chunks, each counted before the driver takes the next one."""
+    if capabilities.has_stream_chunked():
+        raw.pgconn.set_chunked_rows_mode(memory.AT_ONCE)
+    try:
+        return raw.wait(_chunks(raw))
+    except (TooLarge, Unavailable):
+        with suppress(psycopg.Error):
+            raw.pgconn.get_cancel().cancel()
+            raw.wait(results_of(raw.pgconn))
+        raise
+
+
+def _chunks(raw: psycopg.Connection) -> PQGen[tuple[list[tuple], PGresult]]:
+    """Read all results of what was sent, yielding what to wait for."""
+    connection = raw.pgconn
+    read, found, last = Transformer(raw), list[tuple](), None
+    yield from send(connection)
+    while (result := (yield from fetch(connection))) is not None:
+        last = result
+        if result.ntuples:
+            read.set_pgresult(result)
+            some = read.load_rows(0, result.ntuples, tuple)
+            memory.count(some)
+            found += some
+    assert last is not None, "each statement has a result"
+    return found, last
 
 
 def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:

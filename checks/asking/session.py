@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 
 from django.conf import settings
 
 from checks.asking import deadline, run
+from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation
 from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.prepared import UNANSWERED, PreparedStatement, Ready, StatementKey, Statements, new_statements
@@ -27,7 +28,7 @@ from facts.batches import by_signature
 from facts.numbering import Numbering
 from facts.wire import Fact
 from policy import noticing
-from policy.active import program_of_version
+from policy.active import program_of_version, versions
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 from policy.timeline import timeline
@@ -220,10 +221,16 @@ class LiveSession(Session):
         return compiled(rules, shape, key.dialect, numbering.of, confirmed, known, ends)
 
 
-@lru_cache(maxsize=128)
+rule_sets: Cache[Policy, RuleSet] = Cache(128)
+
+
 def rules_of(policy: Policy) -> RuleSet:
     """Return the policy's rules in the engine's form, remembered for all questions that they answer."""
-    return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+    return rule_sets.get(policy) or rule_sets.made_once(
+        policy, lambda: RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+    )
 
 
-timeline.forgets(rules_of.cache_clear)
+timeline.forgets(rule_sets.clear)
+versions.forgets(rule_sets.drop)
+versions.forgets(lambda version: LiveSession.statements.drop_all(lambda key: key.policy == version))

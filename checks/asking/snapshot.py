@@ -17,6 +17,7 @@ from django.conf import settings
 
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed
+from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.prepared import PreparedStatement, StatementKey, Statements, new_statements
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
@@ -38,7 +39,7 @@ from facts.accept import Unused, brought
 from facts.batches import by_signature
 from facts.numbering import Numbered, numbers_as_of
 from facts.wire import Fact
-from policy.active import NOTHING_SEEN, Seen
+from policy.active import NOTHING_SEEN, Seen, versions
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
@@ -128,15 +129,23 @@ def _opened(
         yield Snapshot(*given, moment.revision if moment else 0, now=now)
 
 
-@lru_cache(maxsize=64)
+_cases: Cache[Policy, Cases] = Cache(64)
+
+
 def cases_of(policy: Policy) -> Cases:
+    return _cases.get(policy) or _cases.made_once(policy, lambda: _cases_of(policy))
+
+
+def _cases_of(policy: Policy) -> Cases:
     if isinstance(policy, frozenset):
         return Cases(program_of(policy), rules_of(policy))
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=policy)
     return Cases(program_of(policy), rules_of(policy), number)
 
 
-timeline.forgets(cases_of.cache_clear)
+timeline.forgets(_cases.clear)
+versions.forgets(_cases.drop)
+versions.forgets(lambda version: published.drop_all(lambda key: key.policy == version))
 
 
 def cases_of_text(program: Program) -> Cases:

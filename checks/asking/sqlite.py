@@ -1,4 +1,8 @@
-"""Runs statements on SQLite, with a look at the clock now and then."""
+"""Runs statements on SQLite, with a look at the clock and at the memory that they take now and then.
+
+What a statement sorts and materialises stays in memory, and counts against the budget (`policy/memory.py`). In
+temporary files it could fill the disk, and then nothing could be stored.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from time import monotonic, sleep
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Turn, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import server_thread
+from policy import memory, server_thread
+from policy.memory import budget
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
 _ASIDE = 0.000_001  # seconds that a long statement sleeps at each look at the clock; it comes to some 60 µs
@@ -24,9 +29,10 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     time.left()  # raises if there is none
     clock = _Clock(time, sql, values)
+    cursor = raw.cursor()
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:
-        return raw.execute(sql, values).fetchall()
+        return memory.fetched(cursor.execute(sql, values))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             raise clock.refusal from None
@@ -35,7 +41,8 @@ def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: D
         raise
     finally:
         raw.set_progress_handler(None, 0)
-        clock.end()
+        cursor.close()
+        clock.end(raw)
 
 
 def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
@@ -53,6 +60,7 @@ class _Clock:
 
     def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
         self._time, self._asked = time, (sql, values)
+        self._holding = memory.holding()
         self._is_known = known.times(sql, values) > 0
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
 
@@ -69,16 +77,22 @@ class _Clock:
             self._refusal = refusal
         return self._refusal is not None
 
-    def end(self) -> None:
+    def end(self, raw: sqlite3.Connection) -> None:
+        if self._holding is not None and budget.end_statement(self._holding) >= memory.LARGE:
+            with suppress(sqlite3.Error):
+                raw.execute("PRAGMA shrink_memory")
         if self._turn:
             self._turn.end()
         elif self._is_known and not self._refusal:
             known.forget(*self._asked)
+        self._refusal = None  # its traceback keeps this clock, and all rows that were fetched
 
     def _go_on(self) -> None:
         """Give way to other threads as needed, or raise that the time is over."""
         if self._time.is_over():
             raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
+        if self._holding is not None:
+            budget.look(self._holding)
         if self._has_slot:
             self._has_slot = False
             server_thread.give_up_slot()

@@ -22,6 +22,7 @@ from django.conf import settings
 
 from checks.asking.deadline import Deadline
 from checks.errors import Crowded, QueryTooSlow
+from policy import memory
 
 LONG = 0.1  # seconds from which on a statement takes long
 _LOOK = 0.01  # seconds between checks whether a turn has become free
@@ -139,6 +140,7 @@ class Turn:
             self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
                 raise self.refusal
+            memory.check()  # the statement keeps what it has taken while it waits
             sleep(_LOOK)
         self.waited += monotonic() - began
         self._number = number

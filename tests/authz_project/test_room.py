@@ -10,36 +10,47 @@ import pytest
 from authz_project.server import intake
 from authz_project.server.admission import SMALL
 from authz_project.server.changes import Changes
-from authz_project.server.intake import Intake, _Room
+from authz_project.server.intake import Intake, _Held
 from authz_project.server.slots import Slots
 from authz_project.server.waiting import Waiting
+from policy.memory import Budget
 
 LARGE = SMALL + 1
 
 
 @pytest.fixture
-def receiving() -> Intake:
-    """One with nothing but room for bodies."""
-    made = Intake.__new__(Intake)
-    made._room = _Room(LARGE)
-    assert made._room.take(LARGE)
-    return made
+def budget() -> Budget:
+    return Budget(4 * LARGE)
+
+
+@pytest.fixture
+def held(budget) -> _Held:
+    """A large body that is being answered."""
+    body = _Held(LARGE, budget.room_to_read(), budget.room_to_parse())
+    body.wait_to_be_read(nothing, fail)
+    body.wait_to_be_parsed(2 * LARGE, nothing, fail)
+    assert budget.held == 2 * LARGE
+    return body
+
+
+def nothing(*_: object) -> None:
+    pass
 
 
 def fail(*_: object) -> None:
     raise RuntimeError
 
 
-def test_who_is_not_answered_gives_room_back(receiving):
+def test_who_is_not_answered_gives_room_back(budget, held):
     with mock.patch.object(intake, "answer", fail), pytest.raises(RuntimeError):
-        receiving._answer({}, None, LARGE, b"")
-    assert receiving._room.take(LARGE)
+        Intake.__new__(Intake)._answer({}, None, held, b"")
+    assert budget.held == 0
 
 
-def test_who_is_not_begun_gives_room_back(receiving):
+def test_who_is_not_begun_gives_room_back(budget, held):
     with mock.patch.object(Intake, "_do", fail), pytest.raises(RuntimeError):
-        receiving._arrived(None, None, None, {}, LARGE, b"")
-    assert receiving._room.take(LARGE)
+        Intake.__new__(Intake)._begin(None, None, None, {}, held, b"")
+    assert budget.held == 0
 
 
 def changes() -> Changes:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from checks.asking.session import rules_of
+from checks.asking.session import rule_sets
 from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
 from checks.engine.rules.clauses import Call, Slot, Var
@@ -65,7 +65,7 @@ def test_a_bound_inside_of_another_cannot_take_longer():
 
 def test_others_are_answered_by_the_same_policy(api, settings):
     settings.PLANNING_TIMEOUT = 0.2
-    rules_of.cache_clear()
+    rule_sets.clear()
     publish(api, ENDLESS)
     near = [fact("near", f"{one}:1", f"{other}:2") for one in (*KINDS, "Doc") for other in (*KINDS, "User")]
     store(api, fact("owner", "User:ann", "Doc:1"), *near)

@@ -5,7 +5,7 @@ But for times: what else the machine does is on them.
 
 import pytest
 
-from tests.faults import hostile, kills, overload, rolling, soak, stopping, supervision
+from tests.faults import ceilings, hostile, kills, overload, rolling, soak, stopping, supervision
 from tests.faults.marks import Mark
 from tests.faults.worlds import KINDS, world
 
@@ -50,3 +50,9 @@ def test_what_goes_on_for_long_goes_on_right(kind):
 def test_a_question_that_is_too_hard_fails_alone(kind):
     with world(kind) as place:
         assert missed(hostile.marks(hostile.attacked(place, 4))) == []
+
+
+def test_what_would_take_gigabytes_is_refused(kind):
+    with world(kind) as place:
+        found = ceilings.attacked(place, size=3_000, chain=300, at_once=4)
+        assert [each for each in ceilings.marks(found) if not each.is_met] == []
