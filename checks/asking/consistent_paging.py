@@ -44,5 +44,14 @@ def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
     return [at.revision, at.at, at.version or 0]
 
 
+def not_cached(found: Answered) -> Answered:
+    """Return the answer as one that the answer cache does not keep.
+
+    A token for the next page says when the first one was answered. In a cached answer its ten minutes would have begun
+    before.
+    """
+    return found._replace(valid_while=None)
+
+
 def moment_from_token(numbers: Sequence[int]) -> Moment | None:
     return Moment(*numbers[:3]) if len(numbers) > 2 else None
