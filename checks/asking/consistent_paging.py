@@ -18,13 +18,14 @@ from policy import clock
 from policy.moments import Moment, NoSuchMoment
 
 LONGEST = 600_000_000  # microseconds that a list stays as it was
+_CLOCKS_APART = 1_000_000  # microseconds by which the clocks of a primary and a replica may differ
 
 Ask = Callable[[Moment | None], Answered]
 
 
 def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answered, Moment | None]:
     """Ask for a page, and return with it the moment that it is of: that of the first page, or None for now."""
-    if first is None or clock.now() - first.at > LONGEST:
+    if first is None or not _is_recent(first):
         return ask(None), None
     if confirmed(asker).offset == first.revision:  # likely nothing has changed, and asking about now is quicker
         found = ask(None)
@@ -33,6 +34,11 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
     with suppress(NoSuchMoment):
         return ask(first), first
     return ask(None), None
+
+
+def _is_recent(first: Moment) -> bool:
+    """Say whether a list may still be of the moment. A moment to come is one from before the clock was set back."""
+    return -_CLOCKS_APART <= clock.now() - first.at <= LONGEST
 
 
 def moment_to_token(found: Answered, first: Moment | None) -> list[int]:

@@ -145,9 +145,11 @@ class Recorder:
         changes: dict[str, Value] = {}
         for _ in range(self.random.choice((1, 1, 4))):
             changes[f"{self.random.choice(MODES)}/{self.random.choice(self.place.keys)}"] = self.random.random() < 0.6
-        inserts = [role(name) for name, is_there in changes.items() if is_there]
-        deletes = [role(name) for name, is_there in changes.items() if not is_there]
-        body = [{"inserts": inserts, "deletes": deletes}]
+        parts = {
+            "inserts": [role(name) for name, is_there in changes.items() if is_there],
+            "deletes": [role(name) for name, is_there in changes.items() if not is_there],
+        }
+        body = [{kind: facts} for kind, facts in parts.items() if facts]
         self._changed("/batch", body, changes)
 
     def publish(self) -> None:
@@ -250,6 +252,8 @@ def recorded(where: Place, faults: list, seed: int, calm: float = 1.5) -> Record
         try:
             for number, fault in enumerate(faults):
                 time.sleep(calm)
+                if any(each.done() for each in working):
+                    break  # a client has failed
                 fault(where, number % 2)
                 where.take_new_keys()
             time.sleep(calm)
