@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
+from urllib3.exceptions import NewConnectionError
 
 from tests import standalone
 from tests.faults import history_checker
@@ -107,6 +108,10 @@ def place(standbys: int) -> Iterator[Place]:
 # ---- clients ---------------------------------------------------------------------------------------------------------
 
 
+class NotSent(Exception):
+    """The server took no connection, so the request has not been sent."""
+
+
 @dataclass
 class Recorder:
     """A client that writes down what it sends, and what it is answered."""
@@ -128,7 +133,9 @@ class Recorder:
         sent = Operation(
             time.monotonic(), at_least=int(header.get("OsoOffset", 0)), staleness=BEHIND if number else 0.0
         )
-        answer = self._sent(number, "POST", "/list" if is_list else "/authorize", body, header)
+        answer = None
+        with suppress(NotSent):
+            answer = self._sent(number, "POST", "/list" if is_list else "/authorize", body, header)
         if answer is None or answer.status_code != 200:
             return
         said = answer.json()
@@ -160,7 +167,10 @@ class Recorder:
 
     def _changed(self, path: str, body: object, changes: Mapping[str, Value]) -> None:
         sent = Operation(time.monotonic(), changes=changes)
-        answer = self._sent(self.random.randrange(2), "POST", path, body, {})
+        try:
+            answer = self._sent(self.random.randrange(2), "POST", path, body, {})
+        except NotSent:
+            return
         if answer is None or answer.status_code >= 500:
             self.history.append(sent)
             time.sleep(0.05)
@@ -174,7 +184,10 @@ class Recorder:
         client = Client(self.place.servers[number].origin, DEV_KEY)
         try:
             answer = client.request(method, path, json=body, headers=headers, timeout=ANSWER_WITHIN)
-        except requests.RequestException:
+        except requests.RequestException as error:
+            if isinstance(getattr(error.args[0], "reason", None), NewConnectionError):
+                time.sleep(0.05)
+                raise NotSent from error
             return None
         if answer.status_code >= 500 and answer.status_code != 503:
             self.refused.append(answer.text)
