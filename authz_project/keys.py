@@ -38,10 +38,8 @@ DEV_KEY_HASH = hash_of(DEV_KEY)
 # Every statement that answers a caller includes this check of its key. Lower apps find it by `settings.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN environment e WHERE k.hash = ",
-    after=(
-        " AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > CURRENT_TIMESTAMP)"
-        " AND e.id = k.environment_id"
-    ),
+    usable="e.id = k.environment_id AND k.revoked_at IS NULL",
+    expires_at="k.expires_at",
     hash="k.hash",
     number="k.id",
     label="k.label",

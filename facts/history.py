@@ -15,7 +15,7 @@ from django.db import connection
 from facts import indexes
 from facts.models import COLUMNS, MAX_ARGUMENTS, Row
 from facts.numbering import signature_numbers
-from facts.read import fact_of_row, matching
+from facts.read import fact_of_row, matching, read_snapshot
 from facts.wire import Argument, Fact
 from policy.models import Revision
 from policy.revisions import newest_and_horizon
@@ -69,7 +69,11 @@ class Span:
 
 # ---- use cases -----------------------------------------------------------------------------------------------
 
+# Pruning moves the horizon before it deletes rows. A horizon from before and rows from after would be a gap.
+_IN_ONE_SNAPSHOT = read_snapshot(has_time_limit=True)
 
+
+@_IN_ONE_SNAPSHOT
 def of_pattern(
     environment_id: int,
     predicate: str | None,
@@ -83,6 +87,7 @@ def of_pattern(
     return of_kinds(environment_id, kinds, args, size, after, to)
 
 
+@_IN_ONE_SNAPSHOT
 def of_kinds(
     environment_id: int,
     kinds: Mapping[Signature, int],
@@ -97,6 +102,7 @@ def of_kinds(
     return _page(environment_id, kinds, args, size, after, span, horizon)
 
 
+@_IN_ONE_SNAPSHOT
 def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor | None = None) -> History:
     """Return a page of what happened to the facts that mention a value, in whatever argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
@@ -110,6 +116,7 @@ def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor 
     return _paged(environment_id, kinds, changes, size, horizon)
 
 
+@_IN_ONE_SNAPSHOT
 def of_revision(environment_id: int, number: int, size: int, after: HistoryCursor | None = None) -> History:
     """Return a page of what one revision did: one entry, or none where that is not known."""
     horizon = newest_and_horizon(environment_id)[1]

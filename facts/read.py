@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
 from django.db import Error, connection, transaction
@@ -18,6 +19,7 @@ from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH
 from facts.numbering import numbers_and_ends, signature_numbers
 from facts.table import fact_table
 from facts.wire import Argument, Fact, FactPattern
+from policy.moments import check_kept
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -65,6 +67,8 @@ def found(environment_id: int, predicate: str | None, args: Sequence[Argument], 
         # were listed, the statement was complete. Otherwise read again.
         latest = _kinds(environment_id)
         if latest == kinds:
+            if moment is not None:
+                check_kept(environment_id, moment.revision)
             return FactsAt(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)
         kinds = latest
 
@@ -78,8 +82,11 @@ def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
             found = _selected(kinds)
         else:
             found = _selected_then(kinds, "", [], str(int(moment.revision)), str(int(moment.at)))
-        rows = fact_table().stream(f"{found} ORDER BY sig, {_NAMES}")
-        yield from (_fact_of(signatures, row) for row in rows)
+        rows = iter(fact_table().stream(f"{found} ORDER BY sig, {_NAMES}"))
+        first = list(islice(rows, 1))  # the statement has run by now
+        if moment is not None:
+            check_kept(environment_id, moment.revision)
+        yield from (_fact_of(signatures, row) for row in chain(first, rows))
 
 
 def count(environment_id: int, pattern: FactPattern) -> int:
@@ -268,9 +275,12 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 @contextmanager
-def read_snapshot() -> Iterator[None]:
-    """Open a read-only transaction whose statements all see one snapshot, without a time limit. It blocks no writer."""
-    if connection.in_atomic_block:  # the outer transaction decides what is seen
+def read_snapshot(has_time_limit: bool = False) -> Iterator[None]:
+    """Open a read-only transaction whose statements all see one snapshot. It blocks no writer.
+
+    On PostgreSQL the timeout of statements is lifted, unless `has_time_limit`.
+    """
+    if connection.in_atomic_block or _has_begun():  # the outer transaction decides what is seen
         yield
     elif connection.vendor == "sqlite":
         with connection.cursor() as cursor:
@@ -283,7 +293,8 @@ def read_snapshot() -> Iterator[None]:
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                cursor.execute("SET LOCAL statement_timeout = 0")
+                if not has_time_limit:
+                    cursor.execute("SET LOCAL statement_timeout = 0")
             yield
 
 
@@ -292,3 +303,8 @@ def _end_snapshot(cursor: CursorWrapper) -> None:
         cursor.execute("ROLLBACK")
     except Error:
         connection.close()  # or whatever it is used for next would see the same snapshot
+
+
+def _has_begun() -> bool:
+    """Say whether a transaction is open that Django does not know of: an outer `read_snapshot` on SQLite."""
+    return connection.vendor == "sqlite" and connection.connection is not None and connection.connection.in_transaction

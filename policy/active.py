@@ -17,6 +17,7 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from policy import rules
+from policy.clock import is_to_come
 from policy.errors import KeyRefused, ScopeMissing
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
@@ -44,20 +45,26 @@ NOTHING_SEEN = Seen(0)
 
 
 class KeyCheck(NamedTuple):
-    """How statements check a key: `FROM {before}<its hash>{after}` has one row if the key is good, and none if not.
+    """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is good, else none.
 
-    In it, `e` is the environment that the key opens. `hash`, `number` and `label` are expressions for columns of the
-    key. `scopes` has a condition for each scope, which is true if the key has it now. On PostgreSQL, `version` is
-    another number after each change of the key.
+    `lasts` is the condition that `expires_at` is to come (`policy.clock.is_to_come`). In it, `e` is the environment
+    that the key opens. `hash`, `number`, `label` and `expires_at` are expressions for columns of the key, and `usable`
+    is all of the condition that does not depend on the clock. `scopes` has a condition for each scope, which is true if
+    the key has it now.
+    On PostgreSQL, `version` is another number after each change of the key.
     """
 
     before: str
-    after: str
+    usable: str
+    expires_at: str
     hash: str
     number: str
     label: str
     scopes: Mapping[Scope, str]
     version: str
+
+    def after(self, lasts: str) -> str:
+        return f" AND {self.usable} AND ({self.expires_at} IS NULL OR {lasts})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
         cursor.execute(
             f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug,"
             f' e."offset", {MOMENT}{has_scope}'
-            f" FROM {check.before}%s{check.after}",
+            f" FROM {check.before}%s{check.after(is_to_come(connection.vendor, check.expires_at))}",
             (key_hash,),
         )
         row = cursor.fetchone()

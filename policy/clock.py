@@ -9,10 +9,21 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _START) // timedelta(microseconds=1)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)", re.ASCII | re.IGNORECASE)
 _LOST_PLUS = re.compile(r" \d\d:\d\d$", re.ASCII)
+# SQLite's clock counts milliseconds. As a fraction of a day they are off by up to 40 microseconds, so they are rounded.
 _NOW = {
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+    "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
 }
+
+
+# Django stores a `DateTimeField` on SQLite as text, with a fraction only if that is not zero. `CURRENT_TIMESTAMP` never
+# has one, so as a text it is less than every time within its second. As numbers both are exact to the millisecond.
+_TO_COME = {"sqlite": "julianday({column}) > julianday('now')", "postgresql": "{column} > CURRENT_TIMESTAMP"}
+
+
+def is_to_come(vendor: str, column: str) -> str:
+    """Return the SQL condition that the time in a `DateTimeField`'s column is later than now."""
+    return _TO_COME[vendor].format(column=column)
 
 
 def now_in(vendor: str) -> str:

@@ -126,9 +126,17 @@ def as_of_from_text(text: str, path: str) -> AsOf:
 
 def check_known(environment_id: int, moment: Moment) -> Moment:
     """Refuse a moment whose history was dropped after it was looked up; return it with the signatures of then."""
-    known = _read(environment_id, "%s", moment.revision)
-    _checked(known, moment.revision, f"as_of: revision {moment.revision}")
-    return replace(moment, signatures=known.signatures or 0)
+    return replace(moment, signatures=check_kept(environment_id, moment.revision))
+
+
+def check_kept(environment_id: int, revision: int) -> int:
+    """Refuse a revision whose history was dropped; return the revision that created the newest signature by then.
+
+    Pruning moves the horizon before it deletes rows. So what was read before this check, and passes it, was complete.
+    """
+    known = _read(environment_id, "%s", revision)
+    _checked(known, revision, f"as_of: revision {revision}")
+    return known.signatures or 0
 
 
 def _read(environment_id: int, number: str, *values: int) -> _Known:

@@ -1,12 +1,14 @@
-"""Another writer, who has what all writers of an environment take first."""
+"""Others who write: one that has what all writers of an environment take first, and one that drops history."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 
+import pytest
 from django.db import connection, transaction
 
+from facts.pruning import prune
 from policy.offsets import advance
 
 
@@ -32,3 +34,30 @@ def another_writer(environment_id: int) -> Iterator[Event]:
         finally:
             done.set()
             working.result()
+
+
+def pruned_elsewhere() -> None:
+    """Drop all history, as another process would."""
+
+    def work() -> None:
+        try:
+            prune(0)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(work).result()
+
+
+def prune_before(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[int]:
+    """Prune before a function is called for the first time; how often that was."""
+    usual, times = getattr(module, name), []
+
+    def called(*args, **more):
+        if not times:
+            times.append(1)
+            pruned_elsewhere()
+        return usual(*args, **more)
+
+    monkeypatch.setattr(module, name, called)
+    return times

@@ -51,7 +51,7 @@ class SnapshotState(NamedTuple):
 @lru_cache(maxsize=10_000)
 def state_statement(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """Return the statement that only confirms; a caller's has the slot `key`, and no row if that is not good."""
-    gate = _gate(environment_id, needs_key)
+    gate = _gate(environment_id, needs_key, dialect)
     return finished((f"SELECT +e.policy_version_id AS v, {_NUMBERS} FROM ", *gate), dialect.placeholder)
 
 
@@ -114,13 +114,14 @@ class Confirmation(NamedTuple):
 
     @property
     def _gate(self) -> Text:
-        return _gate(self.environment_id, self.needs_key)
+        return _gate(self.environment_id, self.needs_key, self.dialect)
 
 
-def _gate(environment_id: int, needs_key: bool) -> Text:
+def _gate(environment_id: int, needs_key: bool, dialect: Dialect) -> Text:
     # The environment is part of the check: the statement reads this one's facts, and the key may open another by now.
     here = f"e.id = {int(environment_id)}"
     if not needs_key:
         return (f"environment e WHERE {here}",)
     check = key_check()
-    return (check.before, Slot("key"), f"{check.after} AND {check.scopes[Scope.READ]} AND {here}")
+    after = check.after(dialect.is_to_come(check.expires_at))
+    return (check.before, Slot("key"), f"{after} AND {check.scopes[Scope.READ]} AND {here}")

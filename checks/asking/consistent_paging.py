@@ -18,13 +18,14 @@ from policy import clock
 from policy.moments import Moment, NoSuchMoment
 
 LONGEST = 600_000_000  # microseconds that a list stays as it was
+_CLOCKS_APART = 1_000_000  # microseconds by which the clocks of a primary and a replica may differ
 
 Ask = Callable[[Moment | None], Answered]
 
 
 def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answered, Moment | None]:
     """Ask for a page, and return with it the moment that it is of: that of the first page, or None for now."""
-    if first is None or clock.now() - first.at > LONGEST:
+    if first is None or not _is_recent(first):
         return ask(None), None
     if confirmed(asker).offset == first.revision:  # likely nothing has changed, and asking about now is quicker
         found = ask(None)
@@ -35,6 +36,11 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
     return ask(None), None
 
 
+def _is_recent(first: Moment) -> bool:
+    """Say whether a list may still be of the moment. A moment to come is one from before the clock was set back."""
+    return -_CLOCKS_APART <= clock.now() - first.at <= LONGEST
+
+
 def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
     """Return the numbers by which a token names the moment; without a policy, only the revision, for replicas."""
     if first is None and found.version_id is None:
@@ -42,6 +48,15 @@ def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
     # The database's clock, right after the statement. Facts that had not expired by then count on all pages.
     at = first or Moment(found.revision, clock.now(), found.version_id)
     return [at.revision, at.at, at.version or 0]
+
+
+def not_cached(found: Answered) -> Answered:
+    """Return the answer as one that the answer cache does not keep.
+
+    A token for the next page says when the first one was answered. In a cached answer its ten minutes would have begun
+    before.
+    """
+    return found._replace(valid_while=None)
 
 
 def moment_from_token(numbers: Sequence[int]) -> Moment | None:

@@ -17,7 +17,7 @@ from django.core import signing
 
 from checks.asking.ask import Answered, answer
 from checks.asking.askers import Asker
-from checks.asking.consistent_paging import as_of_first_page, moment_from_token, moment_to_token
+from checks.asking.consistent_paging import as_of_first_page, moment_from_token, moment_to_token, not_cached
 from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
@@ -76,7 +76,7 @@ def page_of_list(asker: Asker, question: Question, wanted: PageRequest) -> tuple
     shown = ["*" if text is None else text for text in ids[: wanted.size]]
     if len(ids) > wanted.size:
         token = _token(replace(wanted, first=first), ids[wanted.size - 1], asker.environment_id, question, found)
-        return {"results": shown, "next_page_token": token}, found
+        return {"results": shown, "next_page_token": token}, found if wanted.moment else not_cached(found)
     return ({"results": shown, "next_page_token": None} if wanted.is_paged else {"results": shown}), found
 
 

@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.asking.consistent_paging import as_of_first_page, moment_to_token
+from checks.asking.consistent_paging import as_of_first_page, moment_to_token, not_cached
 from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
 from checks.authzen.entities import (
     DENY_ON_FIRST_DENY,
@@ -147,7 +147,7 @@ class Search(AuthZen):
         shown, page = page_of(wanted, ids_of(found), digest, lambda: moment_to_token(found, first or moment))
         results = [self.result(body, "*" if text is None else text) for text in shown]
         paged = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
-        return paged | {"results": results}, found
+        return paged | {"results": results}, not_cached(found) if page["next_token"] and moment is None else found
 
     def least(self, request: Request) -> int:
         return least_of(request.data.get("page"))

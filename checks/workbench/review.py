@@ -25,7 +25,7 @@ from facts.mentioned_as_of import MentionedAsOf, changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
 from policy.errors import AuthzError
-from policy.moments import AsOf, Moment, NoSuchMoment, moment_of, present
+from policy.moments import AsOf, Moment, NoSuchMoment, check_kept, moment_of, present
 from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
@@ -139,6 +139,7 @@ class Review:
         for place, kind in enumerate(kinds, 1):
             if any(self._can_hold(kind)):
                 yield from self.lines_of(kind, place, len(kinds))
+        check_kept(self.environment_id, self.moments[0].revision)  # what was pruned meanwhile may have been missed
 
     def kinds(self) -> list[AccessKind]:
         if len(self.moments) == 1:

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
+from policy.clock import is_to_come
 from policy.replicas.attempt import tried
 from policy.replicas.known import KeyRow, Known, Look
 from policy.replicas.replica import (
@@ -236,7 +237,8 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
         server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
     sql = _LOOK.format(
         identifier=_IDENTIFIER if server.may_know else "NULL",
-        hash=check.hash, version=check.version, before=check.before, after=check.after,
+        hash=check.hash, version=check.version, before=check.before,
+        after=check.after(is_to_come("postgresql", check.expires_at)),
     )  # fmt: skip
     # From before the question: a replica that was then ahead of the primary's answer has forked.
     known_before = {each: each.position for each in watch.replicas}

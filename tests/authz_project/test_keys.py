@@ -1,10 +1,12 @@
 """Who gets in."""
 
 import io
-from datetime import timedelta
+import sqlite3
+from datetime import datetime, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from authz_project import keys
@@ -73,6 +75,55 @@ def test_an_expired_key_is_refused(api):
     assert api.get("/facts").status_code == 401
     ApiKey.objects.update(expires_at=timezone.now() + timedelta(minutes=2))
     assert api.get("/facts").status_code == 200
+
+
+def stop_sqlite(at: str) -> None:
+    """Have this connection's clock stand still."""
+    plain = sqlite3.connect(":memory:")
+
+    def julianday(text: str) -> float:
+        return plain.execute("SELECT julianday(?)", (at if text == "now" else text,)).fetchone()[0]
+
+    connection.connection.create_function("julianday", 1, julianday)
+    connection.connection.create_function("current_timestamp", 0, lambda: at[:19])
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)  # a file's clock is in this process
+@pytest.mark.parametrize(
+    ("end", "is_good"),
+    [
+        ("12:00:00", False), ("12:00:00.499999", False), ("12:00:00.500000", False), ("12:00:00.501000", True),
+        ("12:00:01", True), ("11:59:59.999999", False),
+    ],
+)  # fmt: skip
+def test_a_key_ends_to_the_millisecond_with_a_fact_of_the_same_end(api, end, is_good):
+    """Whether their ends have fractions or not. By the clock of a file, which counts milliseconds."""
+    time = datetime.fromisoformat(f"2099-01-01T{end}+00:00")
+    stored = {"predicate": "p", "args": [{"type": "T", "id": "x"}], "expires_at": time.isoformat()}
+    question = {"predicate": ["p", ["x"]], "constraints": {"x": {"type": "T"}}}
+    assert api.post("/facts", stored).status_code == 200
+    ApiKey.objects.filter(environment=api.environment).update(expires_at=time)
+    other = Api(api.environment, keys.create_key(api.environment)[1])
+    stop_sqlite("2099-01-01 12:00:00.500")
+    try:
+        for _ in range(3):
+            got = [api.get("/facts"), api.get("/changes"), api.post("/evaluate_query", question)]
+            assert [each.status_code for each in got] == [200 if is_good else 401] * 3
+        assert len(other.get("/facts").json()) == is_good
+        assert len(other.post("/evaluate_query", question).json()["results"]) == is_good
+    finally:
+        connection.close()
+
+
+def test_a_key_ends_at_once(api):
+    """By the clock of a server too: in the statement after the one that was its end."""
+    assert api.get("/facts").status_code == 200
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("UPDATE api_key SET expires_at = strftime('%Y-%m-%d %H:%M:%f', 'now')")
+        else:
+            cursor.execute("UPDATE api_key SET expires_at = clock_timestamp()")
+    assert {api.get("/facts").status_code for _ in range(3)} == {401}
 
 
 def test_a_known_key_costs_one_query(api, django_assert_num_queries):

@@ -38,7 +38,8 @@ class Confirmed(Empty):
 
 
 CHECK = key_check()
-GATE = (f"SELECT e.policy_version_id FROM {CHECK.before}", Slot("key"), CHECK.after)
+AFTER = CHECK.after(run.dialect().is_to_come(CHECK.expires_at))
+GATE = (f"SELECT e.policy_version_id FROM {CHECK.before}", Slot("key"), AFTER)
 IS_GOOD = finished(GATE, run.dialect().placeholder)
 
 more: dict[str, Endpoint] = {"api/empty": Empty(), "api/confirmed": Confirmed()}

@@ -22,10 +22,13 @@ from checks.workbench.changed import reviewed as page_of
 from checks.workbench.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
 from checks.workbench.review_cursor import page_start_from_text, page_start_text
 from checks.workbench.stretches import Filter
+from facts import mentioned_as_of
 from facts.read import every
-from policy.moments import moment_of
+from policy.models import Environment
+from policy.moments import NoSuchMoment, moment_of
 from policy.values import STRING, Value
 from tests.checks.conftest import POLICY, fact, publish, remove, store
+from tests.waiting import prune_before
 
 USERS, TEAMS, DOCS, FOLDERS = ("u0", "u1", "u2"), ("t0",), ("d0", "d1", "d2"), ("f0", "f1")
 NOBODY = "(nobody mentions this)"
@@ -125,6 +128,25 @@ def reviewed(environment_id: int, *moments: int, wanted: Wanted = EVERYTHING) ->
     lines = list(Review(environment_id, moments_reviewed(environment_id, *moments), wanted).lines())
     assert not [line for line in lines if isinstance(line, NotAnswered)]
     return [line for line in lines if isinstance(line, Access)]
+
+
+@pytest.mark.parametrize("step", ["changes", "resources"])
+def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, monkeypatch, step):
+    """Whatever was missed: the facts that changed, or resources that only past facts mention."""
+    store(repos, fact("has_role", "User:zoe", "reader", "Repo:z"))
+    first = Environment.objects.get(pk=repos.environment.pk).offset
+    remove(repos, fact("has_role", "User:zoe", "reader", "Repo:z"))
+    moments = (first, None) if step == "changes" else (first,)
+    wanted = Wanted(actor_type="User", resource_type="Repo")
+    assert any(line.resource.id == "z" for line in reviewed(repos.environment.pk, *moments, wanted=wanted))
+    if step == "changes":
+        pruned = prune_before(monkeypatch, reviewing, "changed_facts_between")
+    else:
+        pruned = prune_before(monkeypatch, mentioned_as_of.MentionedAsOf, "after")
+        monkeypatch.setattr(Review, "answers", lambda *given: ())  # those that were asked before
+    with pytest.raises(NoSuchMoment, match="is before the horizon"):
+        reviewed(repos.environment.pk, *moments, wanted=wanted)
+    assert pruned
 
 
 @pytest.mark.parametrize("seed", range(3))

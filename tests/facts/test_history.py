@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection
@@ -13,10 +14,12 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Environment, Revision
+from policy.moments import NoSuchMoment, moment_of
 from policy.offsets import advance, changing
 from policy.publishing import publish
 from policy.revisions import By, Done, Kind, record
 from policy.values import Value
+from tests.waiting import prune_before
 
 ANN = By("admin ann")
 
@@ -239,6 +242,68 @@ def test_what_was_before_the_horizon_is_not_told(api):
     Environment.objects.filter(pk=api.environment.pk).update(horizon=second)
     body = api.get("/history").json()
     assert ([each["revision"] for each in body["results"]], body["horizon"]) == ([third], second)
+
+
+# ---- beside a prune ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", ["all", "kind", "value", "revision"])
+@pytest.mark.parametrize("name", ["_changes", "revisions"])
+def test_all_above_the_horizon_that_is_told_is_told(environment, monkeypatch, name, reads):
+    """The horizon moves, and rows are dropped, between any two statements of an answer."""
+    numbers = [insert(environment, MEMBER, ADMIN), delete(environment, MEMBER), insert(environment, OTHER)]
+    given = (environment.id, 10)
+    pruned = prune_before(monkeypatch, history, name)
+    match reads:
+        case "all":
+            found = history.of_pattern(given[0], None, (), 10)
+        case "kind":
+            found = history.of_kinds(given[0], signature_numbers(environment.id), (), 10)
+        case "value":
+            found = history.of_value(given[0], Value("Team", "t"), 10)
+        case "revision":
+            found, numbers = history.of_revision(given[0], numbers[1], 10), numbers[1:2]
+    assert pruned and found.horizon == 0
+    assert [each.revision.number for each in found.entries] == numbers[::-1]
+    assert history.of_pattern(given[0], None, (), 10).entries == ()
+
+
+def test_signatures_that_come_while_a_history_is_read_are_not_half_of_it(environment, monkeypatch):
+    insert(environment, MEMBER)
+    listed = history.signature_numbers
+
+    def and_then(environment_id: int):
+        found = listed(environment_id)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: (insert(environment, OTHER, fact("p", "T:x")), connection.close())).result()
+        return found
+
+    monkeypatch.setattr(history, "signature_numbers", and_then)
+    (entry,) = history.of_pattern(environment.id, None, (), 10).entries
+    assert [each.fact for each in entry.inserted] == [MEMBER]
+
+
+@pytest.mark.parametrize("path", ["/facts?as_of={}", "/history?as_of={}"])
+def test_facts_as_of_what_is_dropped_meanwhile_are_not_shown_in_part(api, monkeypatch, path):
+    first = insert(api.environment, MEMBER, ADMIN)
+    delete(api.environment, MEMBER)
+    pruned = prune_before(monkeypatch, *((read, "_find") if "facts" in path else (history, "_changes")))
+    answer = api.get(path.format(first))
+    assert pruned
+    if answer.status_code == 200:
+        assert len(answer.json()["results"][0]["inserted"]) == 2
+    else:
+        assert answer.status_code == 400 and "is before the horizon" in answer.json()["message"]
+
+
+def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
+    first = insert(environment, MEMBER, ADMIN)
+    delete(environment, MEMBER)
+    moment = moment_of(environment.id, first, needs_policy=False)
+    assert len(list(read.every(environment.id, moment))) == 2
+    prune_before(monkeypatch, read, "_selected_then")
+    with pytest.raises(NoSuchMoment, match="is before the horizon"):
+        list(read.every(environment.id, moment))
 
 
 # ---- the use case ----------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from facts import bulk, read
 from facts.bulk import load
+from policy import clock
+from policy.clock import microseconds_of_text, time_of
 
 LATER = "2100-01-01T00:00:00Z"
 
@@ -13,3 +15,16 @@ def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
     loaded = load(environment.id, [(1, fact), (2, fact | {"expires_at": LATER})])
     (stored,) = read.find(environment.id, None, ())
     assert (loaded.inserted, stored.expires_at is None) == (1, False)
+
+
+def test_an_end_that_comes_while_a_file_is_loaded_is_kept_and_counts_no_more(environment, monkeypatch):
+    """All ends of a file are compared with one time, so that which lines are wrong does not depend on its length."""
+    monkeypatch.setattr(bulk, "CHUNK", 1)
+    now = clock.now()
+    end = time_of(now - 1).isoformat()
+    monkeypatch.setattr(clock, "now", lambda: now - 2)  # when the first line was read, it was to come
+    lines = [(number, {"predicate": "p", "args": [{"type": "T", "id": str(number)}]}) for number in range(3)]
+    loaded = load(environment.id, [(number, line | {"expires_at": end}) for number, line in lines])
+    assert (loaded.inserted, read.find(environment.id, None, ())) == (3, [])
+    load(environment.id, [(number, line | {"expires_at": LATER}) for number, line in lines])
+    assert [each.expires_at for each in read.find(environment.id, None, ())] == [microseconds_of_text(LATER)] * 3

@@ -1,9 +1,14 @@
 """Local SQL is made in one moment and by reading alone: of committed facts, without waiting for who changes them."""
 
-import pytest
+import time
 
+import pytest
+from django.db import connection
+
+from facts import bulk, expiry
 from facts.models import Signature
 from localsql import asking
+from policy import clock
 from tests.checks.conftest import about, fact, publish, store
 from tests.waiting import another_writer
 
@@ -59,3 +64,21 @@ def test_a_first_fact_that_is_stored_while_sql_is_made_counts(api, said, monkeyp
     sql = said(context)
     assert not first and "'stored'" in sql
     assert ("'brought'" in sql) == bool(context)
+
+
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_sql_has_loaded_facts_until_their_end(api, said, is_swept):
+    """By the database's clock, swept or not; one that was loaded again without an end stays."""
+    ending = {"expires_at": "2099-01-01T00:00:00Z"}
+    facts = {name: fact("has_role", "User:ann", "reader", f"Doc:{name}") for name in ("ends", "stays", "again")}
+    bulk.load(api.environment.pk, enumerate([facts["ends"] | ending, facts["stays"], facts["again"] | ending]))
+    bulk.load(api.environment.pk, enumerate([facts["again"]]))
+    assert all(f"'{name}'" in said() for name in facts)
+    end = clock.now() + 1
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
+    while clock.now() <= end:
+        time.sleep(0.001)
+    if is_swept:
+        assert expiry.sweep(api.environment.pk) == 1
+    assert [f"'{name}'" in said() for name in facts] == [False, True, True]

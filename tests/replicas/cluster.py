@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -110,3 +111,22 @@ def begin_anew() -> None:
 
 def is_used(replica: Replica, watching: ReplicaWatch) -> bool:
     return replica.may_be_asked(settings.REPLICA_MAX_LAG, watching.known.timeline, time.monotonic())
+
+
+def promote(servers: Cluster) -> None:
+    """The primary is gone: promote the standby that is furthest. The others follow it."""
+    wait_for(lambda: all(_has_replayed(each) for each in servers.standbys), "what arrived is replayed")
+    *others, first = sorted(servers.standbys, key=_received)
+    first.asked("SELECT pg_promote()")
+    conninfo = psycopg.conninfo.make_conninfo(host="127.0.0.1", port=first.port, user="postgres")
+    for each in others:
+        each.asked(f"ALTER SYSTEM SET primary_conninfo = '{conninfo}'")
+        each.asked("SELECT pg_reload_conf()")
+
+
+def _received(server) -> int:
+    return server.asked("SELECT pg_last_wal_receive_lsn() - '0/0'")[0][0]
+
+
+def _has_replayed(server) -> bool:
+    return server.asked("SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()")[0][0]

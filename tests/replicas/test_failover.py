@@ -7,11 +7,10 @@ import time
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
-import psycopg
 import pytest
 import requests
 
-from tests.replicas.cluster import DATABASE, Cluster, cluster, wait_for
+from tests.replicas.cluster import DATABASE, Cluster, cluster, promote, wait_for
 from tests.replicas.conftest import POLICY, asked, role
 from tests.service import Client, start_service
 
@@ -101,7 +100,7 @@ def test_a_standby_takes_over_under_load(durable, client):
         durable.primary.kill()
         time.sleep(1)
         during, failed = load.asked, len(load.failed)
-        _promote(durable)
+        promote(durable)
         wait_for(lambda: len(load.acknowledged) > len(before) + 50, "changes go on")
         wait_for(lambda: load.asked > during + 50, "questions go on")
     finally:
@@ -114,25 +113,7 @@ def test_a_standby_takes_over_under_load(durable, client):
     assert lost == []
 
 
-def _promote(servers: Cluster) -> None:
-    """The one that is furthest; the other follows it."""
-    wait_for(lambda: all(_has_replayed(each) for each in servers.standbys), "what arrived is replayed")
-    last, first = sorted(servers.standbys, key=_received)
-    first.asked("SELECT pg_promote()")
-    conninfo = psycopg.conninfo.make_conninfo(host="127.0.0.1", port=first.port, user="postgres")
-    last.asked(f"ALTER SYSTEM SET primary_conninfo = '{conninfo}'")
-    last.asked("SELECT pg_reload_conf()")
-
-
 def _is_asked(server) -> bool:
     """Whether others than the one who looks at it are connected."""
     counted = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'authz' AND datname = '{DATABASE}'"
     return server.asked(counted)[0][0] > 1
-
-
-def _received(server) -> int:
-    return server.asked("SELECT pg_last_wal_receive_lsn() - '0/0'")[0][0]
-
-
-def _has_replayed(server) -> bool:
-    return server.asked("SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()")[0][0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
-from policy.clock import now_in
+from policy.clock import is_to_come, now_in
 
 _AROUND = 20  # symbols on the parser's stack, of the 100 that there are, for what checks the key and the version
 _NEAR = 2**63 - 3  # the largest number of which 2 more, and 2 less than its negative, fit in 64 bits
@@ -25,6 +25,9 @@ class SQLite:
     has_clock = False  # a file has none: the process that asks has one
     now = now_in("sqlite")
     dual = ""
+
+    def is_to_come(self, column: str) -> str:
+        return is_to_come("sqlite", column)
 
     def placeholder(self, number: int) -> str:
         return f"?{number}"
@@ -138,6 +141,9 @@ class PostgreSQL:
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # one for all rows of a statement
     joins_numbers = True  # one arm for many that differ only in signatures: a third of the time, a tenth of planning
     dual = ""
+
+    def is_to_come(self, column: str) -> str:
+        return is_to_come("postgresql", column)
 
     def placeholder(self, number: int) -> str:
         return f"${number}"

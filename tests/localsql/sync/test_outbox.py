@@ -172,6 +172,39 @@ def test_a_drainer_that_is_killed_loses_nothing_and_does_nothing_twice(published
     assert (left_in(app), OutboxRow.objects.count()) == (0, 0)
 
 
+@pytest.mark.parametrize("at", ["remove", "forget", "apply"])
+@pytest.mark.parametrize("calls", range(4))
+def test_a_drainer_that_is_killed_among_wrong_rows_and_ends_makes_the_rest_once(published, app, at, calls, monkeypatch):
+    """Killed before the first, second, … call of each step, and started again."""
+    past = {**fact("ann"), "expires_at": "2001-01-01T00:00:00Z"}
+    ending = {**fact("eve"), "expires_at": "2096-12-01T00:00:00Z"}
+    soon = {"inserts": [{**fact("ben"), "expires_at": "soon"}]}
+    wrong: list[dict | str] = ["{}", {"inserts": [{"predicate": "no_such", "args": []}]}, soon]
+    with closing(connected(app)) as connection:
+        write(connection, inserting("ann", "cat"), wrong[0], {"inserts": [past]}, wrong[1], inserting("dan"))
+        write(connection, {"inserts": [ending]}, wrong[2], deleting("cat"), inserting("fay"))
+        connection.commit()
+    place: tuple[Any, str] = {
+        "remove": (Table, "remove"), "forget": (draining, "forget"), "apply": (store, "apply"),
+    }[at]  # fmt: skip
+    usual, done = getattr(*place), []
+
+    def killed(*args: object, **options: object) -> object:
+        if len(done) == calls:
+            raise Killed
+        done.append(1)
+        return usual(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, killed)
+        with pytest.raises(Killed):
+            drained(published, app, skips_bad=True)
+    drained(published, app, skips_bad=True)
+    ends = {each.args[0].id: each.expires_at is not None for each in read.find(published.pk, "has_role", ())}
+    assert ends == {"dan": False, "eve": True, "fay": False}
+    assert (left_in(app), OutboxRow.objects.count()) == (0, 0)
+
+
 def from_elsewhere(environment, name: str) -> None:
     """Somebody deletes the fact by another way."""
     store.apply(environment.pk, changes_from_json([deleting(name)], ""))
