@@ -50,7 +50,7 @@ def test_every_endpoint_is_named():
 
 def test_every_setting_is_named():
     text = (ROOT / "authz_project" / "settings.py").read_text()
-    read = set(re.findall(r'(?:env\.\w+|number|origins|truth)\("([A-Z_]+)"', text))
+    read = set(re.findall(r'(?:env\.\w+|number|origins|share|truth)\("([A-Z_]+)"', text))
     assert sorted(first_cells(tables("settings"))) == sorted(read)
 
 
