@@ -27,7 +27,8 @@ def prepare_folder() -> None:
     secret = secret_file(database)
     if not database.exists() or not (secret_that_is_set() or secret.exists()):
         _ignore(database.parent, database.name, f"{database.name}-*", secret.name)
-    database.touch(0o600)  # which other connections take for an empty database
+    if not database.exists():
+        database.touch(0o600)  # which other connections take for an empty database
     if not secret_that_is_set():
         settings.SECRET_KEY = _made(secret)
 

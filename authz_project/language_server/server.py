@@ -18,6 +18,7 @@ from authz_project.language_server import answers
 from authz_project.language_server.answers import RUN_TESTS
 from authz_project.language_server.document import Document, changed
 from authz_project.language_server.renaming import CannotRename
+from checks.asking.run import in_memory
 from checks.testing import policy_tests
 from policy.errors import AuthzError
 from policy.language.rejection import Problem
@@ -191,4 +192,5 @@ def serve(version: str) -> None:
     """Answer on the standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.WARNING)
     logging.getLogger(json_rpc.__name__).addFilter(_is_failure)
-    built(version).start_io()
+    with in_memory():  # tests of policies need no database
+        built(version).start_io()

@@ -16,7 +16,7 @@ from tests.service import Service, start_service
 BODY_TIMEOUT = 2
 AT_ONCE = 0.1  # seconds
 MANY = 16  # more than the server has threads
-HEAD = "POST {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{body}"
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n{body}"
 CHUNKED = "Transfer-Encoding: chunked"
 WITHOUT_A_KEY = {
     "a body over the limit": ("/api/batch", "Content-Length: 99999999", "["),

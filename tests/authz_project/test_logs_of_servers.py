@@ -43,8 +43,8 @@ def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
         assert {each.result().status_code for each in answers} == {200}
     requests.get(f"{service.origin}/api/{KEY}?key={KEY}", timeout=WITHIN)
     requests.get(f"{service.origin}/readyz", timeout=WITHIN)
-    raw(service, b"GET /api/stats%0d%0aforged HTTP/1.1\r\nHost: x\r\nX-Request-ID: a\x0bforged\r\n\r\n")
-    raw(service, b"POST /api/authorize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+    raw(service, b"GET /api/stats%0d%0aforged HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-ID: a\x0bforged\r\n\r\n")
+    raw(service, b"POST /api/authorize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n")
     until(service, " 413" if kind == "plain" else '"code":413')
     for number in range(300):  # every process has written what it had
         until(service, f"request=r-{number} " if kind == "plain" else f'"r-{number}"')

@@ -229,7 +229,7 @@ def test_labels_are_few_whatever_is_sent(counted):
     client.post("/authorize", question("ann") | {"action": "ann", "resource_type": "ann"})
     requests.post(f"{counted.service.origin}/api/authorize", json=question(), timeout=60)  # without a key
     requests.get(f"{counted.service.origin}/{'x' * 5_000}", timeout=60)
-    raw = "GET /api/ann HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"
+    raw = "GET /api/ann HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(counted.service.origin.rpartition(":")[2]))) as connection:
         connection.sendall(raw.encode())
         connection.recv(1_000)

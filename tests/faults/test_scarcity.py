@@ -27,7 +27,7 @@ def url_in(folder) -> str:
 
 
 def asked(connection: socket.socket) -> bytes:
-    connection.sendall(b"GET /healthcheck HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.sendall(b"GET /healthcheck HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     return connection.recv(1 << 16)
 
 
