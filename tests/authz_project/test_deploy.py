@@ -231,7 +231,7 @@ def behind_nginx(tmp_path, migrated_urls):
     """The service, and the address at which nginx stands before it."""
     origin = "https://authz.example.org"
     service = start_service(
-        tmp_path, migrated_urls("sqlite", "behind"), "--workers", "1", "--dev",
+        tmp_path, migrated_urls("sqlite", "behind"), "--workers", "1",
         ALLOWED_HOSTS="authz.example.org,127.0.0.1", CSRF_TRUSTED_ORIGINS=origin, PUBLIC_URL="", TRUST_PROXY="1",
         CLIENT_ADDRESS_HEADER="X-Forwarded-For",
     )  # fmt: skip
@@ -281,7 +281,9 @@ def test_nginx_stands_before_the_service(behind_nginx):
         return requests.request(method, origin + path, headers=headers, verify=False, timeout=60, **options)
 
     assert asked("GET", "/readyz").status_code == 404
-    key = {"Authorization": f"Bearer {service.client().key}"}
+    first_key = re.search(r"\be_\w+", service.log.read_text())
+    assert first_key is not None
+    key = {"Authorization": f"Bearer {first_key[0]}"}
     answered = asked("POST", "/api/policy", json={"src": "actor User {}"}, headers=key)
     assert answered.status_code == 200 and re.fullmatch("[0-9a-f-]{36}", answered.headers["X-Request-ID"])
     mine = asked("GET", "/api/policy", headers={**key, "X-Request-ID": "mine-1"})

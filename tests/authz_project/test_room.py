@@ -2,6 +2,7 @@
 
 import threading
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -49,7 +50,7 @@ def test_who_is_not_answered_gives_room_back(budget, held):
 
 def test_who_is_not_begun_gives_room_back(budget, held):
     with mock.patch.object(Intake, "_do", fail), pytest.raises(RuntimeError):
-        Intake.__new__(Intake)._begin(None, None, None, {}, held, b"")
+        Intake.__new__(Intake)._begin(None, SimpleNamespace(client="127.0.0.1:1"), None, {}, held, b"")
     assert budget.held == 0
 
 
