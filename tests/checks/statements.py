@@ -23,7 +23,8 @@ def counted() -> Iterator[list[str]]:
             connection.connection.set_trace_callback(None)
         return
     mine = threading.current_thread()
-    execute, rows, executed, glance = psycopg.Cursor.execute, libpq.rows, libpq._executed, libpq.glance
+    execute, stream = psycopg.Cursor.execute, psycopg.Cursor.stream
+    rows, executed, glance = libpq.rows, libpq._executed, libpq.glance
 
     def noted(run: Callable) -> Callable:
         def noting(first, statement, *values, **options):
@@ -39,9 +40,10 @@ def counted() -> Iterator[list[str]]:
             found.append(sql)
         return row
 
-    psycopg.Cursor.execute, libpq.rows, libpq._executed = noted(execute), noted(rows), noted(executed)
-    libpq.glance = glancing
+    psycopg.Cursor.execute, psycopg.Cursor.stream = noted(execute), noted(stream)
+    libpq.rows, libpq._executed, libpq.glance = noted(rows), noted(executed), glancing
     try:
         yield found
     finally:
-        psycopg.Cursor.execute, libpq.rows, libpq._executed, libpq.glance = execute, rows, executed, glance
+        psycopg.Cursor.execute, psycopg.Cursor.stream = execute, stream
+        libpq.rows, libpq._executed, libpq.glance = rows, executed, glance

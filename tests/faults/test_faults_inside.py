@@ -19,7 +19,6 @@ from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import errors, wsgi
-from authz_project.server.database_waits import _shut_down
 from policy.timeline import timeline
 from tests.conftest import Api, whole
 from tests.faults.worlds import fact
@@ -100,7 +99,8 @@ def of_postgresql(faults: Faults) -> Iterator[None]:
 
     def called(self: psycopg.Connection, steps: Generator, *arguments: object, **options: object) -> object:
         if steps.__name__ != "_set_autocommit_gen" and faults.call():  # that one sends nothing
-            _shut_down(self)
+            self.pgconn.finish()  # not shut down: an answer that has come already would still be read
+            raise psycopg.OperationalError("the connection is lost")
         return wait(self, steps, *arguments, **options)
 
     with mock.patch.object(psycopg.Connection, "wait", called):
