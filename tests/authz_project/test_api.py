@@ -148,20 +148,20 @@ def test_only_a_statement_that_runs_out_of_time_is_the_callers_to_change(api, db
 
 
 def test_test_environments_exist_in_development_only(db, settings):
-    assert Client().post("/test_environment").status_code == 404
+    assert Client(HTTP_HOST="localhost").post("/test_environment").status_code == 404
     settings.DEV_SERVER = True
-    token = Client().post("/test_environment").json()["token"]
+    token = Client(HTTP_HOST="localhost").post("/test_environment").json()["token"]
     assert token.startswith("e_testenv") and token != DEV_KEY
 
 
 def test_a_test_environment_can_copy_the_default_one(api, settings):
-    settings.DEV_SERVER = True
     fact = {"predicate": "p", "args": [{"type": "T", "id": "x"}]}
     api.post("/facts", fact)
+    settings.DEV_SERVER = True
 
     def facts_of(path: str) -> list:
-        token = Client().post(path).json()["token"]
-        return json.loads(Client().get("/api/facts", headers={"Authorization": f"Bearer {token}"}).content)
+        token = Client(HTTP_HOST="localhost").post(path).json()["token"]
+        return json.loads(Client(HTTP_HOST="localhost").get("/api/facts", headers={"Authorization": f"Bearer {token}"}).content)
 
     assert facts_of("/test_environment?copy=true") == [fact]
     assert facts_of("/test_environment") == []

@@ -145,7 +145,7 @@ def test_the_well_known_key_opens_nothing_outside_development(db, settings):
     api = Api(default_environment(), keys.DEV_KEY)
     assert api.get("/facts").status_code == 401
     settings.DEV_SERVER = True
-    assert api.get("/facts").status_code == 200
+    assert api.get("/facts", Host="localhost").status_code == 200
 
 
 def test_the_well_known_key_stays_what_it_is_while_another_server_starts(db):

@@ -262,10 +262,12 @@ def test_going_back_shows_the_tests_and_asks_for_a_tick_where_they_fail(environm
     assert "Make it active although its tests fail" in text_of(question)
     assert f'href="{page_of(broken)}#L11"' in question.content.decode()
     token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', question.content.decode())[1]
-    refused = person.client.post(page_of(broken, "activate"), {"csrfmiddlewaretoken": token})
+    seen = re.search(r'name="seen" value="(\w+)"', question.content.decode())[1]
+    form = {"csrfmiddlewaretoken": token, "seen": seen}
+    refused = person.client.post(page_of(broken, "activate"), form)
     assert refused.status_code == 200 and "Nothing is changed: its tests fail" in text_of(refused)
     assert active_version(environment.pk).number == 3
-    done = person.client.post(page_of(broken, "activate"), {"csrfmiddlewaretoken": token, "force": "on"}, follow=True)
+    done = person.client.post(page_of(broken, "activate"), form | {"force": "on"}, follow=True)
     assert "Policy version 1 is active; 1 of 1 test failed." in text_of(done)
     assert active_version(environment.pk) == broken
 
