@@ -118,7 +118,7 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
     else:
         statement = _selected_then(kinds, conditions, known)
         values = (*ids, moment.revision, moment.at, *ids, moment.revision, moment.at, moment.revision)
-    rows = fact_table().fetched(statement, values)
+    rows: list[Any] = fact_table().fetched(statement, values)
     revision = next((row[0] for row in rows if row[1] is None), 0) if moment is None else moment.revision
     return FactsAt([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
 

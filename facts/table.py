@@ -161,7 +161,8 @@ class PostgresqlTable:
 
         `execute` would hold the whole answer in the driver before any of it could be counted.
         """
-        size = memory.AT_ONCE if connection.Database.capabilities.has_stream_chunked() else 1
+        driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg; servers on SQLite do without it
+        size = memory.AT_ONCE if driver.capabilities.has_stream_chunked() else 1
         with (
             connection.wrap_database_errors, connection.cursor() as cursor,
             closing(cursor.cursor.stream(statement, values, size=size)) as rows,

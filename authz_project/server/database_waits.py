@@ -62,14 +62,14 @@ class Wait:
         self._connection = weakref.ref(connection)
         self._raw = weakref.ref(connection.connection)
 
-    def __call__(self, steps: Generator[int, int, Any], *arguments: Any, **options: Any) -> Any:
+    def __call__(self, steps: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
         """Run a generator of the driver, which yields what it waits for, and return its result."""
         raw: Any = self._raw()
         if arguments or options:  # the driver has a limit of its own in mind
             return type(raw).wait(raw, steps, *arguments, **options)
         return wait(self._limited(steps, raw), raw.pgconn.socket, interval=LOOK_EVERY)
 
-    def _limited(self, steps: Generator[int, int, Any], raw: Any) -> Generator[int, int, Any]:
+    def _limited(self, steps: Generator[Any, Any, Any], raw: Any) -> Generator[Any, Any, Any]:
         """Run the generator within the limits. While nothing comes, 0 is sent every `LOOK_EVERY`."""
         began = time.monotonic()
         try:

@@ -167,7 +167,7 @@ class Intake:
         else:
             begin = partial(Body, protocol, length, limit, done, failed)
             refuse = partial(_refuse, scope, protocol, 503, FULL)
-            body.wait_to_be_read(begin, lambda: (_end(scope, body), refuse()))
+            body.wait_to_be_read(begin, partial(_end, scope, body, refuse))
 
     def _arrived(
         self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _Held, text: bytes
@@ -185,7 +185,7 @@ class Intake:
         body.wait_to_be_parsed(
             size,
             partial(self._begin, threads, scope, protocol, environ, body, text),
-            lambda: (_end(scope, body), say(scope, protocol, 503, FULL)),
+            partial(_end, scope, body, partial(say, scope, protocol, 503, FULL)),
         )
 
     def _begin(
@@ -259,10 +259,12 @@ class _Held:
             self._reading.leave(size)
 
 
-def _end(scope: Scope, body: _Held) -> None:
-    """Note that a request is over without having been answered by the application."""
+def _end(scope: Scope, body: _Held, refuse: Callable[[], object] | None = None) -> None:
+    """Note that a request is over without having been answered by the application; then refuse it."""
     in_use.discard(scope.client)
     body.end()
+    if refuse is not None:
+        refuse()
 
 
 def replace_process() -> None:

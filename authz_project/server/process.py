@@ -69,13 +69,13 @@ def worker(
     """Serve until a signal to stop, with `connections` of clients at most; `shared` is the socket of all workers."""
     with report.starting():
         listening = Listening(host, port, BACKLOG) if shared is None else None
+        holder = listening.holder if listening is not None else _holder_of(shared)
         stop, stopped = stop_signal(listening), threading.Event()
         stop.add_cb(stopped.set)
         at_once = AtOnce()
         scheduler = CallbackScheduler(at_once, None, None, None, None)
         intake = import_module("authz_project.server.intake")  # here: it makes Django ready, with all that answers
         scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
-        holder = SocketHolder(shared.detach(), False, BACKLOG) if listening is None else listening.holder
         if listening is not None:
             listening.limit_connections(connections)
         rust = _rust(number, holder, connections)
@@ -83,12 +83,17 @@ def worker(
     stopped.wait()
 
 
+def _holder_of(shared: socket.socket | None) -> SocketHolder:
+    assert shared is not None, "a worker without a socket of its own shares its parent's"
+    return SocketHolder(shared.detach(), False, BACKLOG)
+
+
 def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
     """Return granian's worker. It takes its arguments by position, and its stub does not know all of them."""
     nothing = None
     runtime = (1, 512, ONE, IDLE_THREADS, connections)  # threads, blocking threads; Python's threads; connections
     protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=int(IDLE * 1000)), nothing, False, nothing)
-    encryption = (False, nothing, nothing, nothing, str(SSLProtocols.tls13), nothing, [], False)
+    encryption: tuple[object, ...] = (False, nothing, nothing, nothing, str(SSLProtocols.tls13), nothing, [], False)
     metrics = (nothing, nothing)
     return RSGIWorker(number, (nothing, holder), nothing, *runtime, *protocols, *encryption, metrics)
 

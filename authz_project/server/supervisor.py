@@ -170,7 +170,7 @@ class Supervisor:
     def _wait(self, signals: Signals, until: float) -> None:
         """Wait for a signal, a report, or the end of a process; `until` then at most."""
         seconds = None if until == inf else max(0.0, until - time.monotonic())
-        wait([signals, *(each for place in self._places for each in place.awaited)], seconds)
+        wait([signals.fileno(), *(each for place in self._places for each in place.awaited)], seconds)
 
     def _look(self) -> None:
         for place in self._places:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -67,8 +67,14 @@ class Grouped(NamedTuple):
 _outlines: Cache[StatementKey, CompiledOutline] = Cache(8192)
 _groups: Cache[StatementKey, Groups] = Cache(1024)
 _statements: Cache[StatementKey, Grouped] = Cache(1024)
+
+
+def _forget(cache: Cache[StatementKey, Any], version: int) -> None:
+    cache.drop_all(lambda key: key.policy == version)
+
+
 for _each in (_outlines, _groups, _statements):
-    versions.forgets(lambda version, each=_each: each.drop_all(lambda key: key.policy == version))
+    versions.forgets(partial(_forget, _each))
 
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:

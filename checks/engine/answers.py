@@ -21,13 +21,13 @@ from typing import Any
 
 from checks.engine.boxes import AllBut, Box, Boxes
 from checks.engine.errors import CannotEnumerate
-from checks.engine.plan.open_values import SECOND_FRESH
-from checks.engine.rules.clauses import FRESH
 
 Row = tuple[str | None, ...]
 UNGUARDED = "0"  # in place of an exit's number
 GROUNDED = "-"  # in place of the number of an exit whose rows may have ids that stand for others (see `Grounding`)
-_STAND_INS = {FRESH.id, SECOND_FRESH}
+# Ids that no fact can have: a question's plan reads them where it asks about every value that nothing mentions.
+FRESH_ID, SECOND_FRESH = "", "*" * 600
+_STAND_INS = {FRESH_ID, SECOND_FRESH}
 _ALL = AllBut()
 
 

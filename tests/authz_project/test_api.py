@@ -160,8 +160,9 @@ def test_a_test_environment_can_copy_the_default_one(api, settings):
     settings.DEV_SERVER = True
 
     def facts_of(path: str) -> list:
-        token = Client(HTTP_HOST="localhost").post(path).json()["token"]
-        return json.loads(Client(HTTP_HOST="localhost").get("/api/facts", headers={"Authorization": f"Bearer {token}"}).content)
+        client = Client(HTTP_HOST="localhost")
+        token = client.post(path).json()["token"]
+        return json.loads(client.get("/api/facts", headers={"Authorization": f"Bearer {token}"}).content)
 
     assert facts_of("/test_environment?copy=true") == [fact]
     assert facts_of("/test_environment") == []

@@ -65,8 +65,8 @@ def test_a_question_is_one_statement_there_as_well(api, watching, monkeypatch):
     for _ in range(8):
         may(api, "ann", "a")
     seen: list[str] = []
-    usual = libpq._result
-    monkeypatch.setattr(libpq, "_result", lambda raw, sql, values: seen.append(sql) or usual(raw, sql, values))
+    usual = libpq._fetched
+    monkeypatch.setattr(libpq, "_fetched", lambda raw, sql, values: seen.append(sql) or usual(raw, sql, values))
     before = answers(watching)
     may(api, "ann", "new here")
     assert (len(seen), answers(watching)) == (1, before + 1)

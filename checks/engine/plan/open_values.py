@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from checks.engine.answers import FRESH_ID, SECOND_FRESH
 from checks.engine.errors import UnboundVariable
 from checks.engine.plan.plan import ArgumentPosition, Domain
 from checks.engine.rules.clauses import (
-    FRESH,
     NOW,
     Call,
     Clause,
@@ -133,7 +133,6 @@ def _is_compared(clause: Clause, variable: Var) -> bool:
 
 # ---- all that a question mentions ----------------------------------------------------------------------------------
 
-SECOND_FRESH = "*"  # no id either; rules that compare two variables can tell it from `FRESH`
 FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # Integers beside those next to the ones that are mentioned
 
 
@@ -148,7 +147,8 @@ class Domains:
 
     def of(self, number: int, type_name: str) -> Domain:
         """Return the ids of a type as a source with this number."""
-        others = FAR_NUMBERS if type_name == INTEGER else (FRESH.id, SECOND_FRESH)[: 1 + self.has_pairs]
+        stand_ins = (FRESH_ID, SECOND_FRESH) if self.has_pairs else (FRESH_ID,)
+        others = FAR_NUMBERS if type_name == INTEGER else stand_ins
         ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
         return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
 

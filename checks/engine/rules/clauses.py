@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import overload
 
+from checks.engine.answers import FRESH_ID
 from checks.engine.values import hashed_once, value
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -103,7 +104,7 @@ Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 NOW = Slot("now")
 # No stored id is empty, so the empty id stands for "a value that nothing mentions".
-FRESH = Const("")
+FRESH = Const(FRESH_ID)
 
 
 def type_of(term: Term) -> str:

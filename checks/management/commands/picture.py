@@ -30,7 +30,7 @@ class Command(PolicyCommand):
             "--leads-to", default="", metavar="TYPE.NAME", help="only what leads to a role or permission: Repo.read"
         )
 
-    def handle(self, *, files: list[str], version_number: int | None, **options: Any) -> None:
+    def handle(self, *, files: list[str], version_number: int | None, **options: Any) -> None:  # type: ignore[override]
         if files and version_number is not None:
             raise CommandError("name files or --version-number, not both")
         if not files:

@@ -25,7 +25,7 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("policies", nargs="+", metavar="POLICY", help=f"one or two of: {WHICH}")
 
-    def handle(self, *, policies: list[str], **options: Any) -> None:
+    def handle(self, *, policies: list[str], **options: Any) -> None:  # type: ignore[override]
         if len(policies) == 2 and all(map(is_file, policies)):  # which needs no database
             try:
                 self._show(policies, [text_of_file(policy) for policy in policies])
