@@ -5,6 +5,7 @@ connection has been idle for long, or if any thread of the process has lost one 
 A restart of the database is then one failed request for a process, not one for each of its threads.
 """
 
+import math
 import threading
 import time
 from functools import cache, wraps
@@ -18,7 +19,7 @@ from policy.timeline import is_outdated
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
-_silent_at = 0.0
+_silent_at = -math.inf
 _is_silent = False  # the database neither answers nor hangs up
 _thread = threading.local()
 
