@@ -12,4 +12,3 @@ from authz_project.settings import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # those for people take a second on purpose
 WHITENOISE_AUTOREFRESH = True  # each test client would read all static files first
-SECRET_KEY = SECRET_KEY or "4uX9vQ2mZk7LrT0bWc8NfHy3SgJd6PaE1iRo5CxVtBnKqUw"  # noqa: F405  tests make none

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 import threading
@@ -91,8 +92,9 @@ def test_settings_that_cannot_be_meant_end_it(tmp_path):
 
 
 @pytest.fixture
-def kept_close(db):
-    """The database of this run, with its files their owner's alone."""
+def kept_close(db, settings):
+    """The database of this run, with its files their owner's alone, and a secret as `serve` makes it."""
+    settings.SECRET_KEY = secrets.token_urlsafe(48)
     if (path := of_files.database_file()) is not None:
         for each in path.parent.glob(f"{path.name}*"):
             each.chmod(0o600)
