@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from math import ceil
+from select import POLLIN, poll
 from time import monotonic
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import capabilities, errors
-from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.generators import execute as results_of
 from psycopg.generators import fetch, send
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
@@ -38,6 +37,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
+_SOON = 100  # milliseconds
 _running: dict[psycopg.Connection, tuple[float, str, Sequence[object]]] = {}  # statements, and since when
 _LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
 
@@ -194,8 +194,35 @@ def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
 
 
 def _awaited(raw: psycopg.Connection) -> PGresult:
-    """Return the result of what was sent, of several the last one. The connection waits for it with its own limits."""
-    return raw.wait(results_of(raw.pgconn))[-1]
+    """Return the result of what was sent, of several the last one."""
+    _flush(raw)
+    last = None
+    while (result := _next(raw)) is not None:
+        last = result
+    assert last is not None, "each statement has a result"
+    return last
+
+
+def _flush(raw: psycopg.Connection) -> None:
+    if raw.pgconn.flush():  # the server does not take all of it at once
+        raw.wait(send(raw.pgconn))
+
+
+def _next(raw: psycopg.Connection) -> PGresult | None:
+    """Wait for the next result of what was sent; None after the last one.
+
+    Most results come soon: the driver's way of waiting would take longer than the rest. After `_SOON` the connection
+    waits, with its own limits.
+    """
+    connection = raw.pgconn
+    if connection.is_busy():
+        readable = poll()
+        readable.register(connection.socket, POLLIN)
+        if readable.poll(_SOON):
+            connection.consume_input()
+        if connection.is_busy():
+            return raw.wait(fetch(connection))
+    return connection.get_result()
 
 
 def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
@@ -222,27 +249,21 @@ def _received(raw: psycopg.Connection) -> tuple[list[tuple], PGresult]:
     """Return the rows and the last result. Rows come in chunks, each counted before the driver takes the next one."""
     if capabilities.has_stream_chunked():
         raw.pgconn.set_chunked_rows_mode(memory.AT_ONCE)
+    read, found, last = Transformer(raw), list[tuple](), None
+    _flush(raw)
     try:
-        return raw.wait(_chunks(raw))
+        while (result := _next(raw)) is not None:
+            last = result
+            if result.ntuples:
+                read.set_pgresult(result)
+                some = read.load_rows(0, result.ntuples, tuple)
+                memory.count(some)
+                found += some
     except (TooLarge, Unavailable):
         with suppress(psycopg.Error):
             raw.pgconn.get_cancel().cancel()
-            raw.wait(results_of(raw.pgconn))
+            _awaited(raw)
         raise
-
-
-def _chunks(raw: psycopg.Connection) -> PQGen[tuple[list[tuple], PGresult]]:
-    """Read all results of what was sent, yielding what to wait for."""
-    connection = raw.pgconn
-    read, found, last = Transformer(raw), list[tuple](), None
-    yield from send(connection)
-    while (result := (yield from fetch(connection))) is not None:
-        last = result
-        if result.ntuples:
-            read.set_pgresult(result)
-            some = read.load_rows(0, result.ntuples, tuple)
-            memory.count(some)
-            found += some
     assert last is not None, "each statement has a result"
     return found, last
 

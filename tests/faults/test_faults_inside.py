@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import errors, wsgi
+from checks.asking import libpq
 from policy.timeline import timeline
 from tests.conftest import Api, whole
 from tests.faults.worlds import fact
@@ -103,7 +104,14 @@ def of_postgresql(faults: Faults) -> Iterator[None]:
             raise psycopg.OperationalError("the connection is lost")
         return wait(self, steps, *arguments, **options)
 
-    with mock.patch.object(psycopg.Connection, "wait", called):
+    def flushed(raw: psycopg.Connection) -> None:
+        if faults.call():
+            raw.pgconn.finish()
+            raise psycopg.OperationalError("the connection is lost")
+        flush(raw)
+
+    flush = libpq._flush
+    with mock.patch.object(psycopg.Connection, "wait", called), mock.patch.object(libpq, "_flush", flushed):
         yield
 
 
