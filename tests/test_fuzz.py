@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from authz_project.openapi.operations import OPERATIONS, policies
+from authz_project.openapi import operations
+from authz_project.openapi.operations import OPERATIONS
 
 pytestmark = pytest.mark.long
 
@@ -27,7 +28,7 @@ def fuzz(folder: Path, origin: str, *options: str) -> subprocess.CompletedProces
 def key(service) -> str:
     """Of an environment where questions have answers."""
     client = service.fresh_client()
-    client.post("/policy", {"src": policies.SOURCE})
+    client.post("/policy", {"src": operations.SOURCE})
     client.post("/batch", next(each.example.body for each in OPERATIONS if each.path == "/api/batch"))
     return client.key
 

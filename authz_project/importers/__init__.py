@@ -1,5 +1,11 @@
-"""What people bring from other engines of the same kind: their models, tuples and tests, as a policy, facts and tests.
+"""Import models, tuples and tests from other engines, as a policy, facts and tests of the policy.
 
-`openfga` and `spicedb` read the files of those engines into the types of `model`. The rest is shared: `polar` writes
-a policy for people, `facts` says what tuples are stored as, and `report` names what has no equal here, with its line.
+Read it in this order:
+
+* `model`                 what any of them says, in one form, and the report of what cannot be carried over
+* `files`                 reads files with the place of each value, and writes results
+* `openfga/`, `spicedb/`  read the files of each engine; both use `cel`, for conditions, and `values`
+* `facts`                 tuples as facts
+* `polar/`                the model as a policy: `relations`, `layout`, `conditions`, `policy`, `scenarios`
+* `command`               what the import commands share
 """

@@ -1,13 +1,4 @@
-"""Tuples as facts.
-
-| theirs | here |
-|---|---|
-| `document:plan#viewer@user:ann` | `has_role(user:ann, "viewer", document:plan)` |
-| `document:plan#parent@folder:top`, if arrows follow it | `has_relation(document:plan, "parent", folder:top)` |
-| `document:plan#viewer@group:eng#member` | `has_relation(document:plan, "viewer_group", group:eng)` |
-| `document:plan#viewer@user:*` | `is_public(document:plan, "viewer")` |
-| … with in_hours, from 9 | `has_role_if(…, in_hours:"from=9")`, and `parameter(in_hours:"from=9", "from", 9)` |
-"""
+"""Convert tuples to facts."""
 
 from __future__ import annotations
 
@@ -19,15 +10,34 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 
-from authz_project.importers.model import Condition, Subject, Sum, Thing, Tuple, Values, Who
-from authz_project.importers.polar.apart import Key
+from authz_project.importers.model import (
+    Condition,
+    Fault,
+    Imported,
+    ImportRejected,
+    Report,
+    Subject,
+    Sum,
+    Thing,
+    Tuple,
+    Values,
+    Who,
+)
 from authz_project.importers.polar.layout import Kind, Layout
-from authz_project.importers.polar.restrictive_relations import restrictive_relations
-from authz_project.importers.report import Report
+from authz_project.importers.polar.relations import Key, restrictive_relations
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
 from facts.wire import MAX_ID_BYTES, Fact
 from policy.clock import microseconds_of
 from policy.values import STRING, Value
+
+# ---- Tuples as facts ----------------------------------------------------------------------------------------------
+# | theirs | here |
+# |---|---|
+# | `document:plan#viewer@user:ann` | `has_role(user:ann, "viewer", document:plan)` |
+# | `document:plan#parent@folder:top`, if arrows follow it | `has_relation(document:plan, "parent", folder:top)` |
+# | `document:plan#viewer@group:eng#member` | `has_relation(document:plan, "viewer_group", group:eng)` |
+# | `document:plan#viewer@user:*` | `is_public(document:plan, "viewer")` |
+# | … with in_hours, from 9 | `has_role_if(…, in_hours:"from=9")`, and `parameter(in_hours:"from=9", "from", 9)` |
 
 BY_REQUEST = "by request"  # the `when` of a tuple that binds nothing
 LONGEST_WHEN = 200  # bytes
@@ -226,3 +236,30 @@ def _id(text: str) -> str:
     if not 0 < len(text.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in text or text == "*":
         raise NotCarried(f"an id here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
     return text
+
+
+# ---- Checks that no tuple is there twice with different conditions, values or ends --------------------------------
+
+
+def check_duplicates(imported: Imported) -> None:
+    """Raise ImportRejected with each tuple that another contradicts: as facts, both would count."""
+    found = [*_faults(imported.tuples)]
+    for scenario in imported.scenarios:
+        found += _faults((*imported.tuples, *scenario.tuples))
+    if found:
+        raise ImportRejected(dict.fromkeys(found))
+
+
+def _faults(tuples: Iterable[Tuple]) -> Iterator[Fault]:
+    known: dict[tuple[object, ...], Tuple] = {}
+    for each in tuples:
+        first = known.setdefault((each.object, each.relation, each.subject), each)
+        if _bound(each) != _bound(first):
+            where = f", first at {first.place}" if any(first.place) else ""
+            message = f"the tuple {each} is there twice, with different conditions, values or ends{where}"
+            yield Fault(each.place, message)
+
+
+def _bound(tuple_: Tuple) -> tuple[object, ...]:
+    values = sorted((name, type(value).__name__, repr(value)) for name, value in tuple_.values)
+    return tuple_.condition, values, tuple_.expiry

@@ -1,16 +1,20 @@
-"""What both engines say, in one form: types with relations, conditions, tuples, and what tests expect.
-
-A relation holds between a subject and an object: `document:plan#viewer@user:ann`. Its expression says for which
-subjects: those of stored tuples (`Direct`), and those that other relations lead to.
-"""
-
-# ruff: noqa: RUF009  `_place()` makes a field, as `field()` does
+"""What other engines say, in one form: types with relations, conditions, tuples, and what tests expect."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import NamedTuple
+
+# ---- model --------------------------------------------------------------------------------------------------------
+# What both engines say, in one form: types with relations, conditions, tuples, and what tests expect.
+#
+# A relation holds between a subject and an object: `document:plan#viewer@user:ann`. Its expression says for which
+# subjects: those of stored tuples (`Direct`), and those that other relations lead to.
+
+# ruff: noqa: RUF009  `_place()` makes a field, as `field()` does
 
 
 class Place(NamedTuple):
@@ -372,3 +376,210 @@ class Imported:
     model: Model
     tuples: tuple[Tuple, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
+
+
+# ---- What was carried over, and what was not, with its place: nothing is left out in silence ----------------------
+
+
+class ImportRejected(Exception):
+    """The text is wrong: what, and where; all that was found."""
+
+    def __init__(self, faults: Iterable[Fault]):
+        self.faults = tuple(faults)
+        super().__init__("\n".join(map(str, self.faults)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in a file."""
+
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if any(self.place) else self.message
+
+
+def wrong(place: Place, message: str) -> ImportRejected:
+    """Return the refusal for one thing that is wrong."""
+    return ImportRejected([Fault(place, message)])
+
+
+class Kind(Enum):
+    NEEDED = "cannot be left out"  # more would be granted without it: the import is refused
+    LOST = "not carried over"  # its answers would be missing here: the import is refused unless it is asked for
+    SKIPPED = "left out"  # a tuple or test that is no good by the model itself, or asks what nobody can ask here
+    CHANGED = "changed"  # says the same by another name
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    kind: Kind
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if any(self.place) else self.message
+
+
+@dataclass
+class Report:
+    """What gathers while an import goes on."""
+
+    _remarks: dict[Remark, None] = field(default_factory=dict)
+
+    def needed(self, place: Place, message: str) -> None:
+        self._add(Remark(Kind.NEEDED, place, message))
+
+    def lost(self, place: Place, message: str) -> None:
+        self._add(Remark(Kind.LOST, place, message))
+
+    def skipped(self, place: Place, message: str) -> None:
+        self._add(Remark(Kind.SKIPPED, place, message))
+
+    def changed(self, place: Place, message: str) -> None:
+        self._add(Remark(Kind.CHANGED, place, message))
+
+    def of(self, kind: Kind) -> list[Remark]:
+        return [remark for remark in self._remarks if remark.kind is kind]
+
+    def _add(self, remark: Remark) -> None:
+        self._remarks[remark] = None
+
+
+# ---- What an expression is made of --------------------------------------------------------------------------------
+
+
+def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expression, bool]]:
+    """Yield each leaf of an expression, and whether it lies below the subtracted side of an exclusion."""
+    match expression:
+        case Union(parts) | Intersection(parts):
+            for part in parts:
+                yield from leaves(part, negated)
+        case Exclusion(base, subtract):
+            yield from leaves(base, negated)
+            yield from leaves(subtract, True)
+        case Unsure(most):
+            yield from leaves(most, negated)
+        case _:
+            yield expression, negated
+
+
+def alternatives(expression: Expression) -> tuple[Expression, ...]:
+    """Return parts of which one is enough."""
+    if isinstance(expression, Union):
+        return tuple(each for part in expression.parts for each in alternatives(part))
+    return () if isinstance(expression, Nothing) else (expression,)
+
+
+def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return the expression with each part changed, the innermost first."""
+    match expression:
+        case Union(parts):
+            return change(Union(tuple(changed(part, change) for part in parts)))
+        case Intersection(parts):
+            return change(Intersection(tuple(changed(part, change) for part in parts)))
+        case Exclusion(base, subtract):
+            return change(Exclusion(changed(base, change), changed(subtract, change)))
+        case Unsure(most, place):
+            return change(Unsure(changed(most, change), place))
+        case _:
+            return change(expression)
+
+
+def is_direct(expression: Expression) -> bool:
+    return isinstance(expression, Direct)
+
+
+def relations_of(model: Model) -> Iterator[tuple[Type, Relation]]:
+    for type_ in model.types:
+        for relation in type_.relations:
+            yield type_, relation
+
+
+# ---- Checks that a model makes sense: every name is there, and once -----------------------------------------------
+
+
+def check_model(model: Model) -> None:
+    """Raise ImportRejected with all that is wrong."""
+    if faults := [*_faults(model)]:
+        raise ImportRejected(faults)
+
+
+def _faults(model: Model) -> Iterator[Fault]:
+    yield from _twice("type", ((type_.name, type_.place) for type_ in model.types))
+    yield from _twice("condition", ((each.name, each.place) for each in model.conditions))
+    types = {type_.name: type_ for type_ in model.types}
+    conditions = {each.name: each for each in model.conditions}
+    for type_ in model.types:
+        yield from _twice(f"relation of {type_.name}", ((each.name, each.place) for each in type_.relations))
+        for relation in type_.relations:
+            yield from _faults_of(type_, relation, types, conditions)
+
+
+def _twice(what: str, names: Iterable[tuple[str, Place]]) -> Iterator[Fault]:
+    known: set[str] = set()
+    for name, place in names:
+        if name in known:
+            yield Fault(place, f"a second {what} is called {name}")
+        known.add(name)
+
+
+def _faults_of(
+    type_: Type, relation: Relation, types: dict[str, Type], conditions: dict[str, Condition]
+) -> Iterator[Fault]:
+    for subject in relation.subjects:
+        yield from _faults_of_subject(subject, types, conditions)
+    for leaf, _ in leaves(relation.expression):
+        if isinstance(leaf, Computed) and leaf.relation not in _names(type_):
+            yield Fault(leaf.place, f"{type_.name} has no relation {leaf.relation}")
+        if isinstance(leaf, Arrow):
+            yield from _faults_of_arrow(type_, leaf, types)
+
+
+def _faults_of_subject(subject: Subject, types: dict[str, Type], conditions: dict[str, Condition]) -> Iterator[Fault]:
+    if subject.type not in types:
+        yield Fault(subject.place, f"there is no type {subject.type}")
+    elif subject.relation and subject.relation not in _names(types[subject.type]):
+        yield Fault(subject.place, f"{subject.type} has no relation {subject.relation}")
+    if subject.condition and subject.condition not in conditions:
+        yield Fault(subject.place, f"there is no condition {subject.condition}")
+
+
+def _faults_of_arrow(type_: Type, arrow: Arrow, types: dict[str, Type]) -> Iterator[Fault]:
+    tupleset = next((each for each in type_.relations if each.name == arrow.tupleset), None)
+    if tupleset is None:
+        yield Fault(arrow.place, f"{type_.name} has no relation {arrow.tupleset}")
+        return
+    targets = [types[each.type] for each in tupleset.subjects if each.type in types]
+    if not tupleset.subjects:
+        yield Fault(arrow.place, f"{type_.name}#{arrow.tupleset} has no tuples of its own to follow")
+    elif targets and not any(arrow.relation in _names(target) for target in targets):
+        yield Fault(arrow.place, f"nothing that {arrow.tupleset} leads to has a relation {arrow.relation}")
+
+
+def _names(type_: Type) -> set[str]:
+    return {each.name for each in type_.relations}
+
+
+# ---- unknown parameters -------------------------------------------------------------------------------------------
+# Checks that tuples give values to parameters that their conditions have: a misspelt name would bind nothing.
+
+
+def check_parameters(imported: Imported) -> None:
+    """Raise ImportRejected with every value whose parameter the condition does not have."""
+    parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
+    faults = [
+        Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")
+        for each in _tuples(imported)
+        for name, _ in each.values
+        if each.condition in parameters and name not in parameters[each.condition]
+    ]
+    if faults:
+        raise ImportRejected(faults)
+
+
+def _tuples(imported: Imported) -> Iterator[Tuple]:
+    yield from imported.tuples
+    for scenario in imported.scenarios:
+        yield from scenario.tuples

@@ -1,4 +1,4 @@
-"""Values of parameters, from JSON to Polar: times and durations are seconds, addresses numbers."""
+"""Convert parameter values from JSON to Polar: times and durations become seconds, IPv4 addresses numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from ipaddress import IPv4Address, IPv4Network
 
-from authz_project.importers.addresses import address_number, network_bounds
 from authz_project.importers.model import (
     AllOf,
     AnyOf,
@@ -26,6 +26,26 @@ from authz_project.importers.model import Comparison as Compared
 from authz_project.importers.model import OneOf as AmongThese
 from facts.wire import MAX_ID_BYTES
 from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+# ---- addresses ----------------------------------------------------------------------------------------------------
+# Addresses of the internet's fourth version as numbers; those of the sixth do not fit into 64 bits.
+
+
+def address_number(text: str) -> int:
+    """Return the number of an address; raise ValueError if it is none of the fourth version."""
+    return int(IPv4Address(text))
+
+
+def network_bounds(text: str) -> tuple[int, int]:
+    """Return the first and the last address of a network such as `10.0.0.0/8`; raise ValueError as above."""
+    if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
+        raise ValueError(f"{text!r} is not a network such as 10.0.0.0/8")
+    network = IPv4Network(text, strict=False)
+    return int(network.network_address), int(network.broadcast_address)
+
+
+# ---- values -------------------------------------------------------------------------------------------------------
+# Values of parameters, from JSON to Polar: times and durations are seconds, addresses numbers.
 
 FIRST, LAST = "first", "last"  # of the addresses of a network
 _TYPES = {

@@ -1,12 +1,8 @@
-"""The interface, described: what every endpoint takes and answers, for programs and for people.
+"""The description of the HTTP interface, from which the OpenAPI document and the page at /api/docs are made.
 
-In order of control flow:
+Read it in this order:
 
-* `answers`     JSON schemas of what is answered, by name
-* `shapes`      those, and the schemas of what is sent, which are made from what decodes it
-* `operation`   what is said about one endpoint
-* `operations`  all of them, in the order of a story, which is their examples
-* `document`    operations -> OpenAPI document
-* `shape_text`  schema -> text for people
-* `views`       the document at /api/openapi.json, the page at /api/docs
+* `schemas`     what is said about an endpoint, and the JSON schemas of what it takes and answers
+* `operations`  every endpoint, with an example
+* `document`    the OpenAPI document, and its page
 """

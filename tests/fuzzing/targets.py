@@ -14,7 +14,8 @@ import orjson
 from django.core.management import call_command
 
 from authz_project.keys import create_key
-from authz_project.openapi.operations import OPERATIONS, policies
+from authz_project.openapi import operations
+from authz_project.openapi.operations import OPERATIONS
 from localsql.bindings import bindings_from_text
 from localsql.sync.databases import Around
 from localsql.sync.reading import config_from_text
@@ -61,7 +62,7 @@ def front_door() -> Target:
     environment = default_environment()
     key = create_key(environment)[1]
     known = {operation.path for operation in OPERATIONS}
-    publishing.publish(environment.pk, policies.SOURCE, None)
+    publishing.publish(environment.pk, operations.SOURCE, None)
 
     def request(data: bytes) -> int | None:
         head, _, body = data.partition(b"\n")
@@ -84,7 +85,7 @@ def front_door() -> Target:
         if content and status >= 400:
             assert isinstance(orjson.loads(content), dict), f"{method} {path}: {status} without an object"
         if path == "/api/policy" and method == "POST" and status < 300:
-            publishing.publish(environment.pk, policies.SOURCE, None)  # for the inputs that follow
+            publishing.publish(environment.pk, operations.SOURCE, None)  # for the inputs that follow
         return None
 
     return request

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from time import monotonic
 
-from authz_project.importers.carry import Carried
+from authz_project.importers.command import Carried
 from authz_project.importers.facts import ANYBODY, Facts
-from authz_project.importers.model import Thing, Tuple, Values, Who
-from authz_project.importers.report import Report
+from authz_project.importers.model import Report, Thing, Tuple, Values, Who
 from checks.asking.facts_alone import FactsAlone
 from checks.asking.query import question_about
 from checks.asking.question import Asked

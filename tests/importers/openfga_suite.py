@@ -23,14 +23,23 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
-from authz_project.importers.carry import Options, carried
+from authz_project.importers.command import Options, carried
 from authz_project.importers.facts import NotCarried
-from authz_project.importers.located_data import read_yaml
-from authz_project.importers.model import Check, Imported, ObjectList, Place, SubjectList, Tuple, Values
-from authz_project.importers.openfga.files import read_files
+from authz_project.importers.files import read_yaml
+from authz_project.importers.model import (
+    Check,
+    Imported,
+    ImportRejected,
+    Kind,
+    ObjectList,
+    Place,
+    Report,
+    SubjectList,
+    Tuple,
+    Values,
+)
 from authz_project.importers.openfga.models import model_of_dsl
-from authz_project.importers.openfga.tuples import thing_of, tuple_of, values_of, who_of
-from authz_project.importers.report import ImportRejected, Kind, Report
+from authz_project.importers.openfga.stores import read_files, thing_of, tuple_of, values_of, who_of
 from policy.errors import AuthzError
 from policy.language.rejection import PolicyRejected
 from tests.importers.asking import Carriage

@@ -10,9 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from authz_project.importers.spicedb.reader import Reader
-from authz_project.importers.spicedb.source_errors import SourceError
-from authz_project.importers.spicedb.words import Kind
+from authz_project.importers.spicedb.syntax import Kind, Reader, SourceError
 from policy.language.source import Source
 
 

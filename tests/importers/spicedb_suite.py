@@ -31,8 +31,7 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from django.core.management.base import CommandError
 
-from authz_project.importers.model import Thing, Values, Who
-from authz_project.importers.report import ImportRejected
+from authz_project.importers.model import ImportRejected, Thing, Values, Who
 from authz_project.importers.spicedb.files import Read, read_files
 from authz_project.importers.spicedb.schema import declared
 from tests.importers.spicedb_meaning import Answer, World

@@ -2,10 +2,9 @@
 
 import pytest
 
-from authz_project.importers.carry import Options, carried
-from authz_project.importers.model import Imported, Thing, Tuple, Who
+from authz_project.importers.command import Options, carried
+from authz_project.importers.model import Imported, Kind, Report, Thing, Tuple, Who
 from authz_project.importers.openfga.models import model_of_dsl
-from authz_project.importers.report import Kind, Report
 from checks.asking.query import question_about
 from checks.asking.question import Asked
 from facts.notation import fact_from_text

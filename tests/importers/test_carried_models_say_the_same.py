@@ -2,10 +2,9 @@
 
 import pytest
 
-from authz_project.importers.carry import Options, carried
-from authz_project.importers.model import Imported, Thing, Who
-from authz_project.importers.polar.certainty import without_circles
-from authz_project.importers.report import Report
+from authz_project.importers.command import Options, carried
+from authz_project.importers.model import Imported, Report, Thing, Who
+from authz_project.importers.polar.relations import without_circles
 from tests.conftest import DATABASES
 from tests.importers.asking import Carriage
 from tests.importers.plain import World

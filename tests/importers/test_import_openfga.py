@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from authz_project.importers.report import ImportRejected
+from authz_project.importers.model import ImportRejected
 from authz_project.importers.spicedb.files import imported
 from facts import read
 from policy.errors import Unavailable
@@ -92,7 +92,7 @@ def test_where_facts_cannot_be_stored_no_policy_is_published(environment, monkey
 
     slug = ("--load", "--environment", environment.slug)
     with monkeypatch.context() as patched:
-        patched.setattr("authz_project.importers.loading.bulk.load", broken)
+        patched.setattr("authz_project.importers.command.bulk.load", broken)
         with pytest.raises(CommandError, match="no room"):
             run(DRIVE, *slug)
     assert active_version(environment.pk) is None

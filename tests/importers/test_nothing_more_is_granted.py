@@ -2,9 +2,8 @@
 
 import pytest
 
-from authz_project.importers.carry import Options, carried
-from authz_project.importers.model import Thing, Who
-from authz_project.importers.report import ImportRejected, Kind, Report
+from authz_project.importers.command import Options, carried
+from authz_project.importers.model import ImportRejected, Kind, Report, Thing, Who
 from authz_project.importers.spicedb.files import imported
 from tests.importers.asking import Carriage
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from authz_project.importers.carry import carried
-from authz_project.importers.openfga.files import read_files
-from authz_project.importers.report import Kind, Report
+from authz_project.importers.command import carried
+from authz_project.importers.model import Kind, Report
+from authz_project.importers.openfga.stores import read_files
 from checks.testing.policy_tests import run
 from facts.accept import check_facts
 from facts.formats import line_of

@@ -6,11 +6,20 @@ from textwrap import dedent
 
 import pytest
 
-from authz_project.importers.model import Arrow, Check, Computed, Direct, Exclusion, Intersection, Subject, Union, Who
-from authz_project.importers.openfga.files import read_files
+from authz_project.importers.model import (
+    Arrow,
+    Check,
+    Computed,
+    Direct,
+    Exclusion,
+    ImportRejected,
+    Intersection,
+    Subject,
+    Union,
+    Who,
+)
 from authz_project.importers.openfga.models import model_of_dsl
-from authz_project.importers.openfga.tuples import read_tuples
-from authz_project.importers.report import ImportRejected
+from authz_project.importers.openfga.stores import read_files, read_tuples
 
 HEADER = "model\n  schema 1.1\ntype user\n"
 

@@ -17,6 +17,7 @@ from authz_project.importers.model import (
     Direct,
     Exclusion,
     Given,
+    ImportRejected,
     InNetwork,
     Intersection,
     IsTrue,
@@ -34,11 +35,8 @@ from authz_project.importers.model import (
     Unsupported,
     Who,
 )
-from authz_project.importers.report import ImportRejected
-from authz_project.importers.spicedb.files import imported
-from authz_project.importers.spicedb.relationships import context_of
-from authz_project.importers.spicedb.source_errors import SourceError
-from authz_project.importers.spicedb.validation_file import validation_file_of
+from authz_project.importers.spicedb.files import context_of, imported, validation_file_of
+from authz_project.importers.spicedb.syntax import SourceError
 from policy.language.source import Source
 
 

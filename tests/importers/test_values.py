@@ -2,9 +2,8 @@
 
 import pytest
 
-from authz_project.importers.addresses import network_bounds
 from authz_project.importers.cel import NotAnExpression, parsed
-from authz_project.importers.values import NoValue, value_of, values_of
+from authz_project.importers.values import NoValue, network_bounds, value_of, values_of
 
 
 @pytest.mark.parametrize(

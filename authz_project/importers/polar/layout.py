@@ -1,27 +1,91 @@
-"""Settles how everything is said: which types act, what is a role, a permission or a relation, and under which name.
-
-| theirs | here |
-|---|---|
-| `viewer: [user]` | a role: `has_role(user, "viewer", document)` |
-| `viewer: editor` | a permission: `"viewer" if "editor";` |
-| `parent: [folder]`, used as `… from parent` | a relation: `has_relation(document, "parent", folder)` |
-| `viewer: [group#member]` | a relation to the group, and `"viewer" if "member" on "viewer_group";` |
-| `viewer: [user:*]` | `is_public(document, "viewer")` |
-"""
+"""Decide how the model is expressed: which types are actors, what is a role, permission or relation, and the names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from authz_project.importers.model import Computed, Condition, Itself, Model, Relation, Subject, Type
-from authz_project.importers.polar.apart import Apart, Key, taken_apart
-from authz_project.importers.polar.names import PREDICATES, USERSET, type_word, unused, unused_start, word
-from authz_project.importers.polar.walk import leaves, relations_of
-from authz_project.importers.report import Report
+from authz_project.importers.model import (
+    Computed,
+    Condition,
+    Itself,
+    Model,
+    Relation,
+    Report,
+    Subject,
+    Type,
+    leaves,
+    relations_of,
+)
+from authz_project.importers.polar.relations import Apart, Key, taken_apart
+from policy.values import ABSTRACT, PRIMITIVES
+
+# ---- names --------------------------------------------------------------------------------------------------------
+# Names that Polar can say. Roles and permissions are texts, which can be anything; the rest are words.
+
+_RESERVED = {
+    "if", "iff", "and", "or", "not", "in", "on", "matches", "true", "false", "cut", "debug", "print", "forall", "of",
+    "_",
+}  # fmt: skip
+PREDICATES = {
+    "allow", "has_role", "has_permission", "has_relation", "has_group", "is_public", "has_role_if", "has_relation_if",
+    "is_public_if", "parameter", "value_of", "context", "fails",
+}  # fmt: skip
+HELD_VARIABLES = {"actor", "resource", "when", "role", "permission", "global"}  # what rules call something else
+USERSET = "userset"
+_NOT_IN_WORDS = re.compile(r"[^0-9A-Za-z_\u0080-\U0010ffff]")
+
+
+def word(name: str) -> str:
+    """Return the name as a word: what Polar cannot say becomes `_`."""
+    text = _NOT_IN_WORDS.sub("_", name)
+    if not text or text[0].isdigit():
+        text = f"_{text}"
+    return f"{text}_" if text in _RESERVED else text
+
+
+def type_word(name: str) -> str:
+    text = word(name)
+    return f"{text}_" if text in (*PRIMITIVES, *ABSTRACT) else text
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """Return the name, or one like it that is free; from then on it is taken."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def unused_start(text: str, names: set[str]) -> str:
+    """Return the text, or one like it that none of the names begins with."""
+    while any(name.startswith(text) for name in names):
+        text += "_"
+    return text
+
+
+def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> str:
+    """Return a variable that is called as something else is."""
+    text = word(name)
+    while text in HELD_VARIABLES or text in besides:
+        text += "_"
+    return text
+
+
+# ---- layout -------------------------------------------------------------------------------------------------------
+# Settles how everything is said: which types act, what is a role, a permission or a relation, and under which name.
+#
+# | theirs | here |
+# |---|---|
+# | `viewer: [user]` | a role: `has_role(user, "viewer", document)` |
+# | `viewer: editor` | a permission: `"viewer" if "editor";` |
+# | `parent: [folder]`, used as `… from parent` | a relation: `has_relation(document, "parent", folder)` |
+# | `viewer: [group#member]` | a relation to the group, and `"viewer" if "member" on "viewer_group";` |
+# | `viewer: [user:*]` | `is_public(document, "viewer")` |
 
 
 class Kind(Enum):

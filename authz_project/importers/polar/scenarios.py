@@ -15,6 +15,7 @@ from authz_project.importers.model import (
     Imported,
     ObjectList,
     Place,
+    Report,
     Scenario,
     SubjectList,
     Thing,
@@ -22,7 +23,6 @@ from authz_project.importers.model import (
     Who,
 )
 from authz_project.importers.polar.layout import Layout
-from authz_project.importers.report import Report
 from facts.wire import Fact
 from policy.language import ast
 from policy.values import Value

@@ -1,0 +1,1 @@
+"""Read schemas, relationships and validation files of SpiceDB."""

@@ -1,29 +1,322 @@
-"""Reads the files that people bring: a schema or a validation file, then relationships or more validation files."""
+"""Read the files of an import from SpiceDB: schemas, relationships and validation files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from authz_project.importers.model import NOWHERE, Check, Imported, Place, Scenario, SubjectList, Tuple, Who
-from authz_project.importers.neighbour_files import neighbour_file
-from authz_project.importers.report import Fault, ImportRejected
-from authz_project.importers.spicedb.parse import parse
-from authz_project.importers.spicedb.passed_usersets import Kind, passed_through
-from authz_project.importers.spicedb.relationships import lines_of, relationship_of
-from authz_project.importers.spicedb.schema import Schema, schema_of
-from authz_project.importers.spicedb.source_errors import SourceError
-from authz_project.importers.spicedb.syntax import Import, SchemaText
-from authz_project.importers.spicedb.translate import model_of
-from authz_project.importers.spicedb.validation_file import (
-    Asserted,
-    Expected,
-    ValidationFile,
-    validation_file_of,
+import yaml
+
+from authz_project.importers.files import neighbour_file, node_of_yaml, pairs_of, value_of_json
+from authz_project.importers.model import (
+    NOWHERE,
+    Check,
+    Fault,
+    Imported,
+    ImportRejected,
+    Place,
+    Scenario,
+    SubjectList,
+    Thing,
+    Tuple,
+    Values,
+    Who,
 )
+from authz_project.importers.spicedb.schema import Kind, Schema, model_of, passed_through, schema_of
+from authz_project.importers.spicedb.syntax import Import, SchemaText, SourceError, parse, place_in, words_of
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
+
+# ---- relationships ------------------------------------------------------------------------------------------------
+# Relationships as people write them, a line each: `document:plan#viewer@group:eng#member[at_night:{"from": 22}]`.
+
+_NAME = r"(?:[a-z][a-z0-9_]*/)*[a-z][a-z0-9_]*"
+_ID = r"[a-zA-Z0-9/_|\-=+]+"
+_SUBJECT = rf"(?P<subject_type>{_NAME}):(?P<subject>{_ID}|\*)(?:\#(?P<subject_relation>[a-z][a-z0-9_]*|\.\.\.))?"
+_RESOURCE = rf"(?P<type>{_NAME}):(?P<id>{_ID})\#(?P<relation>[a-z][a-z0-9_]*)"
+_RELATIONSHIP = re.compile(
+    rf"""{_RESOURCE}@{_SUBJECT}
+    (?:\[(?!expiration:)(?P<caveat>{_NAME})(?::(?P<context>\{{.*\}}))?\])?
+    (?:\[expiration:(?P<end>[^\]]+)\])?""",
+    re.VERBOSE,
+)
+_SUBJECT_ALONE, _RESOURCE_ALONE = re.compile(_SUBJECT), re.compile(_RESOURCE)
+
+
+def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
+    """Yield the lines of a text that say something, and where each stands."""
+    for found in re.finditer(r"[^\n]+", source.text):
+        text = found[0].strip(" \t\r\f\v\ufeff")
+        if text and not text.startswith("//"):
+            yield text, place_in(source, found.start() + found[0].find(text))
+
+
+def relationship_of(text: str, place: Place) -> Tuple:
+    found = _RELATIONSHIP.fullmatch(text)
+    if found is None:
+        raise SourceError(f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`", place)
+    return Tuple(
+        Thing(found["type"], found["id"]),
+        found["relation"],
+        _who(found),
+        found["caveat"],
+        context_of(found["context"], place) if found["context"] else (),
+        _end(found["end"], place) if found["end"] else None,
+        place,
+    )
+
+
+def subject_of(text: str, place: Place) -> Who:
+    found = _SUBJECT_ALONE.fullmatch(text)
+    if found is None:
+        raise SourceError(f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`", place)
+    return _who(found)
+
+
+def permission_of(text: str, place: Place) -> tuple[Thing, str]:
+    """Return an object and the name of its relation or permission."""
+    found = _RESOURCE_ALONE.fullmatch(text)
+    if found is None:
+        raise SourceError(f"`{text}` is no permission of a resource; one looks like `document:plan#view`", place)
+    return Thing(found["type"], found["id"]), found["relation"]
+
+
+def context_of(text: str, place: Place) -> Values:
+    """Return names and values, written as JSON."""
+    try:
+        context = value_of_json(text)
+    except ValueError as reason:
+        raise SourceError(f"`{text}` is no JSON: {reason}", place) from None
+    if not isinstance(context, dict):
+        raise SourceError(f'`{text}` names no values; write an object, such as `{{"hour": 9}}`', place)
+    return tuple(context.items())
+
+
+def _who(found: re.Match[str]) -> Who:
+    relation = found["subject_relation"]
+    return Who(found["subject_type"], found["subject"], None if relation == "..." else relation)
+
+
+def _end(text: str, place: Place) -> datetime:
+    try:
+        end = datetime.fromisoformat(text)
+    except ValueError:
+        raise SourceError(f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`", place) from None
+    return end if end.tzinfo else end.replace(tzinfo=UTC)
+
+
+# ---- validation file ----------------------------------------------------------------------------------------------
+# Validation files: YAML with a schema (or its file), relationships, assertions, and who is expected to have what.
+#
+# Every part keeps its place in the file, so that what is said about it has the line that people see.
+
+_EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": None}
+_KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation", "namespace_configs", "validation_tuples")
+_OLD = {"namespace_configs": "write `schema`", "validation_tuples": "write `relationships`"}
+_IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])?(?:\s+-\s+\{(?P<but>[^}]+)\})?\]")
+
+
+@dataclass(frozen=True)
+class Asserted:
+    """`document:plan#view@user:ann with {"hour": 9}`: it holds, it does not, or (None) its caveats decide."""
+
+    object: Thing
+    relation: str
+    subject: Who
+    context: Values
+    expected: bool | None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ExpectedSubject:
+    """`[user:ann]`, `[user:bob[...]]` if caveats decide, `[user:* - {user:eve}]`."""
+
+    subject: Who
+    is_caveated: bool
+    excepted: tuple[Who, ...]
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Who has a relation or permission, and nobody else."""
+
+    object: Thing
+    relation: str
+    subjects: tuple[ExpectedSubject, ...]
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ValidationFile:
+    schema: Source | None = None  # the same file with all but the schema blanked out, or the schema by itself
+    schema_file: str = ""
+    schema_file_place: Place = NOWHERE
+    relationships: tuple[Tuple, ...] = ()
+    asserted: tuple[Asserted, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    wrong: tuple[SourceError, ...] = ()
+
+
+def validation_file_of(source: Source) -> ValidationFile:
+    """Read a validation file. Raise `SourceError` where it is none; the result has the errors of single lines."""
+    try:
+        root = node_of_yaml(source.text)
+        if isinstance(root, yaml.MappingNode):
+            return _ValidationFileReader(source, _parts_of(root, source)).file()
+    except yaml.YAMLError as reason:
+        mark = getattr(reason, "problem_mark", None)
+        place = place_in(source, mark.index) if mark else Place(source.filename)
+        raise SourceError(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
+    raise SourceError(
+        "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
+        Place(source.filename),
+    )
+
+
+def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
+    parts = {}
+    for name, key, value in pairs_of(root):
+        if name not in _KNOWN or name in _OLD:
+            advice = _OLD.get(name, f"known are {', '.join(_KNOWN[:5])}")
+            raise SourceError(f"a validation file has no `{name}`; {advice}", place_in(source, key.start_mark.index))
+        parts[name] = value
+    return parts
+
+
+class _ValidationFileReader:
+    def __init__(self, source: Source, parts: dict[str, yaml.Node]):
+        self.source, self.parts = source, parts
+        self.wrong: list[SourceError] = []
+
+    def file(self) -> ValidationFile:
+        relationships = tuple(self._relationships())
+        asserted = tuple(self._asserted())
+        expected = tuple(self._expected())
+        named = self._scalar("schemaFile")
+        return ValidationFile(
+            self._schema(),
+            named.value if named else "",
+            self._place(named) if named else NOWHERE,
+            relationships,
+            asserted,
+            expected,
+            tuple(self.wrong),
+        )
+
+    def _scalar(self, part: str) -> yaml.ScalarNode | None:
+        node = self.parts.get(part)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return None
+        if not isinstance(node, yaml.ScalarNode):
+            raise SourceError(f"`{part}` is a text", self._place(node))
+        return node
+
+    def _schema(self) -> Source | None:
+        """Return the schema with its place in the file, if its words are the same there as in YAML's text of it."""
+        node = self._scalar("schema")
+        if node is None:
+            return None
+        start, end = node.start_mark.index, node.end_mark.index
+        if node.style in ("|", ">"):
+            start = self.source.text.find("\n", start)  # behind the sign, as in `schema: |+`
+        text = self.source.text
+        blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
+        alone = Source(node.value, f"{self.source.filename} (schema)")
+        try:
+            same = [word.text for word in words_of(blanked)] == [word.text for word in words_of(alone)]
+        except SourceError:
+            same = node.style == "|"
+        return blanked if same else alone
+
+    def _relationships(self) -> Iterator[Tuple]:
+        node = self._scalar("relationships")
+        for text, place in self._placed(node) if node else ():
+            try:
+                yield relationship_of(text, place)
+            except SourceError as wrong:
+                self.wrong.append(wrong)
+
+    def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
+        """Yield the lines of a text, and where each stands in the file."""
+        reached = node.start_mark.index
+        for text, _ in lines_of(Source(node.value)):
+            found = self.source.text.find(text, reached, node.end_mark.index)
+            reached = reached if found < 0 else found
+            yield text, place_in(self.source, reached)
+
+    # ---- what is asserted -------------------------------------------------------------------------------------------
+
+    def _asserted(self) -> Iterator[Asserted]:
+        for name, key, node in self._mapping("assertions"):
+            if name not in _EXPECTED:
+                raise SourceError(f"there is no `{name}`; known are {', '.join(_EXPECTED)}", self._place(key))
+            for item in self._sequence(node, name):
+                try:
+                    yield self._assertion(item, _EXPECTED[name])
+                except SourceError as wrong:
+                    self.wrong.append(wrong)
+
+    def _assertion(self, item: yaml.Node, expected: bool | None) -> Asserted:
+        place = self._place(item)
+        if not isinstance(item, yaml.ScalarNode):
+            raise SourceError("an assertion is a text, such as `document:plan#view@user:ann`", place)
+        asked, _, context = item.value.strip().partition(" with ")
+        found = relationship_of(asked.strip(), place)
+        values = context_of(context, place) if context else ()
+        return Asserted(found.object, found.relation, found.subject, values, expected, place)
+
+    def _expected(self) -> Iterator[Expected]:
+        for name, key, node in self._mapping("validation"):
+            try:
+                place = self._place(key)
+                subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
+                yield Expected(*permission_of(name.strip(), place), subjects, place)
+            except SourceError as wrong:
+                self.wrong.append(wrong)
+
+    def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
+        """Read `[user:ann] is <document:plan#viewer>`; what stands behind it gives reasons, and may change."""
+        place = self._place(item)
+        found = _IN_BRACKETS.match(str(item.value))
+        if found is None:
+            raise SourceError(
+                f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`", place
+            )
+        excepted = [
+            subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
+        ]
+        return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
+
+    def _mapping(self, part: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        node = self.parts.get(part)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            raise SourceError(f"`{part}` is a map", self._place(node))
+        return list(pairs_of(node))
+
+    def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
+        if node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            raise SourceError(f"`{part}` is a list", self._place(node))
+        return list(node.value)
+
+    def _place(self, node: yaml.Node) -> Place:
+        return place_in(self.source, node.start_mark.index)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+# ---- files --------------------------------------------------------------------------------------------------------
+# Reads the files that people bring: a schema or a validation file, then relationships or more validation files.
 
 _YAML = (".yaml", ".yml")
 
@@ -49,11 +342,11 @@ def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
 
 
 def read_files(schema: Path, others: Sequence[Path] = ()) -> Read:
-    return _Reading().read(schema, others)
+    return _FileReader().read(schema, others)
 
 
 @dataclass
-class _Reading:
+class _FileReader:
     faults: list[Fault] = field(default_factory=list)
     texts: list[SchemaText] = field(default_factory=list)
     tuples: list[Tuple] = field(default_factory=list)

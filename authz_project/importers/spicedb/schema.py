@@ -1,28 +1,54 @@
-"""Several texts -> one schema: what partials say is put in its place, and every name is one that there is."""
+"""Resolve a SpiceDB schema, and convert it to the model that all importers share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from authz_project.importers.model import Place
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.cel import NotAnExpression, parsed, test_of
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Condition,
+    Direct,
+    Exclusion,
+    Expression,
+    Fault,
+    ImportRejected,
+    Intersection,
+    Itself,
+    Model,
+    Nothing,
+    Parameter,
+    Place,
+    Relation,
+    Subject,
+    Type,
+    Union,
+)
 from authz_project.importers.spicedb.syntax import (
     Along,
     Caveat,
     Common,
     Definition,
     Named,
+    Nil,
     PartialNamed,
     PermissionDeclared,
     RelationDeclared,
     SchemaText,
-    Subject,
+    Self,
+    SourceError,
     Sum,
     Term,
     Without,
+    WrittenSubject,
+    place_in,
 )
 from policy.rules.problems import did_you_mean
+
+# ---- schema -------------------------------------------------------------------------------------------------------
+# Several texts -> one schema: what partials say is put in its place, and every name is one that there is.
 
 
 @dataclass(frozen=True)
@@ -110,7 +136,7 @@ class _Names:
                     case PermissionDeclared(term=term):
                         yield from self._of_term(term, definition)
 
-    def _of_subject(self, subject: Subject) -> Iterator[Fault]:
+    def _of_subject(self, subject: WrittenSubject) -> Iterator[Fault]:
         if subject.type not in self.members:
             advice = _meant(subject.type, self.members)
             yield Fault(subject.place, f"there is no definition `{subject.type}`{advice}")
@@ -161,3 +187,102 @@ def declared(definition: Definition) -> Iterator[RelationDeclared | PermissionDe
 def _meant(name: str, known: Iterable[str]) -> str:
     meant = did_you_mean(name, known)
     return f"; {meant}" if meant else ""
+
+
+# ---- passed usersets ----------------------------------------------------------------------------------------------
+# Which usersets permissions pass through: `group#member` if one says `member` there, or `->member` along to it.
+
+Kind = tuple[str, str | None]  # a type, and the relation of a userset
+
+
+def passed_through(schema: Schema) -> frozenset[Kind]:
+    return frozenset(
+        kind
+        for definition in schema.definitions
+        for member in declared(definition)
+        if isinstance(member, PermissionDeclared)
+        for kind in _of_term(member.term, definition)
+    )
+
+
+def _of_term(term: Term, definition: Definition) -> Iterator[Kind]:
+    match term:
+        case Named(name):
+            yield definition.name, name
+        case Along(relation, target):
+            for member in declared(definition):
+                if isinstance(member, RelationDeclared) and member.name == relation:
+                    yield from ((subject.type, target) for subject in member.subjects)
+        case Sum(parts) | Common(parts):
+            for part in parts:
+                yield from _of_term(part, definition)
+        case Without(base, removed):
+            yield from _of_term(base, definition)
+            yield from _of_term(removed, definition)
+
+
+# ---- A schema -> the form that all importers share ----------------------------------------------------------------
+
+
+def model_of(schema: Schema) -> Model:
+    """Translate the schema. Raise `SourceError` where a caveat's condition is none."""
+    types = tuple(map(_type, schema.definitions))
+    return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
+
+
+def condition_of(caveat: Caveat) -> Condition:
+    def place_of(offset: int) -> Place:
+        return place_in(caveat.source, caveat.start + offset)
+
+    parameters = tuple(Parameter(each.name, str(each.type), each.place) for each in caveat.parameters)
+    try:
+        test = test_of(parsed(caveat.text), caveat.text, parameters, place_of)
+    except NotAnExpression as wrong:
+        raise SourceError(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
+    return Condition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
+
+
+def _type(definition: Definition) -> Type:
+    return Type(definition.name, tuple(map(_relation, declared(definition))), definition.comment, definition.place)
+
+
+def _relation(member: RelationDeclared | PermissionDeclared) -> Relation:
+    if isinstance(member, RelationDeclared):
+        subjects = tuple(map(_subject, member.subjects))
+        return Relation(member.name, Direct(member.place), subjects, False, member.comment, member.place)
+    return Relation(member.name, expression_of(member.term), (), True, member.comment, member.place)
+
+
+def _subject(written: WrittenSubject) -> Subject:
+    return Subject(
+        written.type, written.relation or None, written.is_wildcard, written.caveat or None, written.expires,
+        written.place,
+    )  # fmt: skip
+
+
+def expression_of(term: Term) -> Expression:
+    match term:
+        case Named(name):
+            return Computed(name, term.place)
+        case Along(relation, target, every):
+            return Arrow(relation, target, every, term.place)
+        case Nil():
+            return Nothing()
+        case Self():
+            return Itself(term.place)
+        case Sum():
+            return Union(tuple(map(expression_of, _parts(term, Sum))))
+        case Common():
+            return Intersection(tuple(map(expression_of, _parts(term, Common))))
+        case Without(base, removed):
+            return Exclusion(expression_of(base), expression_of(removed))
+    raise AssertionError(term)
+
+
+def _parts(term: Term, kind: type[Sum | Common]) -> Iterator[Term]:
+    """Yield the parts of a sum: `(a + b) + c` has three."""
+    if isinstance(term, kind):
+        for part in term.parts:
+            yield from _parts(part, kind)
+    else:
+        yield term

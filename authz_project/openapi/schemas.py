@@ -1,10 +1,72 @@
-"""JSON schemas of what is answered, by name. Answers have exactly the keys that are listed."""
+"""JSON schemas of what endpoints take and answer, by name, and their text for people."""
 
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
+from rest_framework import serializers
+
+import checks.authzen.entities as authzen
+import checks.serializers as questions
+import facts.serializers as facts
+import localsql.serializers as local
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.json_schema import Schema, answered, many, nullable, ref, text
+from policy.json_schema import Schema, answered, many, nullable, ref, taken, text
+from policy.scopes import Scope
+from policy.serializers import DecodedField, PolicyBody, TextField
+
+# ---- What is said about one endpoint ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Of the query string."""
+
+    name: str
+    description: str
+    schema: Schema = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request, and what the service answers when those before it were sent."""
+
+    answer: object
+    body: object = None
+    query: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    summary: str
+    answer: Schema
+    example: Example
+    description: str = ""
+    body: Schema | None = None
+    is_body_optional: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    statuses: dict[int, str] = field(default_factory=dict)  # besides those that follow from the rest
+    is_change: bool = False  # one that an `OsoOffset` is given for
+    is_dated: bool = False  # an answer that says which revision it is of, likewise
+    has_context: bool = False  # facts for this question only
+    needs_key: bool = True
+    scope: Scope | None = Scope.READ  # that the key needs; None is for any key
+    refused_body: str = "Message"
+    refused_bodies: dict[int, str] = field(default_factory=dict)  # of statuses that have another one
+    deprecated_for: str = ""  # what to use instead
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    description: str
+    operations: tuple[Operation, ...]
+
+
+# ---- JSON schemas of what is answered, by name. Answers have exactly the keys that are listed ---------------------
 
 # ---- facts ----------------------------------------------------------------------------------------------------
 
@@ -306,3 +368,137 @@ AUTHZEN: dict[str, Schema] = {
 }
 
 ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS | AUTHZEN
+
+
+# ---- shapes -------------------------------------------------------------------------------------------------------
+# Schemas of what is sent and answered, by name. Those of requests are made from what decodes them.
+#
+# Requests may have more members than are described, which are ignored.
+
+BODIES: dict[str, type[serializers.Serializer]] = {
+    "Policy": PolicyBody,
+    "Bulk": facts.Bulk,
+    "AuthorizeQuery": questions.AuthorizeQuery,
+    "Moment": questions.MomentQuery,
+    "ActionsQuery": questions.ActionsQuery,
+    "ListQuery": questions.ListQuery,
+    "AuthorizeResourcesQuery": questions.AuthorizeResourcesQuery,
+    "AuthorizeEachQuery": questions.AuthorizeEachQuery,
+    "Query": questions.EvaluateQuery,
+    "FactQuery": questions.FactQuery,
+    "Expectation": questions.Expectation,
+    "Evaluation": authzen.Evaluation,
+    "Evaluations": authzen.Evaluations,
+    "SubjectSearch": authzen.SubjectSearch,
+    "ResourceSearch": authzen.ResourceSearch,
+    "ActionSearch": authzen.ActionSearch,
+    "AuthorizeLocal": local.AuthorizeSql,
+    "ActionsLocal": local.ActionsSql,
+    "ListLocal": local.ListSql,
+    "QueryLocal": local.EvaluateSql,
+}
+
+
+def schema_of(kind: type[serializers.Serializer]) -> Schema:
+    """Return the schema of a body: described by its docstring, and each member by its field."""
+    required: dict[str, Schema] = {}
+    optional: dict[str, Schema] = {}
+    for member in kind().fields.values():
+        (required if member.required else optional).update(members_of(member))
+    return taken(" ".join((kind.__doc__ or "").split()), required, optional)
+
+
+def members_of(field: serializers.Field) -> dict[str, Schema]:
+    """Return what the field is read from: `{"page_size": {"type": "integer"}}`."""
+    members = field.members if isinstance(field, DecodedField) else {str(field.field_name): _schema_of_one(field)}
+    described = {"description": str(field.help_text)} if field.help_text else {}
+    return {name: schema | described for name, schema in members.items()}
+
+
+def parameters_of(kind: type[serializers.Serializer]) -> tuple[Parameter, ...]:
+    """Return the query string that the serializer decodes."""
+    fields = kind().fields.items()
+    return tuple(Parameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
+
+
+def _schema_of_one(field: serializers.Field) -> Schema:
+    """Return the schema of a field as the framework decodes it."""
+    if isinstance(field, TextField):
+        return field.schema
+    assert isinstance(field, serializers.BooleanField), "whoever uses another kind of field says its schema here"
+    return {"type": "boolean"}
+
+
+_EXPLAIN_QUERY: Schema = {
+    "description": "What /authorize was asked, or one solution of /evaluate_query.",
+    "anyOf": [schema_of(questions.ExplainQuery) | {"not": {"required": ["predicate"]}}, ref("Query")],
+}
+
+SHAPES: dict[str, Schema] = (
+    facts.SHAPES
+    | {name: schema_of(kind) for name, kind in BODIES.items()}
+    | questions.SHAPES
+    | authzen.SHAPES
+    | local.SHAPES
+    | {"ExplainQuery": _EXPLAIN_QUERY}
+    | ANSWERS
+)
+
+
+# ---- shape text ---------------------------------------------------------------------------------------------------
+# Schema -> text for people, in a notation that needs no explanation: `{ type: Name, id: Id }`.
+
+_INDENT = "  "
+_SHORT = 80
+
+
+def shape_text(schema: Schema, depth: int = 0) -> str:
+    match schema:
+        case {"$ref": target}:
+            return str(target).rsplit("/", 1)[-1]
+        case {"anyOf": options} | {"oneOf": options}:
+            return _options(options, depth)
+        case {"const": constant}:
+            return json.dumps(constant)
+        case {"enum": constants}:
+            return " | ".join(map(json.dumps, constants))
+        case {"type": "array"}:
+            return _array(schema, depth)
+        case {"type": "object"}:
+            return _object(schema, depth)
+        case {"type": list() as names}:
+            return " | ".join(names)
+        case {"type": name}:
+            return str(name)
+    return "anything"
+
+
+def _options(options: list[Schema], depth: int) -> str:
+    texts = [shape_text(option, depth) for option in options]
+    return " | ".join(dict.fromkeys(texts))
+
+
+def _array(schema: Schema, depth: int) -> str:
+    if "prefixItems" in schema:
+        return f"[{', '.join(shape_text(item, depth) for item in schema['prefixItems'])}]"
+    item = shape_text(schema["items"], depth)
+    return f"({item})[]" if " | " in item and "\n" not in item else f"{item}[]"
+
+
+def _object(schema: Schema, depth: int) -> str:
+    members = [_member(name, member, schema, depth + 1) for name, member in schema.get("properties", {}).items()]
+    if schema.get("additionalProperties"):
+        members.append((f"[any name]: {shape_text(schema['additionalProperties'], depth + 1)}", ""))
+    if not members:
+        return "object"
+    line = f"{{ {', '.join(text for text, _ in members)} }}"
+    if len(line) <= _SHORT and "\n" not in line and not any(remark for _, remark in members):
+        return line
+    lines = [f"{_INDENT * (depth + 1)}{text}{f'  // {remark}' if remark else ''}" for text, remark in members]
+    return "\n".join(["{", *lines, f"{_INDENT * depth}}}"])
+
+
+def _member(name: str, member: Schema, schema: Schema, depth: int) -> tuple[str, str]:
+    """Return what stands for it, and the remark behind it."""
+    optional = "" if name in schema.get("required", ()) else "?"
+    return f"{name}{optional}: {shape_text(member, depth)}", str(member.get("description", ""))

@@ -1,0 +1,301 @@
+"""Rewrite relations until each is either stored or derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Direct,
+    Exclusion,
+    Expression,
+    Intersection,
+    Model,
+    Place,
+    Relation,
+    Report,
+    Subject,
+    Type,
+    Union,
+    Unsure,
+    alternatives,
+    changed,
+    is_direct,
+    leaves,
+    relations_of,
+)
+from policy.rules.components import Components
+
+# ---- Takes relations apart, until each is either given or follows -------------------------------------------------
+# `viewer: [user] but not blocked` is two ideas in one name: who was made a viewer, and who is one. A fact that said
+# "viewer" would say the second. So tuples of such a relation become `direct_viewer`, and `viewer` follows from it.
+
+Key = tuple[str, str]  # a type and a relation, as the model names them
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The model again; where tuples of some relations went; and which relations lead from object to object."""
+
+    model: Model
+    plain_homes: dict[Key, str] = field(default_factory=dict)  # of subjects that are objects
+    other_homes: dict[Key, str] = field(default_factory=dict)  # of usersets and of everybody
+    leading: frozenset[Key] = frozenset()
+
+    def home(self, type_name: str, relation: str, is_plain: bool) -> str:
+        """Return the relation that tuples of a relation are tuples of now."""
+        homes = self.plain_homes if is_plain else self.other_homes
+        return homes.get((type_name, relation), relation)
+
+    def homes(self, type_name: str, relation: str) -> tuple[str, ...]:
+        """Return where an arrow looks for what it follows: all that tuples of the relation are tuples of now."""
+        return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
+
+
+def taken_apart(model: Model) -> Apart:
+    leading = {
+        (type_.name, leaf.tupleset)
+        for type_, relation in relations_of(model)
+        for leaf, _ in leaves(relation.expression)
+        if isinstance(leaf, Arrow)
+    }
+    leading |= _between_things(model)
+    apart = Apart(model)
+    types, all_leading = [], set()
+    for type_ in model.types:
+        splitter = _Splitter(type_, leading, apart)
+        types.append(replace(type_, relations=tuple(splitter.relations())))
+        all_leading |= splitter.leading
+    return replace(apart, model=replace(model, types=tuple(types)), leading=frozenset(all_leading))
+
+
+def _between_things(model: Model) -> set[Key]:
+    """Return the relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
+    things = {type_.name for type_ in model.types if type_.relations}
+    asked = {(subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects}
+    asked |= {
+        (type_.name, leaf.relation)
+        for type_, relation in relations_of(model)
+        for leaf, _ in leaves(relation.expression)
+        if isinstance(leaf, Computed)
+    }
+    return {
+        (type_.name, relation.name)
+        for type_, relation in relations_of(model)
+        if is_direct(relation.expression)
+        and all(_is_plain(each) and each.type in things for each in relation.subjects)
+        and (type_.name, relation.name) not in asked
+    }
+
+
+class _Splitter:
+    def __init__(self, type_: Type, leading: set[Key], apart: Apart):
+        self.type = type_
+        self.wanted = leading
+        self.apart = apart
+        self.leading: set[Key] = set()
+        self.names = {relation.name for relation in type_.relations}
+
+    def relations(self) -> list[Relation]:
+        found: list[Relation] = []
+        for relation in self.type.relations:
+            found += self._of(relation)
+        return found
+
+    def _of(self, relation: Relation) -> list[Relation]:
+        key, expression = (self.type.name, relation.name), relation.expression
+        if not relation.subjects:
+            return [replace(relation, expression=_without_direct(expression), is_permission=True)]
+        if key in self.wanted:
+            return self._leading(relation)
+        if any(map(is_direct, alternatives(expression))):
+            return [relation]
+        given = self._new_name(relation)
+        self.apart.plain_homes[key] = self.apart.other_homes[key] = given
+        return [
+            replace(relation, name=given, expression=Direct(), is_permission=False, comment=()),
+            _following(relation, Computed(given)),
+        ]
+
+    def _leading(self, relation: Relation) -> list[Relation]:
+        """Split a relation that arrows follow: its tuples to objects get a relation apart from usersets and rules."""
+        key = (self.type.name, relation.name)
+        plain = tuple(each for each in relation.subjects if _is_plain(each))
+        others = tuple(each for each in relation.subjects if not _is_plain(each))
+        if is_direct(relation.expression) and not others:
+            self.leading.add(key)
+            return [relation]
+        found: list[Relation] = []
+        instead: list[Expression] = []
+        if plain:
+            name = self._new_name(relation)
+            self.apart.plain_homes[key] = name
+            self.leading.add((self.type.name, name))
+            found.append(replace(relation, name=name, expression=Direct(), subjects=plain, comment=()))
+            instead.append(Computed(name))
+        if others:
+            instead.append(Direct())
+        rest = _following(relation, Union(tuple(instead)) if len(instead) > 1 else instead[0])
+        if not others:
+            return [*found, rest]
+        rest = replace(rest, subjects=others, is_permission=False)
+        if any(map(is_direct, alternatives(rest.expression))):
+            return [*found, rest]
+        name = self._new_name(relation)
+        self.apart.other_homes[key] = name
+        given = replace(relation, name=name, expression=Direct(), subjects=others, comment=())
+        return [*found, given, _following(rest, Computed(name))]
+
+    def _new_name(self, relation: Relation) -> str:
+        name = f"direct_{relation.name}"
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return name
+
+
+def _following(relation: Relation, instead: Expression) -> Relation:
+    """Return the relation as a permission, with something in the place of its own tuples."""
+    expression = changed(relation.expression, lambda part: instead if is_direct(part) else part)
+    return replace(relation, expression=expression, subjects=(), is_permission=True)
+
+
+def _without_direct(expression: Expression) -> Expression:
+    return changed(expression, lambda part: Union(()) if is_direct(part) else part)
+
+
+def _is_plain(subject: Subject) -> bool:
+    return not subject.relation and not subject.wildcard
+
+
+# ---- What follows for sure, and what only perhaps -----------------------------------------------------------------
+# A conditional tuple counts if its condition is met. Whether it is may be open: the request left a value out, or
+# Polar cannot say the condition. Then nobody is granted anything by it. Below an exclusion it is the other way round:
+# somebody who is *perhaps* blocked is not granted anything, either. So what is taken away is asked for in its widest
+# sense.
+
+
+def uncertain_relations(apart: Apart) -> frozenset[Key]:
+    """Return the relations that depend on a condition or on an `Unsure`, directly or through other relations."""
+    followers: dict[Key, list[Key]] = {}
+    found: dict[Key, None] = {}
+    for type_, relation in relations_of(apart.model):
+        key = (type_.name, relation.name)
+        for other, _ in needs(apart, type_, relation):
+            followers.setdefault(other, []).append(key)
+        if any(each.condition for each in relation.subjects) or _has_unsure(relation.expression):
+            found[key] = None
+    queue = list(found)
+    for key in queue:
+        more = [each for each in dict.fromkeys(followers.get(key, ())) if each not in found]
+        found.update(dict.fromkeys(more))
+        queue += more
+    return frozenset(found)
+
+
+def without_circles(model: Model, report: Report) -> Model:
+    """Replace each exclusion or `all` arrow that depends on its own relation by an `Unsure`, which grants nothing.
+
+    Such a model has no stratification: `viewer: member but not viewer`.
+    """
+    apart = Apart(model)
+    types = {type_.name: type_ for type_ in model.types}
+    by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in relations_of(model)}
+    edges = {key: sorted({other for other, _ in needs(apart, *found)}) for key, found in by_key.items()}
+    components = Components(lambda key: [each for each in edges.get(key, []) if each in by_key])
+
+    def is_circle(key: Key, part: Expression, type_: Type) -> bool:
+        number = components.number(key)
+        return number is not None and any(
+            components.number(other) == number for other in _needed_by_not(apart, type_, by_key[key][1], part)
+        )
+
+    def rewritten(type_: Type, relation: Relation) -> Relation:
+        key = (type_.name, relation.name)
+
+        def change(part: Expression) -> Expression:
+            if not (isinstance(part, Exclusion | Arrow) and is_circle(key, part, type_)):
+                return part
+            place = next((place for place in _places(part) if any(place)), relation.place)
+            what = "what it excludes" if isinstance(part, Exclusion) else "`all`"
+            report.lost(place, f"{type_.name}#{relation.name}: {what} depends on the relation itself")
+            most = part.base if isinstance(part, Exclusion) else replace(part, every=False)
+            return Unsure(most, relation.place)
+
+        return replace(relation, expression=changed(relation.expression, change))
+
+    def rewritten_type(type_: Type) -> Type:
+        return replace(type_, relations=tuple(rewritten(type_, each) for each in type_.relations))
+
+    return replace(model, types=tuple(map(rewritten_type, model.types)))
+
+
+def needs(apart: Apart, type_: Type, relation: Relation) -> Iterator[tuple[Key, bool]]:
+    """Yield the relations that one is made of, and whether each is taken away there."""
+    for leaf, negated in leaves(relation.expression):
+        for key in _keys(apart, type_, relation, leaf):
+            yield key, negated
+
+
+def _needed_by_not(apart: Apart, type_: Type, relation: Relation, part: Expression) -> Iterator[Key]:
+    if isinstance(part, Exclusion):
+        for leaf, _ in leaves(part.subtract):
+            yield from _keys(apart, type_, relation, leaf)
+    elif isinstance(part, Arrow) and part.every:
+        yield from _keys(apart, type_, relation, part)
+
+
+def _keys(apart: Apart, type_: Type, relation: Relation, leaf: Expression) -> Iterator[Key]:
+    match leaf:
+        case Computed(name):
+            yield (type_.name, name)
+        case Arrow(tupleset, name):
+            for home in apart.homes(type_.name, tupleset):
+                yield (type_.name, home)
+                leading = next((each for each in type_.relations if each.name == home), None)
+                for subject in leading.subjects if leading else ():
+                    yield (subject.type, name)
+        case Direct():
+            for subject in relation.subjects:
+                if subject.relation:
+                    yield (subject.type, subject.relation)
+
+
+def _has_unsure(expression: Expression) -> bool:
+    match expression:
+        case Unsure():
+            return True
+        case Union(parts) | Intersection(parts):
+            return any(map(_has_unsure, parts))
+        case Exclusion(base, subtract):
+            return _has_unsure(base) or _has_unsure(subtract)
+    return False
+
+
+def _places(part: Expression) -> Iterator[Place]:
+    for leaf, _ in leaves(part):
+        yield getattr(leaf, "place", Place())
+
+
+# ---- The relations whose tuples restrict access: without one of these, more would be granted ----------------------
+
+
+def restrictive_relations(apart: Apart) -> frozenset[Key]:
+    """Return the relations that an exclusion subtracts or an `all` arrow follows, and what these depend on."""
+    by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
+    found: dict[Key, None] = {}
+    for key, (type_, relation) in by_key.items():
+        found.update({other: None for other, negated in needs(apart, type_, relation) if negated})
+        for leaf, negated in leaves(relation.expression):
+            if isinstance(leaf, Direct) and negated:
+                found[key] = None
+            if isinstance(leaf, Arrow) and leaf.every:
+                found.update({(type_.name, home): None for home in apart.homes(type_.name, leaf.tupleset)})
+    queue = [key for key in found if key in by_key]
+    for key in queue:
+        more = {other: None for other, _ in needs(apart, *by_key[key]) if other not in found and other in by_key}
+        found.update(more)
+        queue += more
+    return frozenset(found)
