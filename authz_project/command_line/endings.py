@@ -38,7 +38,7 @@ def _forget_output() -> None:
 
 def _matter_with(error: DatabaseError | InterfaceError) -> str:
     program = program_name(sys.argv[0])
-    if missing := missing_database():
+    if "unable to open" in str(error) and (missing := missing_database()):
         return f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL says where it is."
     if lacks_tables(error):
         return f"The database has no tables. Run `{program} serve` or `{program} migrate`."
