@@ -9,6 +9,9 @@ from django.core.management import CommandError, call_command
 
 from tests.service import ROOT
 
+# Commands need no database, but to connect to one in memory is to be allowed by pytest-django.
+pytestmark = [pytest.mark.usefixtures("db"), pytest.mark.parametrize("db", ["sqlite"], indirect=True)]
+
 TEXT = (ROOT / "authz_project" / "deploy" / "github-actions.yml").read_text()
 POLICY = """actor User {}
 
