@@ -105,6 +105,7 @@ def test_a_file_is_checked_without_the_service(tmp_path):
         assert found.stdout.endswith(f"{len(RIGHT) + len(more)} operations, {status} problems\n")
 
 
+@pytest.mark.alone  # servers are to be up again before the short loads end
 def test_servers_that_are_killed_and_paused_answer_consistently():
     """For a moment; `python -m tests.faults.consistency` does it for long, and loses the primary as well."""
     with consistency.place(standbys=1) as where:
