@@ -26,7 +26,7 @@ def prepare_folder() -> None:
     database = Path(connection.settings_dict["NAME"]).absolute()
     secret = secret_file(database)
     if not database.exists() or not (secret_that_is_set() or secret.exists()):
-        _ignore(database.parent, database.name, f"{database.name}-*", secret.name)
+        _ignore(database.parent, *[f"{database.name}{end}" for end in ("", "-shm", "-wal")], secret.name)
     if not database.exists():
         database.touch(0o600)  # which other connections take for an empty database
     if not secret_that_is_set():

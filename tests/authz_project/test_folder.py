@@ -148,3 +148,13 @@ def test_a_gitignore_that_is_there_is_kept_and_lengthened(tmp_path, before, afte
     for _ in range(2):
         _ignore(tmp_path, "a.sqlite3", "a.sqlite3.secret")
     assert path.read_text() == after
+
+
+def test_this_repository_ignores_what_serve_makes(tmp_path):
+    """Otherwise the first start in a clone would change a file of the repository."""
+    text = (ROOT / ".gitignore").read_text()
+    (tmp_path / ".gitignore").write_text(text)
+    where = {"DATABASE_URL": f"sqlite:///{tmp_path / 'authz.sqlite3'}", "SECRET_KEY": ""}
+    command = [sys.executable, ROOT / "manage.py", "migrate", "--verbosity", "0"]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | where, check=True)
+    assert (tmp_path / ".gitignore").read_text() == text
