@@ -297,7 +297,7 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 # ---- limits: 0 is none --------------------------------------------------------------------------------
 
 MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
-MEMORY_BUDGET = number("MEMORY_BUDGET", 160_000_000, int)  # bytes of each process, for all that runs at a time
+MEMORY_BUDGET = number("MEMORY_BUDGET", 140_000_000, int)  # bytes of each process, for all that runs at a time
 BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
 PATIENCE = number("PATIENCE", 1)  # seconds, most of which a line may be long before who comes is told to come again
 DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for which requests are still taken
