@@ -1,6 +1,5 @@
-"""Policies in any editor that speaks the Language Server Protocol.
+"""A server for editors that speak the Language Server Protocol.
 
-`positions` turns offsets into the protocol's positions and back; `document` is an open text with what is known of it;
-`hover`, `renaming` and `answers` are what an editor asks about it; `server` takes the questions, and sends problems.
-The package needs pygls (`pip install "authz-project[editor]"`), which nothing else here imports.
+`document` is an open text and what is known about it, `answers` answers requests about it, and `server` receives them
+and sends diagnostics. Needs pygls (`pip install "authz-project[editor]"`), which nothing else imports.
 """

@@ -1,4 +1,4 @@
-"""An open text, and what is known of it; each thing is found when it is first asked for."""
+"""An open text, what is known about it, and positions in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from authz_project.language_server.positions import Positions
+from lsprotocol.types import Location, Position, PositionEncodingKind, Range
+
 from policy.language import ast
 from policy.language.collector import without_collections
 from policy.language.names import Names, names_of
@@ -15,9 +16,63 @@ from policy.language.pieces import are_policies, pieces_of
 from policy.language.plumbing import parse_with_tokens, tokens_in
 from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected, Problem
-from policy.language.source import Source
+from policy.language.source import Source, Span
 from policy.rules import compile_policy
 from policy.rules.program import Program
+
+# ---- positions ----------------------------------------------------------------------------------------------------
+# Offsets in a text, and positions as the protocol counts them: lines from 0, and units of an encoding.
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A text, to turn offsets in it into positions of the protocol, and back."""
+
+    source: Source
+    encoding: str = PositionEncodingKind.Utf16
+
+    def position(self, offset: int) -> Position:
+        line, column = self.source.position(min(offset, len(self.source.text)))
+        if self._is_ascii:
+            return Position(line - 1, column - 1)
+        start = self.source.line_start(line)
+        return Position(line - 1, self._units(self.source.text[start : start + column - 1]))
+
+    @cached_property
+    def _is_ascii(self) -> bool:
+        return self.source.text.isascii()
+
+    def range(self, span: Span) -> Range:
+        return Range(self.position(span.start), self.position(span.end))
+
+    def location(self, uri: str, span: Span) -> Location:
+        return Location(uri, self.range(span))
+
+    def whole(self) -> Range:
+        return self.range(Span(0, len(self.source.text)))
+
+    def offset(self, position: Position) -> int:
+        """Return the offset of a position; of one behind the end of its line, that end."""
+        line = position.line + 1
+        if line > self.source.text.count("\n") + 1:
+            return len(self.source.text)
+        text, left = self.source.line_text(line), position.character
+        for column, char in enumerate(text):
+            if left <= 0:
+                return self.source.line_start(line) + column
+            left -= self._units(char)
+        return self.source.line_start(line) + len(text)
+
+    def _units(self, text: str) -> int:
+        match self.encoding:
+            case PositionEncodingKind.Utf8:
+                return len(text.encode(errors="surrogatepass"))
+            case PositionEncodingKind.Utf32:
+                return len(text)
+        return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+# ---- An open text, and what is known of it; each thing is found when it is first asked for ------------------------
 
 _HEAD = re.compile(r"^[ \t]*(?:actor|resource|global|test)\b", re.MULTILINE)
 _AHEAD = 2_000  # characters after a place that are read to complete there

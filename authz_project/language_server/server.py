@@ -15,9 +15,8 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import json_rpc
 
 from authz_project.language_server import answers
-from authz_project.language_server.answers import RUN_TESTS
+from authz_project.language_server.answers import RUN_TESTS, CannotRename
 from authz_project.language_server.document import Document, changed
-from authz_project.language_server.renaming import CannotRename
 from checks.asking.run import in_memory
 from checks.testing import policy_tests
 from policy.errors import AuthzError

@@ -6,10 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-import checks.authzen.entities as authzen
 import checks.serializers as questions
 import facts.serializers as facts
 import localsql.serializers as local
+from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
 from policy.json_schema import Schema, answered, many, nullable, ref, taken, text

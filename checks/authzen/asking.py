@@ -18,8 +18,7 @@ from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.query import Check, allow
 from checks.asking.question import Page, Question, by_ids
 from checks.asking.session import TRIES, LiveSession
-from checks.authzen.evaluations import Evaluated
-from checks.authzen.properties import RequestProperties, facts_of
+from checks.authzen.requests import Evaluated, RequestProperties, facts_of
 from checks.errors import PolicyMoved, StatementTooLarge
 from checks.explain.explain import Explanation, explain
 from checks.serializers import check_number

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from checks.authzen.asking import question_of
-from checks.authzen.entities import ActionSearch, Evaluation, Evaluations, ResourceSearch, SubjectSearch
-from checks.authzen.evaluations import evaluated, known_of
-from checks.authzen.properties import RequestProperties, facts_of
-from checks.decisions.answers import Summary
+from checks.authzen.requests import (
+    ActionSearch,
+    Evaluation,
+    Evaluations,
+    RequestProperties,
+    ResourceSearch,
+    SubjectSearch,
+    evaluated,
+    facts_of,
+    known_of,
+)
 from checks.decisions.lines import Line
+from checks.decisions.log import Summary
 from checks.workbench.given import Given
 from policy.active import program_of_version
 from policy.errors import AuthzError

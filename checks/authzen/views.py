@@ -13,19 +13,24 @@ from checks.asking import run
 from checks.asking.askers import confirmed
 from checks.asking.consistent_paging import as_of_first_page, moment_to_token, not_cached
 from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
-from checks.authzen.entities import (
+from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
     ActionSearch,
+    Evaluated,
     Evaluation,
     Evaluations,
     Options,
     Part,
     ResourceSearch,
     SubjectSearch,
+    digest_of,
+    evaluated,
+    known_of,
+    least_of,
+    page_of,
+    search_page_of,
 )
-from checks.authzen.evaluations import Evaluated, evaluated, known_of
-from checks.authzen.pages import digest_of, least_of, page_of, search_page_of
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.views import Answering, Reply, moment_asked

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from checks.decisions.answers import Summary, is_summary, shown
+from checks.decisions.log import Summary, is_summary, shown
 from policy.clock import microseconds_of
 from policy.errors import AuthzError
 

@@ -1,23 +1,22 @@
-"""The decision log: a line of JSON for each question that the interface answers.
-
-A request only queues what there is to say, and waits for nothing. Several times a second, another thread makes lines of
-what is queued, and writes them (`writer`).
-"""
+"""Write the decision log: a line of JSON for each question that the interface answers."""
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import logging
+import os
+import stat
+import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from random import random
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
-from checks.decisions.answers import is_denial, summary_of, tally_of
-from checks.decisions.memo import Memo
-from checks.decisions.writer import Writer
 from policy import noticing
 from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
@@ -25,6 +24,303 @@ from policy.configured import configured
 from policy.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
 from policy.timeline import timeline
+
+# ---- memo ---------------------------------------------------------------------------------------------------------
+# Memoises a function of answers: for JSON from the cache, which is the same object every time, and for answers that
+# say yes or no and nothing else.
+
+_MOST = 8 << 20  # bytes of answers that are known
+_MEMO_OVERHEAD = 500
+
+Found = TypeVar("Found")
+
+
+class Memo(Generic[Found]):
+    """Calls `look` on a body; only once for the same JSON (bytes), or for the same yes or no."""
+
+    def __init__(self, look: Callable[[object], Found]):
+        self._look = look
+        self._found: dict[bytes, Found] = {}
+        self._size = 0
+        self._of_decisions: dict[bool, Found] = {}
+
+    def __call__(self, answer: object) -> Found:
+        if not isinstance(answer, bytes):
+            if not isinstance(answer, dict) or len(answer) != 1 or "allowed" not in answer:
+                return self._look(answer)
+            is_allowed = answer["allowed"]
+            found = self._of_decisions.get(is_allowed)
+            if found is None:
+                found = self._of_decisions[is_allowed] = self._look(answer)
+            return found
+        found = self._found.get(answer)
+        if found is None:
+            found = self._look(orjson.loads(answer))
+            if self._size > _MOST:
+                self._found.clear()
+                self._size = 0
+            self._found[answer] = found
+            self._size += len(answer) + _MEMO_OVERHEAD
+        return found
+
+
+# ---- What the decision log keeps of an answer: enough to tell whether another one is the same ---------------------
+# {"allowed": true}                                       of a decision {"count": 2, "results": ["a", "b"]}
+# of a list; of a long one the first, and a digest of all {"count": 3, "allowed": 1, "results": [true, false, …]} of
+# many decisions, also AuthZEN's {"characters": 120, "digest": "5f1c…"}                  of SQL
+
+SHOWN = 20  # results of a list that are kept
+
+Summary = dict[str, Any]
+
+
+def summary_of(body: Any) -> Summary:
+    """Return what is kept of the body of an answer."""
+    if isinstance(body, list):  # of /bulk_actions
+        return _listed([each["results"] for each in body])
+    if "allowed" in body:
+        return {"allowed": body["allowed"]}
+    if "decision" in body:
+        return {"allowed": body["decision"]}
+    if "evaluations" in body:
+        return _listed([each["decision"] for each in body["evaluations"]])
+    if "sql" in body:
+        return {"characters": len(body["sql"]), "digest": _digest(body["sql"].encode())}
+    goes_on = body.get("next_page_token") or body.get("page", {}).get("next_token")
+    more = {"has_next_page": True} if goes_on else {}
+    return _listed(body["results"]) | more
+
+
+def _listed(results: list[Any]) -> Summary:
+    found: Summary = {"count": len(results)}
+    if results and isinstance(results[0], bool):
+        found["allowed"] = results.count(True)
+    found["results"] = results[:SHOWN]
+    if len(results) > SHOWN:
+        found["digest"] = _digest(orjson.dumps(results))
+    return found
+
+
+def _digest(text: bytes) -> str:
+    return sha256(text).hexdigest()[:32]
+
+
+def is_denial(summary: Summary) -> bool:
+    """Say whether something that was asked for is not allowed, or nothing was found."""
+    allowed, count = summary.get("allowed"), summary.get("count")
+    if count is None:
+        return allowed is False
+    return count == 0 or (allowed is not None and allowed < count) or [] in summary["results"]
+
+
+def shown(summary: Summary) -> str:
+    """Return the summary in a few words: `allowed`, `2 found`, `1 of 3 allowed`."""
+    allowed, count = summary.get("allowed"), summary.get("count")
+    if count is None:
+        return f"SQL of {summary['characters']:,} characters" if allowed is None else "allowed" if allowed else "denied"
+    return f"{count:,} found" if allowed is None else f"{allowed:,} of {count:,} allowed"
+
+
+def is_summary(found: dict[str, Any]) -> bool:
+    """Say whether an object has the form of a summary."""
+    if "count" in found:
+        return isinstance(found["count"], int) and isinstance(found.get("results"), list)
+    return isinstance(found.get("allowed"), bool) or isinstance(found.get("characters"), int)
+
+
+# ---- how the decisions came out --------------------------------------------------------------------------------------
+
+Tally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or, of SQL, nothing
+
+_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # shared, so never changed
+
+
+def tally_of(body: Any) -> Tally:
+    """Return the counts of the body of an answer."""
+    if isinstance(body, list):  # of /bulk_actions
+        return {"rows": sum(len(each["results"]) for each in body)}
+    if "allowed" in body:
+        return _ALLOWED if body["allowed"] is True else _DENIED
+    if "decision" in body:
+        return _ALLOWED if body["decision"] is True else _DENIED
+    if "evaluations" in body:
+        return _decided([each["decision"] for each in body["evaluations"]])
+    if "results" not in body:
+        return {}
+    results = body["results"]
+    return _decided(results) if results and isinstance(results[0], bool) else {"rows": len(results)}
+
+
+def _decided(decisions: list[Any]) -> Tally:
+    allowed = sum(1 for each in decisions if each is True)
+    return {"allowed": allowed, "denied": len(decisions) - allowed}
+
+
+# ---- writer -------------------------------------------------------------------------------------------------------
+# The queue of the decision log, and the thread that writes it: whole lines, however many processes append to a file.
+#
+# No request waits for the queue: an entry that has no room in it is left out and counted. The file is opened for each
+# write, so that a new one is made after the old one was moved away.
+
+Waiting = TypeVar("Waiting")  # what there is to say, before it is a line
+
+
+STANDARD_OUTPUT = "-"
+ROOM = 32 << 20  # bytes of what waits to be written
+_PAUSE = 0.1  # seconds between writes
+_COMPLAINT_EVERY = 60.0  # seconds
+_LOCKED_WITHIN = 1.0  # second
+
+
+def _notice_lines(**numbers: int) -> None:
+    if noticing.is_on and any(numbers.values()):
+        noticing.note("log", **numbers)
+
+
+class Writer(Generic[Waiting]):
+    """A queue, and a thread that empties it, which starts with the first entry."""
+
+    def __init__(self, path: str, line_of: Callable[[Waiting], bytes | None]):
+        self._path, self._line_of = path, line_of
+        self._waiting: list[Waiting] = []
+        self._size = 0
+        self._left_out, self._reason = 0, ""
+        self._complained = -_COMPLAINT_EVERY
+        self._is_torn = self._was_torn = False  # whether the last line may lack its end: now; before the latest write
+        self._written = 0  # lines
+        self._changing, self._writing = threading.Lock(), threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, entry: Waiting, size: int) -> None:
+        with self._changing:
+            if self._size + size > ROOM:
+                self._left_out, self._reason = self._left_out + 1, "they came faster than they could be written"
+                _notice_lines(dropped=1)
+                return
+            self._waiting.append(entry)
+            self._size += size
+            if self._thread is None:
+                self._start()
+
+    def leave_out(self, number: int, reason: Exception) -> None:
+        _notice_lines(dropped=number)
+        with self._changing:
+            self._left_out, self._reason = self._left_out + number, f"{type(reason).__name__}: {reason}"
+            if self._thread is None:
+                self._start()
+
+    def flush(self) -> None:
+        """Write all that is queued. Never raises an `Exception`."""
+        with self._writing:
+            with self._changing:
+                entries, self._waiting, self._size = self._waiting, [], 0
+            lines: list[bytes] = []
+            for entry in entries:
+                try:
+                    if line := self._line_of(entry):
+                        lines.append(line)
+                except Exception as reason:
+                    self.leave_out(1, reason)
+            before = self._written
+            try:
+                self._write(lines)
+            except OSError as reason:
+                self.leave_out(len(lines) - (self._written - before), reason)
+            _notice_lines(written=self._written - before)
+
+    def complain(self) -> None:
+        """Report how many decisions are not in the decision log, at most once a minute."""
+        with self._changing:
+            now = time.monotonic()
+            if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
+                return
+            left_out, self._left_out, self._complained = self._left_out, 0, now
+        log.error("%s decisions are not in the decision log: %s", f"{left_out:,}", self._reason)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_PAUSE)
+            self.flush()
+            self.complain()
+
+    def _end(self) -> None:
+        self.flush()
+        self._complained = -_COMPLAINT_EVERY
+        self.complain()
+
+    def _write(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        if self._path == STANDARD_OUTPUT:
+            for line in lines:  # a pipe takes a short line in one piece
+                self._put_out(1, line)
+                self._written += 1
+            return
+        file = opened(self._path)
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                self._append(file, b"".join(lines))
+            else:
+                self._put_out(file, b"".join(lines))
+            self._written += len(lines)
+        finally:
+            os.close(file)  # which releases its lock as well
+
+    def _append(self, file: int, text: bytes) -> None:
+        """Append to a file. If its disk is full, keep the lines that were written whole, and cut off the rest."""
+        is_alone = _locked(file)
+        start = os.fstat(file).st_size
+        try:
+            self._put_out(file, text)
+        except OSError:
+            added = os.fstat(file).st_size - start
+            whole = text.rfind(b"\n", 0, max(0, added)) + 1
+            if is_alone and 0 <= added <= len(text) and not self._was_torn:
+                os.ftruncate(file, start + whole)
+                self._is_torn = False
+                self._written += text.count(b"\n", 0, whole)
+            raise
+
+    def _put_out(self, file: int, text: bytes) -> None:
+        self._was_torn = self._is_torn
+        left = memoryview(b"\n" + text if self._is_torn else text)
+        self._is_torn = True
+        while left:
+            left = left[os.write(file, left) :]
+        self._is_torn = False
+
+
+def _locked(file: int) -> bool:
+    """Lock the file, so that no other process writes behind a part of a line, and say whether that succeeded.
+
+    It fails on a disk without locks, or if another process does not release its lock in time.
+    """
+    until = time.monotonic() + _LOCKED_WITHIN
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOCKED_WITHIN / 100)
+        except OSError:
+            return False
+
+
+def opened(path: str) -> int:
+    """Open the file to append to it. If it is made now, only its owner can read it."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+# ---- The decision log: a line of JSON for each question that the interface answers --------------------------------
+# A request only queues what there is to say, and waits for nothing. Several times a second, another thread makes
+# lines of what is queued, and writes them (`writer`).
 
 log = logging.getLogger("authz.decisions")
 

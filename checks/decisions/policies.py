@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
 from checks.decisions.lines import Line
-from checks.decisions.questions import given_for
-from checks.decisions.replay import NotAsked, check_can_be_asked, moment_of_line
+from checks.decisions.replay import NotAsked, check_can_be_asked, given_for, moment_of_line
 from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal

@@ -1,24 +1,30 @@
-"""Runs the tests of a policy on the engine that answers questions, each over nothing but its own facts.
-
-Assertions that differ in one argument only are asked as one question, whose answer says which of them hold.
-"""
+"""Run the tests of policies, each on its own facts, and measure which rules they cover."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 from checks.asking.advice import NAMINGS
+from checks.asking.deadline import check, shortened
 from checks.asking.facts_alone import FactsAlone, fact_of_atom
 from checks.asking.query import TypedId, question_about
 from checks.asking.question import Asked, Question
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
-from policy.errors import AuthzError
-from policy.rules.program import Assertion, Program, Signature, Test, Var
+from policy.errors import AuthzError, Unavailable
+from policy.figures import Coverage
+from policy.language.source import Span
+from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test, Var
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted
+
+# ---- policy tests -------------------------------------------------------------------------------------------------
+# Runs the tests of a policy on the engine that answers questions, each over nothing but its own facts.
+#
+# Assertions that differ in one argument only are asked as one question, whose answer says which of them hold.
 
 MOST_SHOWN = 12  # values of a list
 
@@ -208,3 +214,76 @@ def _group(assertion: Assertion) -> tuple[_AssertionGroup, str]:
     place = max(range(len(args)), key=lambda index: (args[index].type != STRING, index))
     others = tuple(None if index == place else arg for index, arg in enumerate(args))
     return _AssertionGroup(assertion.atom.predicate, place, args[place].type, others), args[place].id
+
+
+# ---- Which rules the tests of a policy exercise -------------------------------------------------------------------
+# A rule is exercised if, over the facts of some test, its body holds for values that the test mentions, or for names
+# of the policy. If a rule that is not exercised were removed, or never worked, no test would fail.
+
+_IdsByType = dict[str, tuple[str, ...]]
+
+
+def measured(program: Program, seconds: float) -> Coverage | None:
+    """Return the coverage of the policy's tests; None if that takes too long, or a rule cannot be asked for."""
+    if not program.tests:
+        return Coverage(len(program.written), tuple(uncovered(program, frozenset())))
+    try:
+        with shortened(seconds):
+            return Coverage(len(program.written), tuple(uncovered(program, covered(program))))
+    except (AuthzError, Unavailable):
+        return None
+
+
+def covered(program: Program) -> frozenset[Span]:
+    """Return the spans of the rules that some test exercises.
+
+    Each rule is asked for by a predicate of its own:
+
+        has_role(u, "reader", d) if owns(u, d)   ->   rule 3(u, d) if owns(u, d)
+    """
+    rules = (rule for alternatives in program.written.values() for rule in alternatives)
+    left = {f"rule {index}": rule for index, rule in enumerate(rules)}  # no name of a policy has a space
+    probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
+    probing = replace(program, rules=program.rules + probes)
+    session = FactsAlone.of_signatures(probing, signatures_of(program))
+    found: set[Span] = set()
+    for test in program.tests:
+        over, mentioned = session.over(test.facts), _mentioned(program, test)
+        for name, rule in list(left.items()):
+            check()
+            if any(over.holds(question) for question in _questions(name, rule, mentioned)):
+                found.add(left.pop(name).origin)
+    return frozenset(found)
+
+
+def uncovered(program: Program, found: frozenset[Span]) -> list[Span]:
+    return sorted(program.written.keys() - found, key=lambda span: span.start)
+
+
+def _probe(name: str, rule: Rule) -> Atom:
+    return Atom(name, tuple(dict.fromkeys(term for term in rule.head.args if isinstance(term, Var))))
+
+
+def _questions(name: str, rule: Rule, mentioned: _IdsByType) -> Iterator[Question]:
+    """Yield a question for each typing of the rule's head: whether its body holds for some of the mentioned values."""
+    variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
+    choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
+    for types in product(*choices):
+        asked = {variable: Asked(type_name, mentioned[type_name]) for variable, type_name in zip(variables, types)}
+        yield Question(((name, tuple(variables)),), asked)
+
+
+def _mentioned(program: Program, test: Test) -> _IdsByType:
+    ids: dict[str, dict[str, None]] = {}
+    for value in _values(program, test):
+        ids.setdefault(value.type, {})[value.id] = None
+    return {type_name: tuple(texts) for type_name, texts in ids.items()}
+
+
+def _values(program: Program, test: Test) -> Iterable[Value]:
+    for atom in (*test.facts, *(assertion.atom for assertion in test.assertions)):
+        yield from (arg for arg in atom.args if isinstance(arg, Value))
+    for assertion in test.assertions:
+        yield from assertion.iff_values or ()
+    for name in program.names:
+        yield Value(STRING, name)

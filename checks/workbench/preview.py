@@ -47,7 +47,7 @@ MOST_SHOWN = 100  # answers that differ, of each kind of question and in each di
 MAX_EXPLAINED = 50  # answers that differ; the others are listed without an explanation
 _SHORTEST = 0.05  # seconds that a question has at least
 _READER = (
-    "checks.decisions.questions.given_for"  # imported only for a decision log, since it needs all that decodes requests
+    "checks.decisions.replay.given_for"  # imported only for a decision log, since it needs all that decodes requests
 )
 _END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other ends of lines: JSON may contain those of Unicode unescaped
 

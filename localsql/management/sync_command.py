@@ -13,11 +13,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from localsql.sync.config import Config
-from localsql.sync.databases import Around
-from localsql.sync.metrics import Metrics, served
-from localsql.sync.reading import config_from_text
-from localsql.sync.watch import Bell, again_and_again, seconds
+from localsql.sync.config import Around, Config, config_from_text
+from localsql.sync.watch import Bell, Metrics, again_and_again, seconds, served
 from policy.errors import AuthzError, Unavailable
 from policy.files import STANDARD_INPUT, decoded, text_of_file
 from policy.management.command import PolicyCommand, number

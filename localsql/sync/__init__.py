@@ -1,10 +1,11 @@
-"""Keeps facts in step with the rows they come from, in the application's own databases.
+"""Keep facts in sync with rows in the application's own databases.
 
-The modules in the order in which they are used: `config` (what a file says; `reading`, `databases`, `asked`, `tidied`
-and `variables` make it of the text), `sources` (one reader for each kind of database: rows as they are there), `rows`
-(rows as ids of facts, and which rows are none), `sorting` (both sides in one order), `stored` (our side), `compare`
-(what differs, kept in files by `spill`), `apply` (makes the changes), `second_look` (finds facts whose rows went before
-they were stored), `report` (says what was found), `run` (all of it once), `watch` (again and again), `metrics`.
-`outbox` is the other way to stay in step: changes that the application writes down in its own transactions, each made
-here exactly once.
+Read it in this order:
+
+* `config`   the file that says which rows are facts, and where they are
+* `sources`  reads the rows, one module for each kind of database
+* `compare`  compares the stored facts of a pattern with its rows, in one order of ids
+* `run`      one pass over all patterns: compare, report, apply
+* `watch`    repeats a pass, and serves metrics about it
+* `outbox`   the other way: changes that an application writes to a table in its own transactions
 """

@@ -1,16 +1,142 @@
-"""What a file for synchronization says: patterns of facts, and where the rows of each are."""
+"""Read the file that describes what to keep in sync."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from localsql.binding_keys import BindingKey
+import orjson
+import sqlglot
+import yaml
+from sqlglot.errors import SqlglotError
+
+from localsql.binding_keys import BindingKey, key_from_text
+from localsql.binding_queries import LONGEST
+from localsql.bindings import (
+    KNOWN,
+    OF_A_FACT,
+    Bindings,
+    check_keys,
+    column_families,
+    entries_of,
+    query_of,
+    sql_types_of,
+)
 from localsql.dialects import DIALECTS, Dialect
+from localsql.documents import document_from_text
+from localsql.errors import BindingRejected
 from localsql.families import Family
+from policy.errors import AuthzError, Unavailable
+from policy.rules.program import Signature
+
+# ---- The errors of synchronization --------------------------------------------------------------------------------
+
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+def shown(text: str) -> str:
+    """Return what somebody wrote into a row, with control characters escaped, for a terminal or a log."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class ConfigRejected(AuthzError):
+    """The file is not what it should be; the message says where, and what to do."""
+
+    def __init__(self, place: str, reason: str, line: int | None = None):
+        self.place, self.reason = place, reason
+        where = "" if line is None else f"line {line}: "
+        super().__init__(f"{where}`{place}`: {reason}" if place else f"{where}{reason}")
+
+
+class SourceFailed(Unavailable):
+    """A database could not be read or written; it may be there again a moment later."""
+
+    def __init__(self, database: str, reason: str):
+        self.database = database
+        super().__init__(f"`dbs.{database}`: {' '.join(reason.split())}")
+
+
+class DriverMissing(AuthzError):
+    """A driver that only some installations need is not installed."""
+
+    def __init__(self, database: str, module: str, extra: str):
+        install = f'`pip install "authz-project[{extra}]"` does'
+        super().__init__(f"`dbs.{database}`: the driver {module} is not installed; {install}")
+
+
+class PatternRefused(AuthzError):
+    """The facts of one pattern are left as they are, whatever becomes of the others."""
+
+
+# ---- variables ----------------------------------------------------------------------------------------------------
+# Secrets that stand in the environment and not in a file: `${VARIABLE}`, or `$VARIABLE` as the whole value.
+
+_NAMED = re.compile(r"\$\{([^}]*)\}")
+_ALONE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def filled_in(place: str, text: str, environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the text with its variables filled in, and their values, which are secret."""
+    alone = _ALONE.fullmatch(text.strip())
+    if alone:
+        text = f"${{{alone[1]}}}"
+    values = [_value(place, found[1], environment) for found in _NAMED.finditer(text)]
+    left = iter(values)
+    return _NAMED.sub(lambda _: next(left), text), tuple(each for each in values if each)
+
+
+def _value(place: str, name: str, environment: Mapping[str, str]) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigRejected(place, f"`${{{name}}}` names no variable of the environment; write it as `${{NAME}}`")
+    if name not in environment:
+        raise ConfigRejected(place, f"the variable {name} is not set in the environment; set it, or write its value")
+    return environment[name]
+
+
+# ---- tidied -------------------------------------------------------------------------------------------------------
+# Removes comments and a semicolon at the end: people keep queries with them, and they are run without.
+
+# What may stand between two words. `/*! … */`, which MySQL runs, does not match, and is refused later.
+_BLANK = re.compile(r"(?:\s|--[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
+_BLANK_IN_MYSQL = re.compile(r"(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
+
+
+def tidied(query: str, dialect: Dialect) -> str:
+    """Return the query without its comments and its last semicolon; unchanged if it cannot be read so."""
+    try:
+        words = sqlglot.tokenize(query, read=dialect.parser) if len(query) <= LONGEST else []
+    except SqlglotError:
+        return query
+    blank = _BLANK_IN_MYSQL if dialect.parser == "mysql" else _BLANK
+    parts, end = [], 0
+    for word in words:
+        between = query[end : word.start]
+        if not blank.fullmatch(between):
+            return query
+        parts += [_blanked(between), query[word.start : word.end + 1]]
+        end = word.end + 1
+    if not words or not blank.fullmatch(query[end:]):
+        return query
+    if words[-1].token_type == sqlglot.TokenType.SEMICOLON:
+        parts.pop()
+    return "".join(parts).strip()
+
+
+def _blanked(between: str) -> str:
+    """Return white space in place of what separates two words, with as many line breaks."""
+    return between if between.isspace() or not between else "\n" * between.count("\n") or " "
+
+
+# ---- What a file for synchronization says: patterns of facts, and where the rows of each are ----------------------
 
 
 class Kind(Enum):
@@ -116,3 +242,400 @@ class Config:
         if self.outbox is not None:
             used.append(self.outbox.database)
         return tuple({each.name: each for each in used}.values())
+
+
+# ---- What a file reads for one pattern: a query, a collection, or a CSV file --------------------------------------
+
+Entry = Mapping[object, Any]
+_NAMES_OF_A_FIELD = ("name", "field", "path", "column")
+_WRITES = ("$out", "$merge")
+
+
+def asked_of(made: Bindings, text: str, key: BindingKey, entry: Entry, typed: Entry, database: Database) -> Any:
+    """Return what to read of the database; `typed` is the entry with numbers and times as YAML reads them."""
+    if database.kind is Kind.MONGODB:
+        return _mongo_query(text, key, entry, typed)
+    if database.kind is Kind.CSV:
+        return _csv_file(text, key, entry, database)
+    if "collection" in entry or "file" in entry:
+        raise ConfigRejected(text, f"`dbs.{database.name}` is of the type {database.kind.value}, which has a `query`")
+    columns = max(len(key.columns), 1)
+    said = entry.get("query")
+    tidy = entry if not isinstance(said, str) else {**entry, "query": tidied(said, made.dialect)}
+    query = query_of(text, tidy, made.dialect, columns)
+    return SqlQuery(query, column_families(made, text, key, entry.get("sql_types")))
+
+
+# ---- collections ---------------------------------------------------------------------------------------------------
+
+
+def _mongo_query(text: str, key: BindingKey, entry: Entry, typed: Entry) -> MongoQuery:
+    collection = entry.get("collection")
+    if not isinstance(collection, str) or not collection:
+        raise ConfigRejected(text, "needs a `collection`, as its database is of the type mongodb")
+    fields = _fields(text, key, entry.get("fields"), needed=True)
+    if sum(each.is_array for each in fields) > 1:
+        raise ConfigRejected(text, "at most one of `fields` can have `is_array`; unwind the others in `aggregate`")
+    inner = typed.get("query")
+    found = inner if isinstance(inner, dict) else typed
+    if isinstance(entry.get("query"), str):
+        raise ConfigRejected(text, "`query` must be a map with `find` or `aggregate`, as its database is mongodb")
+    find, stages = _json(text, found, "find"), _json(text, found, "aggregate")
+    if find is not None and stages is not None:
+        raise ConfigRejected(text, "must have `find` or `aggregate`, not both")
+    if find is not None and not isinstance(find, dict):
+        raise ConfigRejected(text, "`find` must be a map, as find() takes it")
+    return MongoQuery(collection, fields, find, None if stages is None else _stages(text, stages))
+
+
+def _stages(text: str, stages: object) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(stages, list) or not all(isinstance(each, dict) for each in stages):
+        raise ConfigRejected(text, "`aggregate` must be a list of stages, as aggregate() takes it")
+    if any(name in each for each in stages for name in _WRITES):
+        raise ConfigRejected(text, "`aggregate` must do nothing but read: without $out and $merge")
+    return tuple(stages)
+
+
+def _json(text: str, found: Entry, name: str) -> Any:
+    """Return what YAML says; if that is a text, the JSON in it."""
+    said = found.get(name)
+    if not isinstance(said, str):
+        return said
+    try:
+        return orjson.loads(said)
+    except orjson.JSONDecodeError as reason:
+        raise ConfigRejected(text, f"`{name}` is not JSON: {reason}") from None
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def _csv_file(text: str, key: BindingKey, entry: Entry, database: Database) -> CsvFile:
+    file, header = entry.get("file", ""), entry.get("header", True)
+    if not isinstance(file, str):
+        raise ConfigRejected(text, "`file` must be the path of a CSV file")
+    if not isinstance(header, bool):
+        raise ConfigRejected(text, "`header` must be true or false")
+    if "query" in entry or "collection" in entry:
+        raise ConfigRejected(text, f"`dbs.{database.name}` is of the type csv, which has a `file`, and no query")
+    fields = _fields(text, key, entry.get("fields"), needed=False)
+    if any(each.is_array for each in fields):
+        raise ConfigRejected(text, "a column of a CSV file is no array")
+    return CsvFile(database.folder / database.connection.removeprefix("file://") / file, fields, header)
+
+
+# ---- fields --------------------------------------------------------------------------------------------------------
+
+
+def _fields(text: str, key: BindingKey, raw: object, needed: bool) -> tuple[Field, ...]:
+    """Return the fields, in the order of the variables, out of a list of names or maps, or out of one map of names."""
+    if raw is None and not needed:
+        return ()
+    parts = [{name: said} for name, said in raw.items()] if isinstance(raw, dict) else raw
+    wanted = len(key.columns)
+    if not isinstance(parts, list) or len(parts) != wanted:
+        raise ConfigRejected(text, f"needs `fields`, a list of {wanted} names, one for each `_`")
+    return tuple(_field(text, each) for each in parts)
+
+
+def _field(text: str, raw: object) -> Field:
+    if isinstance(raw, str) and raw:
+        return Field(raw)
+    if isinstance(raw, dict):
+        named = next((each for each in _NAMES_OF_A_FIELD if isinstance(raw.get(each), str)), None)
+        if named is not None and not set(raw) - {named, "is_array"}:
+            return Field(raw[named], _truth(text, raw.get("is_array")))
+        if len(raw) == 1:
+            name, said = next(iter(raw.items()))
+            if isinstance(name, str) and (said is None or (isinstance(said, dict) and set(said) <= {"is_array"})):
+                return Field(name, _truth(text, (said or {}).get("is_array")))
+    raise ConfigRejected(text, "an element of `fields` must be a name, or a map such as {name: teams, is_array: true}")
+
+
+def _truth(text: str, raw: object) -> bool:
+    if raw is not None and not isinstance(raw, bool):
+        raise ConfigRejected(text, "`is_array` must be true or false")
+    return bool(raw)
+
+
+# ---- The part `dbs` of a file: names -> databases, each made once something uses it -------------------------------
+
+SHORTEST = 3  # characters of a part of a password: hiding less would hide half of each message
+GIVEN = "db"  # the name of the database that --connection gives
+
+_TYPES = {
+    "postgres": (Kind.POSTGRES, "postgres"),
+    "postgresql": (Kind.POSTGRES, "postgres"),
+    "mysql": (Kind.MYSQL, "mysql"),
+    "mariadb": (Kind.MYSQL, "mariadb"),
+    "sqlite": (Kind.SQLITE, "sqlite"),
+    "mongodb": (Kind.MONGODB, ""),
+    "mongodb+srv": (Kind.MONGODB, ""),
+    "csv": (Kind.CSV, ""),
+}
+_WORDED = re.compile(r"(?:password|sslpassword) *= *('[^']+'|[^\s'&]+)", re.IGNORECASE)
+_OF_A_URL = re.compile(
+    r"(?:^|[?&\s])(sslmode|sslrootcert|ssl_[a-z_]+|ssl|tls[a-z]*)\s*=", re.IGNORECASE
+)  # how a connection string says that it is encrypted
+_NAMES = ("postgres", "mysql", "mariadb", "sqlite", "mongodb", "csv")
+_OF_A_DATABASE = ("connection_string", "type", "ssl")
+_OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a file is read with: its folder, the environment's variables, and the connection of --connection."""
+
+    folder: Path = Path()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connection: str = field(default="", repr=False)
+
+
+class Databases:
+    """The databases that a file names, or the one that --connection gives."""
+
+    def __init__(self, document: Mapping[object, object], around: Around):
+        self.around = around
+        self.usual = _usual_type(document)
+        entries = dict(entries_of("dbs", document.get("dbs")))
+        if around.connection and entries:
+            raise ConfigRejected("dbs", "names connections already; leave out --connection")
+        self.entries = entries or ({GIVEN: {"connection_string": around.connection}} if around.connection else {})
+        self._made: dict[str, Database] = {}
+
+    def named(self, place: str, name: object) -> Database:
+        """Return the database that an entry names; without a name, the only one."""
+        if not self.entries:
+            raise ConfigRejected(place, "needs a database: name it under `dbs`, or give --connection")
+        if name is None:
+            if len(self.entries) > 1:
+                raise ConfigRejected(place, f"needs `db`, one of {_listed(self.entries)}")
+            name = next(iter(self.entries))
+        elif self.around.connection:  # it stands for whatever database a file of bindings names
+            name = GIVEN
+        if not isinstance(name, str) or name not in self.entries:
+            raise ConfigRejected(place, f"there is no database `{name}` under `dbs`; there is {_listed(self.entries)}")
+        if name not in self._made:
+            self._made[name] = self._database(name, self.entries[name])
+        return self._made[name]
+
+    def _database(self, name: str, entry: object) -> Database:
+        place = f"dbs.{name}"
+        if not isinstance(entry, dict):
+            raise ConfigRejected(place, "must be a map with the key `connection_string`")
+        check_keys(place, entry, _OF_A_DATABASE)
+        written = entry.get("connection_string")
+        if not isinstance(written, str) or not written.strip():
+            raise ConfigRejected(place, "needs a `connection_string`, such as `${APP_DATABASE_URL}`")
+        connection, values = filled_in(place, written.strip(), self.around.environment)
+        kind, dialect = self._type(place, entry.get("type"), connection)
+        secrets = (*values, *_passwords(connection), connection)
+        tls = _tls(place, entry.get("ssl"))
+        _check_agreed(place, tls, connection)
+        return Database(name, kind, dialect, connection, secrets, tls, self.around.folder)
+
+    def _type(self, place: str, said: object, connection: str) -> tuple[Kind, str]:
+        if said is None:
+            scheme = connection.partition("://")[0].lower() if "://" in connection else ""
+            return _TYPES.get(scheme.partition("+")[0], self.usual)
+        if not isinstance(said, str) or said.lower() not in _TYPES:
+            raise ConfigRejected(place, f"`type` must be one of {', '.join(_NAMES)}")
+        return _TYPES[said.lower()]
+
+
+def _usual_type(document: Mapping[object, object]) -> tuple[Kind, str]:
+    """Return the type of databases that do not say it: `source`, as the hosted product has it, or else `dialect`."""
+    source, dialect = document.get("source"), document.get("dialect")
+    if source is not None:
+        if not isinstance(source, str) or source.lower() not in _TYPES:
+            raise ConfigRejected("source", f"must be one of {', '.join(_NAMES)}")
+        return _TYPES[source.lower()]
+    if dialect is not None:
+        if not isinstance(dialect, str) or dialect.lower() not in DIALECTS:
+            raise ConfigRejected("dialect", "must be one of postgres, mysql, mariadb, sqlite")
+        return _TYPES.get(dialect.lower(), _TYPES["mysql" if "mysql" in dialect.lower() else "postgres"])
+    return _TYPES["postgres"]
+
+
+def _tls(place: str, entry: object) -> Tls:
+    if entry is None:
+        return Tls()
+    if not isinstance(entry, dict):
+        raise ConfigRejected(place, f"`ssl` must be a map with some of {_listed(_OF_TLS)}")
+    check_keys(place, entry, _OF_TLS)
+    ca_file, system = entry.get("ca_file", ""), entry.get("use_system_certs", False)
+    mode = entry.get("ssl_mode", "require" if ca_file or system else "prefer")
+    if not isinstance(ca_file, str) or not isinstance(system, bool):
+        raise ConfigRejected(place, "`ssl.ca_file` must be a path, and `ssl.use_system_certs` true or false")
+    if mode not in ("require", "prefer"):
+        raise ConfigRejected(place, "`ssl.ssl_mode` must be `require` or `prefer`")
+    return Tls(ca_file, system, mode == "require")
+
+
+def _check_agreed(place: str, tls: Tls, connection: str) -> None:
+    """Refuse `ssl` beside a connection string that has such options: one would be ignored, perhaps the safer one."""
+    if tls == Tls():
+        return
+    said = _OF_A_URL.search(connection)
+    if said:
+        raise ConfigRejected(place, f"`ssl` and `{said[1]}` of the connection string both say how it is encrypted")
+
+
+def _passwords(connection: str) -> tuple[str, ...]:
+    """Return the passwords in a URL or among `name=value` words, in all forms that a driver may show them in.
+
+    A URL that is badly written is searched, too.
+    """
+    found = [each.strip("'") for each in _WORDED.findall(connection)]
+    _, _, rest = connection.partition("//")
+    login, at, _ = rest.rpartition("@")
+    _, colon, password = login.partition(":")
+    parts = re.split(r"[@/?#:]", password) if at and colon else []
+    if not at:
+        password = ""
+    with suppress(ValueError):
+        found.append(urlsplit(connection).password or "")
+    with suppress(Exception):  # its driver is not installed, or cannot read it
+        found += _by_driver(connection)
+    whole = {password, *found} - set(parts)
+    every = {each for each in parts if len(each) >= SHORTEST} | whole
+    return tuple({shown for each in every if each for shown in (each, unquote(each))})
+
+
+def _by_driver(connection: str) -> list[str]:
+    if connection.startswith("mongodb"):
+        return [import_module("pymongo.uri_parser").parse_uri(connection)["password"] or ""]
+    said = import_module("psycopg.conninfo").conninfo_to_dict(connection)
+    return [str(said.get(name) or "") for name in ("password", "sslpassword")]
+
+
+def _listed(names: object) -> str:
+    return ", ".join(f"`{each}`" for each in names)  # type: ignore[attr-defined]  # names, in any order
+
+
+# ---- The text of a file -> `Config`. An error says in which line it is --------------------------------------------
+
+TABLE = "authz_outbox"  # the default
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?", re.ASCII)
+_OF_AN_OUTBOX = ("db", "table")
+
+
+def config_from_text(text: str, around: Around) -> Config:
+    try:
+        return _config(text, around)
+    except (BindingRejected, ConfigRejected) as error:
+        raise ConfigRejected(error.place, error.reason, _line_of(text, error.place)) from None
+
+
+def _config(text: str, around: Around) -> Config:
+    document = document_from_text(text)
+    if not isinstance(document, dict):
+        raise ConfigRejected("", "must be a map with the key `facts`")
+    check_keys("", document, KNOWN)
+    if document.get("version", "1") not in ("1", None):
+        raise ConfigRejected("version", "must be 1")
+    if "facts" not in document and "outbox" not in document:
+        raise ConfigRejected("facts", "is missing")
+    databases = Databases(document, around)
+    typed = _typed(text).get("facts") or {}
+    patterns = tuple(
+        _pattern(document, databases, name, entry, typed.get(name))
+        for name, entry in entries_of("facts", document.get("facts"))
+    )
+    _check_apart(patterns)
+    return Config(patterns, _outbox(document.get("outbox"), databases))
+
+
+def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> Pattern:
+    key = key_from_text(text)
+    if not isinstance(entry, dict) or not isinstance(typed, dict):
+        raise ConfigRejected(text, "must be a map with the keys `db` and `query`")
+    check_keys(text, entry, OF_A_FACT)
+    database = databases.named(text, entry.get("db"))
+    return Pattern(key, database, asked_of(_bindings(document, database), text, key, entry, typed, database))
+
+
+def _bindings(document: dict[Any, Any], database: Database) -> Bindings:
+    """Return bindings without facts, which say how this database's dialect reads the types of columns."""
+    if not database.dialect:
+        return Bindings(DIALECTS["postgres"])
+    types = sql_types_of("sql_types", document.get("sql_types"), database.sql_dialect)
+    return Bindings(database.sql_dialect, (), types)
+
+
+def _outbox(entry: object, databases: Databases) -> Outbox | None:
+    if entry is None:
+        return None
+    if not isinstance(entry, dict):
+        raise ConfigRejected("outbox", "must be a map with the keys `db` and `table`")
+    check_keys("outbox", entry, _OF_AN_OUTBOX)
+    database = databases.named("outbox", entry.get("db"))
+    if database.kind in (Kind.MONGODB, Kind.CSV):
+        raise ConfigRejected("outbox", f"a database of the type {database.kind.value} has no table to be drained")
+    table = entry.get("table", TABLE)
+    if not isinstance(table, str) or not _TABLE.fullmatch(table):
+        raise ConfigRejected("outbox", "`table` must be the name of a table, as `authz_outbox` or `app.authz_outbox`")
+    return Outbox(database, table)
+
+
+# ---- patterns that share facts ---------------------------------------------------------------------------------------
+
+
+def _check_apart(patterns: tuple[Pattern, ...]) -> None:
+    """Refuse two patterns that may match the same fact: each would delete the facts of the other."""
+    by_signature: dict[Signature, list[BindingKey]] = {}
+    for pattern in patterns:
+        by_signature.setdefault(pattern.key.signature, []).append(pattern.key)
+    for keys in by_signature.values():
+        for one, other in combinations(keys, 2):
+            if all(a is None or b is None or a == b for a, b in zip(one.constants, other.constants)):
+                raise ConfigRejected(
+                    str(other),
+                    f"a fact can match `{one}` as well, and each would delete the other's facts; make them one entry,"
+                    " whose query has a UNION ALL",
+                )
+
+
+# ---- the document as YAML means it -------------------------------------------------------------------------------
+
+
+def _typed(text: str) -> dict[Any, Any]:
+    """Return the document with its numbers and times. `document_from_text` has refused aliases, tags and depth."""
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, TypeError) as reason:
+        raise ConfigRejected("", f"is not YAML: {str(reason).splitlines()[0]}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _line_of(text: str, place: str) -> int | None:
+    """Return the line of the key that an error is about."""
+    names = _names(place)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader) if names else None
+    except yaml.YAMLError:
+        return None
+    line = None
+    for name in names:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = [(k, v) for k, v in pairs if isinstance(k, yaml.ScalarNode) and _is(k.value, name)]
+        if not found:
+            break
+        line, node = found[0][0].start_mark.line + 1, found[0][1]
+    return line
+
+
+def _names(place: str) -> list[str]:
+    if not place:
+        return []
+    return ["facts", place] if "(" in place else place.split(".")
+
+
+def _is(written: str, name: str) -> bool:
+    """Say whether a key, as it was written, is the one that an error names."""
+    if written == name or "(" not in name:
+        return written == name
+    try:
+        return str(key_from_text(written)) == name
+    except BindingRejected:
+        return False

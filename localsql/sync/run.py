@@ -1,26 +1,128 @@
-"""One pass over all patterns: compare, and, if wanted, apply. An error in one pattern leaves the others alone."""
+"""Run one pass over all patterns: compare, report, and apply the differences."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from facts.accept import check_signature
+from django.conf import settings
+
+from facts import store
+from facts.accept import FactRejected, check_signature
+from facts.batches import FactBatch
+from facts.ends import EndsStay
 from facts.names import Names, UnknownName
-from localsql.sync.apply import BATCH, Applying, whole
-from localsql.sync.compare import OnProgress, Plan, Spills, compared
-from localsql.sync.config import Config, Pattern
-from localsql.sync.errors import PatternRefused, SourceFailed
-from localsql.sync.second_look import without_rows
-from localsql.sync.spill import Spill
+from facts.store import Deletes, Inserts
+from facts.wire import Argument, Fact, FactPattern
+from localsql.binding_keys import BindingKey
+from localsql.sync.compare import Ids, OnProgress, Part, Plan, Spill, Spills, compared, ended_by_others, without_rows
+from localsql.sync.config import Config, Pattern, PatternRefused, SourceFailed, shown
 from policy.active import active_program
 from policy.errors import AuthzError
+from policy.revisions import By
 from policy.rules.known_names import PLACE
 from policy.rules.program import Program
+from policy.values import Value
+
+# ---- apply --------------------------------------------------------------------------------------------------------
+# Applies plans: first the deletions of all patterns, since revoking must not wait for granting.
+#
+# Each batch is a transaction and a revision of its own, by the author `sync`. If a pass is interrupted, its first
+# batches are made, and the next comparison finds the rest.
+
+AUTHOR = By("sync")
+BATCH = 5_000  # facts of one change: other writers wait no longer than it takes
+
+
+class _NothingLeft(Exception):
+    """Nothing of a batch is left to be stored, so that it makes no revision."""
+
+
+@dataclass
+class Applying:
+    """Applies plans, batch by batch."""
+
+    environment_id: int
+    on_progress: Callable[[int], None] = lambda done: None
+    revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
+    rejected: list[tuple[Plan, FactRejected]] = field(default_factory=list)
+    done: int = 0  # facts
+
+    def apply(self, plans: Sequence[Plan]) -> None:
+        """Apply the plans. A plan whose facts a newer policy has no use for is put aside, with what was rejected."""
+        for plan in plans:
+            self.delete(plan.pattern.key, plan.deleted)
+        for plan in plans:
+            try:
+                for batch in plan.added.batches(BATCH):
+                    self._insert(plan, batch)
+            except FactRejected as error:
+                self.rejected.append((plan, error))
+
+    def delete(self, key: BindingKey, part: Part) -> None:
+        for batch in part.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):
+            self._change([Deletes(deleted(key, batch))])
+            self._count(len(batch))
+
+    def _insert(self, plan: Plan, batch: Sequence[Ids]) -> None:
+        """Store a batch, except facts that somebody stored with an end meanwhile: these stay, and keep it."""
+        others: set[tuple[str, ...]] = set()
+        while True:
+            try:
+                self._change(self._inserts(plan, batch, others))
+            except _NothingLeft:
+                pass
+            except EndsStay as error:
+                arity = len(plan.pattern.key.constants)
+                others |= {tuple(str(each) for each in row[1 : 1 + arity]) for row in error.rows}
+                continue
+            break
+        self._count(len(batch))
+
+    def _inserts(self, plan: Plan, batch: Iterable[Ids], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
+        """Yield the change that stores the batch; this runs in its transaction, which holds the environment's turn.
+
+        So nobody ends a fact between this look and the commit. Facts that somebody ended since the comparison began are
+        left out: their rows may be gone, too.
+        """
+        key = plan.pattern.key
+        left_out = others | ended_by_others(self.environment_id, key, plan.revision, self.revisions)
+        ids = [each for each in (whole(key, ids) for ids in batch) if each not in left_out]
+        if not ids:
+            raise _NothingLeft
+        yield Inserts(FactBatch(ids={key.signature: ids}), None, ends_stay=True)
+
+    def _change(self, changes: Iterable[store.Change]) -> None:
+        self.revisions.append(store.apply(self.environment_id, changes, AUTHOR).offset)
+
+    def _count(self, count: int) -> None:
+        self.done += count
+        self.on_progress(self.done)
+
+
+def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[FactPattern]:
+    types, predicate = key.signature.types, key.signature.predicate
+    return [
+        FactPattern(predicate, tuple([Argument(name, text) for name, text in zip(types, whole(key, ids))]))
+        for ids in batch
+    ]
+
+
+def whole(key: BindingKey, ids: Ids) -> tuple[str, ...]:
+    """Return the ids of all arguments: those of the variables, with the key's constants in their places.
+
+    has_role(User:_, admin, Org:_) and ('alice', 'acme')  ->  ('alice', 'admin', 'acme')
+    """
+    left = iter(ids)
+    return tuple([next(left) if constant is None else constant for constant in key.constants])
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------
+# One pass over all patterns: compare, and, if wanted, apply. An error in one pattern leaves the others alone.
 
 FEW = 10  # facts that may always go, if some row of the source is a fact
 
@@ -192,3 +294,57 @@ def _spills() -> Iterator[Spills]:
     finally:
         spills.added.close()
         spills.deleted.close()
+
+
+# ---- What a pass found, in words ----------------------------------------------------------------------------------
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def lines_of(plan: Plan) -> Iterator[str]:
+    """Yield a line of how many facts come (`+`), go (minus) and stay (`=`), and examples of the first two."""
+    yield f"{plan.pattern}  {counts(plan)}"
+    yield from _examples(plan.pattern.key, "+", plan.added)
+    yield from _examples(plan.pattern.key, MINUS, plan.deleted)
+    if plan.read.nulls:
+        yield f"  {_rows(plan.read.nulls)} with a NULL: no facts"
+    if plan.read.bad_count and plan.read.skips_bad:
+        yield f"  left out, {plan.read.sentence}"
+
+
+def counts(plan: Plan) -> str:
+    return f"+ {plan.added.count:,} {MINUS} {plan.deleted.count:,} = {plan.equal:,}"
+
+
+def _examples(key: BindingKey, sign: str, part: Part) -> Iterator[str]:
+    for ids in part.examples:
+        yield f"  {sign} {shown(str(fact_of(key, ids)))}"
+    if part.count > len(part.examples):
+        yield f"  {sign} … and {part.count - len(part.examples):,} more"
+
+
+def fact_of(key: BindingKey, ids: Ids) -> Fact:
+    signature = key.signature
+    return Fact(signature.predicate, tuple([Value(*each) for each in zip(signature.types, whole(key, ids))]))
+
+
+def summary(found: Passed) -> str:
+    added = sum(plan.added.count for plan in found.plans)
+    deleted = sum(plan.deleted.count for plan in found.plans)
+    equal = sum(plan.equal for plan in found.plans)
+    if added or deleted:
+        back = f", {found.taken_back:,} of them taken back, as their rows went meanwhile" if found.taken_back else ""
+        made = f"; done{back}, in {found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
+        said = f"+ {added:,} {MINUS} {deleted:,} = {equal:,}{made if found.is_applied else '; --apply makes it so'}"
+    else:
+        said = f"in step: {equal:,} facts"
+    return said if not found.failed else f"{said}; {len(found.failed)} of {_patterns(found)} failed"
+
+
+def _patterns(found: Passed) -> str:
+    number = len({str(each.pattern) for each in found.plans} | {str(each.pattern) for each in found.failed})
+    return f"{number} pattern{'' if number == 1 else 's'}"
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'' if number == 1 else 's'}"

@@ -15,8 +15,8 @@ from unittest import mock
 import pytest
 from django.db import connection
 
-from authz_project.backups import sqlite_copy
-from authz_project.backups.sqlite_copy import CannotCopy, copy
+from authz_project.backups import archive
+from authz_project.backups.archive import CannotCopy, copy
 from tests.authz_project.test_upgrade import DUMP
 from tests.service import ROOT, Service, start_service
 
@@ -80,8 +80,8 @@ def verified(file: Path, code: int = 0) -> str:
 
 
 def test_a_copy_belongs_to_its_owner_and_has_the_secret_beside_it(database, good):
-    secret = sqlite_copy.secret_of(good)
-    assert secret.read_text() == sqlite_copy.secret_of(database).read_text()
+    secret = archive.secret_of(good)
+    assert secret.read_text() == archive.secret_of(database).read_text()
     for path in (good, secret):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
@@ -106,7 +106,7 @@ def test_a_secret_of_another_copy_does_not_stay_beside_a_new_one(database, good,
     alone = tmp_path / "live" / "authz.sqlite3"
     shutil.copy(database, alone)
     copy(alone, good, overwrite=True)
-    assert not sqlite_copy.secret_of(good).exists()
+    assert not archive.secret_of(good).exists()
 
 
 def test_what_a_killed_copy_left_is_in_nobodys_way(database, tmp_path):
@@ -123,7 +123,7 @@ def test_who_is_faster_keeps_the_place(database, tmp_path):
     def make_it_first(*_: object) -> None:
         place.write_bytes(b"precious")
 
-    with mock.patch.object(sqlite_copy, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="there already"):
+    with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="there already"):
         copy(database, place, overwrite=False)
     assert place.read_bytes() == b"precious"
 
@@ -144,7 +144,7 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk I/O")])
 def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
     before = good.read_bytes()
-    failing = mock.patch.object(sqlite_copy, "_flush", side_effect=failure)
+    failing = mock.patch.object(archive, "_flush", side_effect=failure)
     with failing, pytest.raises(CannotCopy, match="no copy is made"):
         copy(database, good, overwrite=True)
     assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
@@ -152,12 +152,12 @@ def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
 
 
 def test_a_disk_that_is_full_at_the_last_moment_leaves_the_earlier_copy_whole(database, good):
-    secret = sqlite_copy.secret_of(good)
+    secret = archive.secret_of(good)
     secret.write_text("of then")
     before = good.read_bytes(), secret.read_text()
     for place in (1, 2):
         failing = [None] * (place - 1) + [OSError(28, "No space left on device")]
-        flushing = mock.patch.object(sqlite_copy, "_flush", side_effect=failing)
+        flushing = mock.patch.object(archive, "_flush", side_effect=failing)
         with flushing, pytest.raises(CannotCopy, match="No space left"):
             copy(database, good, overwrite=True)
         assert (good.read_bytes(), secret.read_text()) == before
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full_at_the_last_moment_leaves_the_earlier_copy_whole(da
 
 def test_how_far_it_is_is_told(database, tmp_path):
     shares: list[float] = []
-    with mock.patch.object(sqlite_copy, "PAGES_AT_ONCE", 8):
+    with mock.patch.object(archive, "PAGES_AT_ONCE", 8):
         copy(database, tmp_path / "copy.sqlite3", overwrite=False, progress=shares.append)
     assert len(shares) > 5 and shares == sorted(shares) and shares[-1] == 1.0
 

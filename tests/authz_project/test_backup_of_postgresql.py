@@ -13,10 +13,9 @@ import psycopg
 import pytest
 from django.core.management import CommandError
 
-from authz_project.backups import dump_call, programs
-from authz_project.backups.archives import dump_findings
-from authz_project.backups.programs import Program
-from authz_project.backups.scratch import CannotRestore, restore_dump
+from authz_project.backups import archive
+from authz_project.backups.archive import Program, dump_findings
+from authz_project.backups.verify import CannotRestore, restore_dump
 from authz_project.management.commands.backup import Command
 from authz_project.management.commands.verify_backup import scratch_config
 from authz_project.settings import database_from_url
@@ -53,7 +52,7 @@ def words_of(call: str) -> list[str]:
 
 
 def test_the_call_says_where_the_database_is_and_no_password():
-    call = words_of(dump_call.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file")))
+    call = words_of(archive.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file")))
     call, named = call[: call.index("&&")], call[call.index("&&") + 1 :]
     assert call[0] == "pg_dump" and "--file=a file.part" in call and "--format=custom" in call
     assert named == ["mv", "--", "a file.part", "a file"]
@@ -62,14 +61,14 @@ def test_the_call_says_where_the_database_is_and_no_password():
         "host": "db.example.org", "port": "5433", "user": "ann", "dbname": "facts", "sslmode": "require",
     }  # fmt: skip
     assert "me" not in " ".join(call).replace("name", "")
-    assert dump_call.has_key_password(database_from_url(f"{URL}&sslpassword=secret"))
-    assert dump_call.password_of(database_from_url(URL)) == {"PGPASSWORD": "it's me"}
-    assert dump_call.password_of(database_from_url("postgres://ann@db/facts")) == {}
+    assert archive.has_key_password(database_from_url(f"{URL}&sslpassword=secret"))
+    assert archive.password_of(database_from_url(URL)) == {"PGPASSWORD": "it's me"}
+    assert archive.password_of(database_from_url("postgres://ann@db/facts")) == {}
 
 
 @pytest.mark.parametrize("name", ["facts", "two words", "it's", "back\\slash", "a'b\\c d"])
 def test_names_are_read_as_they_are(name):
-    assert psycopg.conninfo.conninfo_to_dict(dump_call.conninfo({"NAME": name}))["dbname"] == name
+    assert psycopg.conninfo.conninfo_to_dict(archive.conninfo({"NAME": name}))["dbname"] == name
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
@@ -92,7 +91,7 @@ def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
 
 @pytest.mark.long
 def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tmp_path):
-    if programs.program("pg_dump") is None or programs.program("pg_restore") is None:
+    if archive.program("pg_dump") is None or archive.program("pg_restore") is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no pg_dump here")
     told = manage(tmp_path, filled, "backup", "facts.dump").splitlines()
     assert "SECRET_KEY is not in the database: keep it as well" in told
@@ -127,7 +126,7 @@ def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     broken = tmp_path / "broken.dump"
     broken.write_bytes(b"PGDMP" + b"\0" * 100)
     assert [finding.is_good for finding in dump_findings(broken)] == [False]
-    with mock.patch("authz_project.backups.archives.program", lambda name: None):
+    with mock.patch("authz_project.backups.archive.program", lambda name: None):
         assert "there is no pg_restore here" in next(dump_findings(broken)).text
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from authz_project.backups.contents import findings
+from authz_project.backups.verify import findings
 from facts import expiry, forgetting, pruning
 from facts.serializers import PATTERN
 from policy.models import Environment

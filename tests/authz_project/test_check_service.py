@@ -19,11 +19,16 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
-from authz_project.checkup import of_database, of_files
-from authz_project.checkup.check_finding import CheckFinding, ok
-from authz_project.checkup.of_files import disk_finding, log_finding, rights_finding
-from authz_project.checkup.of_keys import keys_finding
-from authz_project.checkup.of_settings import settings_findings
+from authz_project import checkup
+from authz_project.checkup import (
+    CheckFinding,
+    disk_finding,
+    keys_finding,
+    log_finding,
+    ok,
+    rights_finding,
+    settings_findings,
+)
 from authz_project.keys import create_key, keep_dev_key, revoke_key
 from authz_project.management.commands import serve
 from policy.replicas.standing import Standing
@@ -95,7 +100,7 @@ def test_settings_that_cannot_be_meant_end_it(tmp_path):
 def kept_close(db, settings):
     """The database of this run, with its files their owner's alone, and a secret as `serve` makes it."""
     settings.SECRET_KEY = secrets.token_urlsafe(48)
-    if (path := of_files.database_file()) is not None:
+    if (path := checkup.database_file()) is not None:
         for each in path.parent.glob(f"{path.name}*"):
             each.chmod(0o600)
     return db
@@ -121,7 +126,7 @@ def test_what_is_there_is_told_on_both_databases(kept_close):
 
 
 def found_of_database(workers: int = 2, threads: int = 4) -> dict[str, CheckFinding]:
-    return {each.name: each for each in of_database.database_findings(workers, threads)}
+    return {each.name: each for each in checkup.database_findings(workers, threads)}
 
 
 def test_a_database_of_a_later_version_is_told(db):
@@ -133,11 +138,11 @@ def test_a_database_of_a_later_version_is_told(db):
 def test_a_database_that_hangs_is_told(db):
     go_on, found_late = threading.Event(), ok("migrations", "late")
     with (
-        mock.patch.object(of_database, "WITHIN", 0.2),
-        mock.patch.object(of_database, "migrations_finding", side_effect=lambda: (go_on.wait(60), found_late)[1]),
+        mock.patch.object(checkup, "WITHIN", 0.2),
+        mock.patch.object(checkup, "migrations_finding", side_effect=lambda: (go_on.wait(60), found_late)[1]),
     ):
         started = time.monotonic()
-        found = [*of_database.database_findings(2, 4)]
+        found = [*checkup.database_findings(2, 4)]
         assert time.monotonic() - started < 30
     go_on.set()
     assert [each.state for each in found] == ["ok", "fail"]
@@ -145,13 +150,13 @@ def test_a_database_that_hangs_is_told(db):
 
 
 def test_a_database_that_fails_is_told_on_one_line(db):
-    with mock.patch.object(of_database, "migrations_finding", side_effect=OperationalError("one\nand two")):
+    with mock.patch.object(checkup, "migrations_finding", side_effect=OperationalError("one\nand two")):
         assert "one and two; DATABASE_URL" in found_of_database()["database"].text
 
 
 @pytest.mark.parametrize(("ahead", "state"), [(0, "ok"), (-5, "warn"), (5, "warn"), (3600, "fail"), (-3600, "fail")])
 def test_clocks_that_differ_are_told(db, ahead, state):
-    with mock.patch.object(of_database.time, "time", side_effect=lambda real=time.time: real() + ahead):
+    with mock.patch.object(checkup.time, "time", side_effect=lambda real=time.time: real() + ahead):
         assert found_of_database()["clock"].state == ("ok" if db == "sqlite" else state)
 
 
@@ -165,7 +170,7 @@ def test_clocks_that_differ_are_told(db, ahead, state):
 )
 def test_each_replica_is_told_of(db, differs, state, told):
     used = Standing("db2:5432", True, "", 7, 0.4, 0, 0, 0)
-    with mock.patch.object(of_database, "looked_at", return_value=[used, used._replace(name="db3:5432", **differs)]):
+    with mock.patch.object(checkup, "looked_at", return_value=[used, used._replace(name="db3:5432", **differs)]):
         found = found_of_database()
     assert found["replica db2:5432"].state == "ok"
     assert found["replica db3:5432"].state == state and told in found["replica db3:5432"].text
@@ -219,7 +224,7 @@ def test_settings_without_effect_are_told(settings):
 
 @pytest.mark.parametrize(("free", "state"), [(5 << 30, "ok"), (500 << 20, "warn"), (5 << 20, "fail")])
 def test_a_disk_that_fills_is_told(tmp_path, free, state):
-    with mock.patch.object(of_files.shutil, "disk_usage", return_value=usage(1 << 40, 0, free)):
+    with mock.patch.object(checkup.shutil, "disk_usage", return_value=usage(1 << 40, 0, free)):
         found = disk_finding({"database": tmp_path, "decision log": tmp_path})
     assert found.state == state and ("make room" in found.text) == (state != "ok")
 
@@ -244,7 +249,7 @@ def test_a_folder_that_everybody_may_write_is_told(tmp_path):
 def test_files_of_somebody_else_are_told(tmp_path):
     path = tmp_path / "authz.sqlite3"
     path.touch(0o600)
-    with mock.patch.object(of_files.os, "access", return_value=False):
+    with mock.patch.object(checkup.os, "access", return_value=False):
         found = rights_finding(path)
     assert found.state == "fail" and "belongs to somebody else" in found.text and "SQLite makes files" in found.text
 
@@ -256,7 +261,7 @@ def test_a_decision_log_that_cannot_be_written_is_told(tmp_path):
     assert log_finding(path).state == "ok"
     path.chmod(0o644)
     assert log_finding(path).state == "warn"
-    with mock.patch.object(of_files.os, "access", return_value=False):
+    with mock.patch.object(checkup.os, "access", return_value=False):
         assert log_finding(path).state == "fail"
     assert log_finding(tmp_path / "nowhere" / "decisions.jsonl").state == "fail"
     assert log_finding(tmp_path).state == "fail"

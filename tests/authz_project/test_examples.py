@@ -3,7 +3,7 @@
 import pytest
 
 from authz_project.examples import NotEmpty, example_named, examples, load
-from checks.testing import coverage, policy_tests
+from checks.testing import policy_tests
 from facts import read, store
 from facts.accept import unused_signatures
 from facts.notation import pattern_from_text
@@ -39,7 +39,7 @@ def test_a_policy_is_tested_whole(db, example):
 
 
 def _uncovered(program):
-    return coverage.uncovered(program, coverage.covered(program))
+    return policy_tests.uncovered(program, policy_tests.covered(program))
 
 
 @each_example

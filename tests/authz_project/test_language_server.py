@@ -17,9 +17,8 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from authz_project.language_server import answers
-from authz_project.language_server.document import Document, changed
-from authz_project.language_server.hover import hover_text
-from authz_project.language_server.positions import Positions
+from authz_project.language_server.answers import hover_text
+from authz_project.language_server.document import Document, Positions, changed
 from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source

@@ -92,7 +92,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
     from authz_project.metrics.worker import Worker
     from authz_project.traces.telemetry import Traces
     from checks.decisions import log
-    from checks.decisions.writer import Writer
+    from checks.decisions.log import Writer
 
     lines.STANDARD_ERROR = os.open(folder / "access", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     access.AccessLog._run = lambda self: None  # type: ignore[method-assign]

@@ -13,9 +13,8 @@ from authz_project.keys import create_key
 from authz_project.urls import endpoints
 from authz_project.wsgi import application
 from checks.asking import answer_cache
-from checks.decisions import log, writer
-from checks.decisions.memo import Memo
-from checks.decisions.writer import Writer
+from checks.decisions import log
+from checks.decisions.log import Memo, Writer
 from policy.models import PolicyVersion
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, store, value
@@ -267,7 +266,7 @@ def test_a_question_that_cannot_be_written_without_them_is_left_out(repos, path,
 
 
 def test_what_has_no_room_is_counted_and_told_once(repos, path, monkeypatch, caplog):
-    monkeypatch.setattr(writer, "ROOM", 3_000)
+    monkeypatch.setattr(log, "ROOM", 3_000)
     for _ in range(10):
         assert repos.post("/authorize", QUESTIONS["authorize"][0]).json() == {"allowed": True}
     written = len(lines(path))
@@ -323,9 +322,9 @@ def test_what_is_cut_off_spoils_no_other_line(repos, path, monkeypatch, caplog, 
             raise OSError(28, "No space left on device")
         return write(file, bytes(text)[: places.pop()])
 
-    monkeypatch.setattr(writer.os, "write", full)
+    monkeypatch.setattr(log.os, "write", full)
     log.writer.flush()
-    monkeypatch.setattr(writer.os, "write", write)
+    monkeypatch.setattr(log.os, "write", write)
     repos.post("/authorize", QUESTIONS["authorize"][0])
     log.writer.flush()
     assert [orjson.loads(line)["endpoint"] for line in path.read_bytes().splitlines()] == ["authorize"] * (1 + more)
@@ -345,9 +344,9 @@ def test_a_pipe_is_gone_on_with_after_what_was_cut_off(repos, path, monkeypatch)
         return write(file, bytes(text)[: places.pop()])
 
     repos.post("/authorize", QUESTIONS["authorize"][0])
-    monkeypatch.setattr(writer.os, "write", full)
+    monkeypatch.setattr(log.os, "write", full)
     log.writer.flush()
-    monkeypatch.setattr(writer.os, "write", write)
+    monkeypatch.setattr(log.os, "write", write)
     repos.post("/authorize", QUESTIONS["authorize"][0])
     log.writer.flush()
     torn, whole = os.read(reader, 1 << 16).splitlines()

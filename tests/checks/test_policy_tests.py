@@ -5,7 +5,7 @@ import io
 import pytest
 from django.core.management import call_command
 
-from checks.testing import coverage, policy_tests
+from checks.testing import policy_tests
 from policy import rules
 from policy.language.source import Source
 from tests.checks.conftest import POLICY, fact, publish, store
@@ -213,7 +213,7 @@ def test_a_thousand_assertions_take_few_statements(db):
 
 def uncovered(text: str) -> list[str]:
     compiled = program(text)
-    missing = coverage.uncovered(compiled, coverage.covered(compiled))
+    missing = policy_tests.uncovered(compiled, policy_tests.covered(compiled))
     return [text[span.start : span.end] for span in missing]
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from authz_project import sqlite_log
-from authz_project.checkup.of_files import disk_finding
+from authz_project.checkup import disk_finding
 from authz_project.server.upkeep import CHORES
 
 SMALL = 256 << 10  # bytes

@@ -17,8 +17,7 @@ from authz_project.keys import create_key
 from authz_project.openapi import operations
 from authz_project.openapi.operations import OPERATIONS
 from localsql.bindings import bindings_from_text
-from localsql.sync.databases import Around
-from localsql.sync.reading import config_from_text
+from localsql.sync.config import Around, config_from_text
 from policy import publishing, rules
 from policy.endpoint import MAY_WAIT
 from policy.errors import AuthzError

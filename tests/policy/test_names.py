@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from authz_project.language_server.answers import CannotRename, renamable, renamed, with_name
 from authz_project.language_server.document import Document
-from authz_project.language_server.renaming import CannotRename, renamable, renamed, with_name
 from checks.testing import policy_tests
 from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
 from policy.language.outline import words_of

@@ -7,9 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from authz_project.backups.dump_call import dump_call, has_key_password
-from authz_project.backups.programs import program
-from authz_project.backups.sqlite_copy import CannotCopy, copy, secret_of
+from authz_project.backups.archive import CannotCopy, copy, dump_call, has_key_password, program, secret_of
 from policy.management.command import ServiceCommand
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error
 
-from authz_project.backups.contents import findings
+from authz_project.backups.verify import findings
 from authz_project.schema_state import missing_database
 from policy.management.command import ServiceCommand
 

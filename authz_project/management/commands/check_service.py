@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from authz_project.checkup.report import findings, report
+from authz_project.checkup import findings, report
 from authz_project.command_line.numbers import at_least_one
 from policy.management.command import ServiceCommand
 

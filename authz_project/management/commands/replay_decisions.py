@@ -14,11 +14,10 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 import checks.urls
-from checks.decisions.answers import shown
 from checks.decisions.lines import BadLine, Line, lines_of
+from checks.decisions.log import shown
 from checks.decisions.policies import Change, Difference, OtherPolicy
-from checks.decisions.questions import given_by
-from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, replayed
+from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.output import explanation_to_text
 from policy import rules

@@ -20,7 +20,7 @@ from django.db import Error, connection, connections
 from django.utils.module_loading import import_string
 
 from authz_project import installation
-from authz_project.checkup.report import findings, report
+from authz_project.checkup import findings, report
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.damage import damage, refusal_of
@@ -32,7 +32,7 @@ from authz_project.secret_key import prepare_folder, secret_that_is_set, weaknes
 from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart
-from checks.decisions.writer import STANDARD_OUTPUT, opened
+from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 from policy.replicas.standing import Standing, looked_at, state_of

@@ -11,9 +11,16 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
-from authz_project.backups.archives import SQLITE, NotABackup, dump_findings, kind_of, sqlite_findings
-from authz_project.backups.backup_finding import BackupFinding, schema_finding
-from authz_project.backups.scratch import CannotRestore, looked_at, restore_dump, sqlite_looked_at
+from authz_project.backups.archive import (
+    SQLITE,
+    BackupFinding,
+    NotABackup,
+    dump_findings,
+    kind_of,
+    schema_finding,
+    sqlite_findings,
+)
+from authz_project.backups.verify import CannotRestore, looked_at, restore_dump, sqlite_looked_at
 from authz_project.settings import database_from_url
 from policy.management.command import ServiceCommand
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from localsql.management.sync_command import SyncCommand
 from localsql.sync.config import Outbox
-from localsql.sync.metrics import Metrics
-from localsql.sync.outbox.drain import Drained, drain
+from localsql.sync.outbox import Drained, drain
+from localsql.sync.watch import Metrics
 from policy.models import Environment
 
 

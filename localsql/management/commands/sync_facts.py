@@ -12,9 +12,8 @@ from facts.names import sentences
 from localsql.management.sync_command import SyncCommand
 from localsql.sync.compare import OnProgress, Plan
 from localsql.sync.config import Config, Pattern
-from localsql.sync.metrics import Metrics
-from localsql.sync.report import lines_of, summary
-from localsql.sync.run import Failed, MostDeletes, Passed, Wanted, most_deletes, passed
+from localsql.sync.run import Failed, MostDeletes, Passed, Wanted, lines_of, most_deletes, passed, summary
+from localsql.sync.watch import Metrics
 from policy.management.progress import Progress
 from policy.models import Environment
 

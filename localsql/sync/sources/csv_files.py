@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import IO
 
-from localsql.sync.config import CsvFile, Pattern
-from localsql.sync.errors import PatternRefused, SourceFailed
+from localsql.sync.config import CsvFile, Pattern, PatternRefused, SourceFailed
 from localsql.sync.sources.row import Row
 
 

@@ -9,10 +9,8 @@ from uuid import UUID
 
 import orjson
 
-from localsql.sync.config import Database, Field, MongoQuery, Pattern
-from localsql.sync.errors import ConfigRejected, SourceFailed
-from localsql.sync.sources.drivers import driver
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, NotText, Row, text_of
+from localsql.sync.config import ConfigRejected, Database, Field, MongoQuery, Pattern, SourceFailed
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, NotText, Row, driver, text_of
 
 _NOTHING = object()
 _UUID_SUBTYPES = (3, 4)

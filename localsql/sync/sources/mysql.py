@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from localsql.sync.config import Database, Pattern
-from localsql.sync.errors import ConfigRejected, SourceFailed
-from localsql.sync.sources.drivers import driver
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
-from localsql.sync.sources.statement import reading
+from localsql.sync.config import ConfigRejected, Database, Pattern, SourceFailed
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, driver, reading
 
 _PORT = 3306
 # The server is to wait for a slow reader, sort by whole ids, and show times the same everywhere.

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from localsql.sync.config import Database, Pattern, Tls
-from localsql.sync.errors import SourceFailed
-from localsql.sync.sources.drivers import driver
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
-from localsql.sync.sources.statement import reading
+from localsql.sync.config import Database, Pattern, SourceFailed, Tls
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, driver, reading
 
 # Values look the same whatever a server or a role is set to.
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"

@@ -9,10 +9,8 @@ from operator import methodcaller
 from pathlib import Path
 from urllib.parse import quote
 
-from localsql.sync.config import Database, Pattern
-from localsql.sync.errors import SourceFailed
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
-from localsql.sync.sources.statement import reading
+from localsql.sync.config import Database, Pattern, SourceFailed
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, reading
 
 _text = methodcaller("decode", "utf-8", "surrogateescape")  # runs for each value, so it is no Python function
 

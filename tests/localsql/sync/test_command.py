@@ -12,9 +12,8 @@ from django.db import connection
 from facts import read, store
 from facts.store import Inserts
 from facts.wire import Fact
-from localsql.sync import apply as applying
-from localsql.sync.apply import Applying
-from localsql.sync.report import MINUS
+from localsql.sync import run as applying
+from localsql.sync.run import MINUS, Applying
 from policy import clock
 from policy.models import Revision
 from policy.publishing import publish

@@ -7,10 +7,18 @@ from pathlib import Path
 import pytest
 
 from localsql.bindings import bindings_from_text
-from localsql.sync.config import Config, CsvFile, Field, Kind, MongoQuery, SqlQuery, Tls
-from localsql.sync.databases import Around
-from localsql.sync.errors import ConfigRejected
-from localsql.sync.reading import config_from_text
+from localsql.sync.config import (
+    Around,
+    Config,
+    ConfigRejected,
+    CsvFile,
+    Field,
+    Kind,
+    MongoQuery,
+    SqlQuery,
+    Tls,
+    config_from_text,
+)
 from tests.samples import page
 
 HOSTED = """

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localsql.sync.databases import Around
-from localsql.sync.errors import PatternRefused, SourceFailed
-from localsql.sync.reading import config_from_text
+from localsql.sync.config import Around, PatternRefused, SourceFailed, config_from_text
 from localsql.sync.sources import rows_of
 
 

@@ -12,8 +12,7 @@ from facts import read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
-from localsql.sync.databases import Around
-from localsql.sync.reading import config_from_text
+from localsql.sync.config import Around, config_from_text
 from localsql.sync.run import MostDeletes, Passed, Wanted
 from policy.revisions import NOBODY, By
 from policy.values import Value

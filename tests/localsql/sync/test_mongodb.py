@@ -14,10 +14,8 @@ import bson
 import pytest
 from pymongo.errors import ConfigurationError, ServerSelectionTimeoutError
 
-from localsql.sync.databases import Around
-from localsql.sync.errors import ConfigRejected, DriverMissing, SourceFailed
-from localsql.sync.reading import config_from_text
-from localsql.sync.sources import drivers, mongodb, rows_of
+from localsql.sync.config import Around, ConfigRejected, DriverMissing, SourceFailed, config_from_text
+from localsql.sync.sources import mongodb, row, rows_of
 from tests.localsql.sync.test_in_step import passed, stored
 
 OID = bson.ObjectId("65f0c0ffee0123456789abcd")
@@ -172,7 +170,7 @@ def test_a_driver_that_is_missing_is_named(monkeypatch, url, says):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(drivers, "import_module", missing)
+    monkeypatch.setattr(row, "import_module", missing)
     asked = "collection: staff, fields: [a]" if "mongo" in url else "query: SELECT a FROM t"
     text = f"facts: {{'p(User:_)': {{{asked}}}}}\ndbs: {{app: {{connection_string: '{url}'}}}}"
     with pytest.raises(DriverMissing, match=says):

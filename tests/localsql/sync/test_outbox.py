@@ -17,13 +17,9 @@ from django.db import connection
 from facts import read, store
 from facts.changesets import changes_from_json
 from localsql.models import OutboxRow
-from localsql.sync.config import Outbox
-from localsql.sync.databases import Around
-from localsql.sync.errors import SourceFailed
-from localsql.sync.outbox import drain as draining
-from localsql.sync.outbox.drain import Drained, RowRejected, drain
-from localsql.sync.outbox.tables import Table
-from localsql.sync.reading import config_from_text
+from localsql.sync import outbox as draining
+from localsql.sync.config import Around, Outbox, SourceFailed, config_from_text
+from localsql.sync.outbox import Drained, RowRejected, Table, drain
 from policy.errors import NotFound
 from policy.offsets import current_offset
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localsql.sync.rows import Ids
-from localsql.sync.sorting import MOST_FILES, OutOfOrder, brought_in_order, in_order
+from localsql.sync.compare import MOST_FILES, Ids, OutOfOrder, brought_in_order, in_order
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=60)

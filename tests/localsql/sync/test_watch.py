@@ -20,11 +20,8 @@ from django.db.models import Max
 
 from localsql.management.sync_command import SyncCommand
 from localsql.sync import watch
-from localsql.sync.config import Config
-from localsql.sync.databases import Around
-from localsql.sync.metrics import Metrics, served
-from localsql.sync.reading import config_from_text
-from localsql.sync.watch import Bell, again_and_again, seconds
+from localsql.sync.config import Around, Config, config_from_text
+from localsql.sync.watch import Bell, Metrics, again_and_again, seconds, served
 from policy.models import Revision
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
 from tests.localsql.sync.test_in_step import insert, passed, stored

@@ -1,0 +1,325 @@
+"""Make copies of the database."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from authz_project.schema_state import APPLIED, Migration, SchemaState, state_of
+
+# ---- What was found of a backup, or of the database that it holds: a line each ------------------------------------
+
+
+class BackupFinding(NamedTuple):
+    """What was looked at, and what is to be said of it."""
+
+    what: str
+    text: str
+    is_good: bool = True
+
+    def __str__(self) -> str:
+        return f"{'ok' if self.is_good else 'WRONG':<5}  {self.what}: {self.text}"
+
+
+def wrong(what: str, text: str) -> BackupFinding:
+    return BackupFinding(what, text, is_good=False)
+
+
+def schema_finding(state: SchemaState) -> BackupFinding:
+    """Say whether the migrations of a database are this program's."""
+    if state.unknown:
+        return wrong("form", f"it is of a newer version of the program, which made {_listed(state.unknown)}")
+    if state.missing:
+        older = f"it is of an older version; `serve` will bring it up by {_listed(state.missing)}"
+        return BackupFinding("form", older)
+    return BackupFinding("form", "it is this version's")
+
+
+def _listed(migrations: Iterable[Migration]) -> str:
+    return ", ".join(f"{app} {name[:4]}" for app, name in migrations)
+
+
+# ---- Other programs: PostgreSQL's own, as they are on this machine ------------------------------------------------
+
+
+class Program(NamedTuple):
+    """`pg_dump` or `pg_restore`."""
+
+    path: str
+    major: int
+    version: str
+
+
+def program(name: str) -> Program | None:
+    """Return the one that a shell would find; None where there is none that says its version."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    found = re.search(r"\) (\d+)(\S*)", run([path, "--version"]).stdout)
+    return Program(path, int(found[1]), f"{found[1]}{found[2]}") if found else None
+
+
+def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever that is; no shell reads what it is called with."""
+    environment = os.environ | (variables or {})
+    return subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+
+
+def line_of(text: str) -> str:
+    """Return what a program complains of, in one line."""
+    return " ".join(text.split())[:500]
+
+
+# ---- dump call ----------------------------------------------------------------------------------------------------
+# How PostgreSQL's own programs dump and restore a database: the call, word for word, without a password.
+
+# Of the connection's options, those that say where the database is and how to reach it. The password of a key's file is
+# none of them: whoever lists the processes would see it.
+_OF_LIBPQ = re.compile(
+    r"ssl(?!password$)\w*|channel_binding|gss\w*|krbsrvname|require_auth|requirepeer|service|passfile|hostaddr|"
+    r"target_session_attrs|load_balance_hosts"
+)
+
+_PARTS = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
+
+
+def conninfo(config: Mapping[str, Any]) -> str:
+    """Return where the database of Django's settings is, as libpq reads it; without the password."""
+    named = {libpq: config.get(django) for libpq, django in _PARTS.items()}
+    options = {name: value for name, value in (config.get("OPTIONS") or {}).items() if _OF_LIBPQ.fullmatch(name)}
+    return " ".join(f"{name}={_quoted(str(value))}" for name, value in {**named, **options}.items() if value)
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[^\s'\\]+", value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def dump_call(config: Mapping[str, Any], file: Path) -> str:
+    """Return what to type into a shell. The dump is its owner's alone, and has its name once all of it is there."""
+    how, part = ("--format=custom", "--no-owner", "--no-privileges"), file.with_name(f"{file.name}.part")
+    call = shlex.join(["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"])
+    return f"(umask 077; {call} && {shlex.join(['mv', '--', str(part), str(file)])})"
+
+
+def has_key_password(config: Mapping[str, Any]) -> bool:
+    """Say whether the connection's own key is encrypted: libpq takes that password in no variable."""
+    return bool((config.get("OPTIONS") or {}).get("sslpassword"))
+
+
+def password_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variable that gives the password to a program that is to reach the database, if there is one."""
+    return {"PGPASSWORD": str(config["PASSWORD"])} if config.get("PASSWORD") else {}
+
+
+# ---- sqlite copy --------------------------------------------------------------------------------------------------
+# A copy of an SQLite file that others write to: whole, as of one moment, and there only once it is on the disk.
+#
+# The copy is made under another name beside its place, readable by its owner only. One transaction reads all of it,
+# so that writers neither wait for it nor make it begin again; the file's log grows meanwhile.
+
+PAGES_AT_ONCE = 4096
+Progress = Callable[[float], None]  # is told which share is done
+_OF_SQLITE = ("-journal", "-wal", "-shm")
+
+
+class CannotCopy(Exception):
+    """Why no copy was made; nothing is left of it."""
+
+
+def secret_of(database: Path) -> Path:
+    """Return where the secret of a database's logins is kept, if it is kept in a file."""
+    return database.with_name(f"{database.name}.secret")
+
+
+def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambda share: None) -> None:
+    """Copy the database, and the secret beside it; `CannotCopy` says why not."""
+    _refuse_place(source, target, overwrite)
+    try:
+        with _draft_of(target) as database, _draft_of(secret_of(target)) as secret:
+            _copy_pages(source, database, progress)
+            kept = secret_of(source)
+            if kept.exists():
+                shutil.copyfile(kept, secret)
+            for each in (database, secret):  # before anything is replaced: the disk may have no room for all of it
+                _flush(each)
+            if kept.exists():
+                _put(secret, secret_of(target), overwrite)
+            _put(database, target, overwrite)  # last: where it is, all of it is
+            if overwrite and not kept.exists():  # the one beside it was of the copy that was there
+                secret_of(target).unlink(missing_ok=True)
+            with suppress(OSError):  # not every kind of disk can flush folders
+                _flush(target.parent)
+    except (OSError, sqlite3.Error) as reason:
+        raise CannotCopy(f"no copy is made: {_reason_text(reason)}") from None
+
+
+def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
+    if not target.parent.is_dir():
+        raise CannotCopy(f"there is no folder `{target.parent}`")
+    if target.is_dir():
+        raise CannotCopy(f"`{target}` is a folder: name the file to make")
+    if target.exists() and target.samefile(source):
+        raise CannotCopy(f"`{target}` is the database itself")
+    there = [path for path in (target, secret_of(target)) if path.exists()]
+    if there and not overwrite:
+        raise CannotCopy(f"`{there[0]}` is there already; --overwrite replaces it")
+    if beside := [path for end in _OF_SQLITE if (path := Path(f"{target}{end}")).exists()]:
+        raise CannotCopy(f"`{beside[0]}` belongs to a database that is in use at that place; choose another")
+
+
+@contextmanager
+def _draft_of(path: Path) -> Iterator[Path]:
+    """Yield an empty file beside the place, which is gone in the end if it was not put there."""
+    file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # its owner's alone
+    os.close(file)
+    draft = Path(name)
+    try:
+        yield draft
+    finally:
+        for end in ("", *_OF_SQLITE):
+            Path(f"{draft}{end}").unlink(missing_ok=True)
+
+
+def _copy_pages(source: Path, draft: Path, progress: Progress) -> None:
+    def tell(_: int, remaining: int, total: int) -> None:
+        progress(1 - remaining / total if total else 1.0)
+
+    with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:
+        database.execute("BEGIN")
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()  # from here on it is one moment
+        with closing(sqlite3.connect(draft, isolation_level=None)) as copied:
+            copied.execute("PRAGMA synchronous = OFF")  # it is flushed once, in the end
+            database.backup(copied, pages=PAGES_AT_ONCE, progress=tell, sleep=0.05)
+        database.execute("ROLLBACK")
+
+
+def _put(draft: Path, place: Path, overwrite: bool) -> None:
+    if overwrite:
+        draft.replace(place)
+        return
+    try:
+        os.link(draft, place)  # fails where somebody else was faster
+    except FileExistsError:
+        raise CannotCopy(f"`{place}` is there already; --overwrite replaces it") from None
+    except OSError:  # no links on this kind of disk
+        draft.replace(place)
+
+
+def _flush(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _reason_text(reason: Exception) -> str:
+    if isinstance(reason, OSError):
+        return f"{reason.strerror or reason}{f' (`{reason.filename}`)' if reason.filename else ''}"
+    return str(reason)
+
+
+# ---- A copy as it lies on the disk: what kind it is, and whether it is whole --------------------------------------
+
+SQLITE, POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
+TABLES = ("api_key", "environment", "fact", "policy_version", "signature")
+_SHOWN = 3  # faults
+
+
+class NotABackup(Exception):
+    """A file that nobody here can have made."""
+
+
+def kind_of(file: Path) -> bytes:
+    """Return `SQLITE` or `POSTGRESQL`."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(16)
+    except OSError as reason:
+        raise NotABackup(f"`{file}` cannot be read: {reason.strerror}") from None
+    for kind in (SQLITE, POSTGRESQL):
+        if head.startswith(kind):
+            return kind
+    raise NotABackup(f"`{file}` is neither a copy of an SQLite database nor a dump by pg_dump --format=custom")
+
+
+# ---- SQLite --------------------------------------------------------------------------------------------------------
+
+
+def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
+    """Read every page of it. Nothing is written to it or beside it."""
+    log = Path(f"{file}-wal")
+    if log.exists() and log.stat().st_size:
+        yield wrong("file", f"`{log}` is beside it: it is in use, or was copied by hand while it was")
+        return
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            integrity = _integrity(database)
+            yield integrity
+            if not integrity.is_good:  # nothing that is read of it can be trusted
+                return
+            yield _references(database)
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
+                yield wrong("form", "it is no database of this service")
+                return
+            yield schema_finding(state_of(database.execute(APPLIED).fetchall()))
+    except sqlite3.Error as reason:
+        yield wrong("file", f"it cannot be read to its end: {reason}")
+        return
+    secret = secret_of(file)
+    told = f"in `{secret}`" if secret.exists() else "not beside it; where SECRET_KEY is set, that is the secret"
+    yield BackupFinding("secret", told)
+
+
+def _integrity(database: sqlite3.Connection) -> BackupFinding:
+    found = [text for (text,) in database.execute(f"PRAGMA integrity_check({_SHOWN})")]
+    if found != ["ok"]:
+        return wrong("integrity", "; ".join(" ".join(text.split()) for text in found)[:500])
+    pages, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return BackupFinding("integrity", f"{pages:,} pages, {pages * size / 1e6:,.1f} MB")
+
+
+def _references(database: sqlite3.Connection) -> BackupFinding:
+    found = database.execute("PRAGMA foreign_key_check").fetchmany(_SHOWN)
+    if found:
+        lost = (f"a row of {table} names one of {other} that is not there" for table, _, other, _ in found)
+        return wrong("references", "; ".join(lost))
+    return BackupFinding("references", "every row that is named is there")
+
+
+# ---- PostgreSQL ----------------------------------------------------------------------------------------------------
+
+
+def dump_findings(file: Path) -> Iterator[BackupFinding]:
+    """Read a dump to its end, and its table of contents. Whether its rows make sense is not checked."""
+    restoring = program("pg_restore")
+    if restoring is None:
+        yield wrong("file", "there is no pg_restore here to read it: install PostgreSQL's client programs")
+        return
+    read = run([restoring.path, "--list", file])
+    if read.returncode:
+        yield wrong("file", f"pg_restore {restoring.version} cannot read it: {line_of(read.stderr)}")
+        return
+    whole = run([restoring.path, f"--file={os.devnull}", file])  # the table stands first, also in one that is cut off
+    if whole.returncode:
+        yield wrong("file", f"pg_restore {restoring.version} cannot read it to its end: {line_of(whole.stderr)}")
+        return
+    lines = read.stdout.splitlines()
+    made = [line.strip("; ") for line in lines if line.startswith(";") and "Dumped" in line]
+    yield BackupFinding("file", f"pg_restore {restoring.version} reads it; {', '.join(made)}")
+    data = {line.split()[-2] for line in lines if " TABLE DATA " in line}
+    if missing := [name for name in TABLES if name not in data]:
+        yield wrong("tables", f"there are no rows of {', '.join(missing)} in it: it is of another database, or a part")
+    else:
+        yield BackupFinding("tables", f"{len(data)} of them, with rows")

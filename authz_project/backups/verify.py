@@ -1,0 +1,317 @@
+"""Verify a copy: restore it to a scratch database, check its contents, and ask questions of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from subprocess import CompletedProcess
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+import authz_project
+from authz_project.backups.archive import (
+    BackupFinding,
+    conninfo,
+    has_key_password,
+    line_of,
+    password_of,
+    program,
+    run,
+    schema_finding,
+    wrong,
+)
+from authz_project.models import ApiKey
+from authz_project.schema_state import APPLIED, SchemaState, state_of
+from checks.asking import ask
+from checks.asking.askers import Trusted
+from checks.asking.query import allow
+from checks.asking.question import Asked
+from facts.mentioned_ids import known_ids
+from policy.active import program_of_version
+from policy.errors import AuthzError
+from policy.management.command import counted
+from policy.models import Environment
+from policy.rules.program import Program
+from policy.values import STRING, Value
+
+# ---- answering ----------------------------------------------------------------------------------------------------
+# Whether an environment's policy compiles and answers: what a list has, a question about each of it must allow.
+
+NOBODY = "somebody whom no fact mentions"
+MOST_ACTORS, MOST_CHECKED = 20, 20
+
+
+def finding_of_policy(environment: Environment) -> BackupFinding:
+    """Compile the active policy, and ask by it."""
+    what = f"policy of `{environment.slug}`"
+    version = environment.policy_version
+    if version is None:
+        return BackupFinding(what, "none is active")
+    if version.environment_id != environment.pk:
+        return wrong(what, "the active version is another environment's")
+    try:
+        program = program_of_version(version.pk)
+    except AuthzError as reason:
+        return wrong(what, f"version {version.number} does not compile: {_line(reason)}")
+    try:
+        return BackupFinding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
+    except AuthzError as reason:  # which is no fault of what is stored
+        return BackupFinding(what, f"version {version.number} compiles; a question was refused: {_line(reason)}")
+    except _Contradiction as reason:
+        return wrong(what, f"version {version.number}: {reason}")
+
+
+def _line(reason: AuthzError) -> str:
+    return " ".join(reason.message.split())[:300]
+
+
+class _Contradiction(Exception):
+    """Two answers that cannot both be right."""
+
+
+def _asked(environment_id: int, program: Program) -> str:
+    """Ask for lists until one is not empty, and say what was answered."""
+    answered = "it names nothing to ask about"
+    for actor, action, resource_type in islice(_questions(environment_id, program), MOST_ACTORS):
+        listed = _list(environment_id, actor, action, resource_type)
+        _confirm(environment_id, actor, action, resource_type, listed)
+        answered = f'{actor.type}:{actor.id} may "{action}" {len(listed):,} {resource_type}'
+        if listed:
+            break
+    return answered
+
+
+def _questions(environment_id: int, program: Program) -> Iterator[tuple[Value, str, str]]:
+    """Yield actors that facts mention, and what they may be allowed; in the order of names."""
+    types = sorted(program.types.values(), key=lambda each: each.name)
+    asked = [(each.permissions[0], each.name) for each in types if each.permissions]
+    actors = [each.name for each in types if each.kind == "actor"]
+    ids = known_ids(environment_id, actors, limit=MOST_ACTORS)
+    for actor_type in actors:
+        for text in ids.get(actor_type) or [NOBODY]:
+            for action, resource_type in asked:
+                yield Value(actor_type, text), action, resource_type
+
+
+def _list(environment_id: int, actor: Value, action: str, resource_type: str) -> list[str | None]:
+    question = allow(Asked(actor.type, (actor.id,)), Asked(STRING, (action,)), Asked(resource_type), ("resource",))
+    return [row[0] for row in ask.answer(Trusted(environment_id), question).of_one]
+
+
+def _confirm(environment_id: int, actor: Value, action: str, resource_type: str, listed: list[str | None]) -> None:
+    """Check single decisions against a list, in which None stands for every resource; raise _Contradiction."""
+    expected = {text: True for text in listed[:MOST_CHECKED] if text is not None}
+    expected.setdefault(NOBODY, None in listed)
+    for text, is_allowed in expected.items():
+        resource = Asked(resource_type, (text,))
+        found = ask.answer(
+            Trusted(environment_id), allow(Asked(actor.type, (actor.id,)), Asked(STRING, (action,)), resource)
+        )
+        if found.holds != is_allowed:
+            raise _Contradiction(f'a list and a decision differ: may {actor} "{action}" {resource_type}:{text}?')
+
+
+# ---- contents -----------------------------------------------------------------------------------------------------
+# What is in the database that is connected: whether it agrees with itself, and whether it answers.
+
+
+def findings() -> Iterator[BackupFinding]:
+    """Look at everything; where the form is not the program's, at nothing else."""
+    state = state_of(MigrationRecorder(connection).applied_migrations())
+    schema = schema_finding(state)
+    if not state.is_current:
+        yield wrong(schema.what, schema.text)
+        return
+    yield schema
+    yield _signatures()
+    environments = counted(Environment.objects.count(), "environment")
+    yield BackupFinding("keys", f"{counted(ApiKey.objects.count(), 'key')} of {environments}")
+    for environment in Environment.objects.select_related("policy_version").order_by("slug"):
+        yield _facts_and_revisions(environment)
+        yield finding_of_policy(environment)
+
+
+def _signatures() -> BackupFinding:
+    """Check that the signature of every fact exists: no foreign key of the database enforces it."""
+    lost = 0
+    for table in ("fact", "past_fact"):
+        used = f"SELECT COUNT(*) FROM (SELECT DISTINCT sig FROM {table}) AS used"
+        lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM signature s WHERE s.id = used.sig)")[0][0]
+    if lost:
+        return wrong("signatures", f"facts are of {lost:,} signatures that are not there")
+    return BackupFinding("signatures", "every fact is of one that is there")
+
+
+# ---- facts beside the revisions that made them ----------------------------------------------------------------------
+
+
+class _Stored(NamedTuple):
+    """Rows of an environment, by the revisions that they name."""
+
+    facts: int
+    past: int
+    latest: int  # of all that they name
+    at_horizon: int  # what held then, as far as it is still known
+    backwards: int  # past facts that ended before they began
+    early: int  # facts, past ones too, that began before there were any of their signature
+
+
+def _facts_and_revisions(environment: Environment) -> BackupFinding:
+    what = f"facts of `{environment.slug}`"
+    offset, horizon = environment.offset, environment.horizon
+    stored = _stored(environment)
+    revisions, newest, version, inserted, deleted = _revisions(environment)
+    expected = max(0, offset - max(horizon, 1) + 1)
+    known = stored.at_horizon + inserted - deleted
+    faults = {
+        f"the offset is {offset:,}, and the last revision {newest:,}": offset and newest != offset,
+        f"{abs(expected - revisions):,} revisions are {'missing' if revisions < expected else 'too many'}":
+            revisions != expected,
+        f"they name revision {stored.latest:,}, and the last one is {offset:,}": stored.latest > offset,
+        f"{stored.backwards:,} past facts ended before they began": stored.backwards,
+        f"{stored.early:,} facts began before there were any of their signature": stored.early,
+        "the active policy is not the last revision's": offset and newest == offset
+            and version != environment.policy_version_id,
+        # Forgetting takes past facts away, so that more may be stored than is known to have been inserted.
+        f"{stored.facts:,} are stored, and the revisions come to {known:,}":
+            stored.facts < known or (horizon == 0 and stored.facts != known),
+        "the horizon is after the last revision": horizon > offset,
+    }  # fmt: skip
+    if found := [fault for fault, is_there in faults.items() if is_there]:
+        return wrong(what, "; ".join(found))
+    since = f", known since revision {horizon:,}" if horizon else ""
+    return BackupFinding(what, f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}{since}")
+
+
+def _stored(environment: Environment) -> _Stored:
+    mine = "JOIN signature s ON s.id = f.sig WHERE s.environment_id = %s"
+    early = "COALESCE(SUM(CASE WHEN f.since < s.since THEN 1 ELSE 0 END), 0)"
+    horizon = environment.horizon
+    ((facts, since, facts_then, facts_early),) = _table_rows(
+        "SELECT COUNT(*), COALESCE(MAX(f.since), 0), COALESCE(SUM(CASE WHEN f.since <= %s THEN 1 ELSE 0 END), 0),"
+        f" {early} FROM fact f {mine}",
+        (horizon, environment.pk),
+    )
+    ((past, until, past_then, backwards, past_early),) = _table_rows(
+        "SELECT COUNT(*), COALESCE(MAX(f.until), 0),"
+        " COALESCE(SUM(CASE WHEN f.since <= %s AND f.until > %s THEN 1 ELSE 0 END), 0),"
+        f" COALESCE(SUM(CASE WHEN f.since >= f.until THEN 1 ELSE 0 END), 0), {early} FROM past_fact f {mine}",
+        (horizon, horizon, environment.pk),
+    )
+    latest, at_horizon = max(since, until), facts_then + past_then
+    return _Stored(facts, past, latest, at_horizon, backwards, facts_early + past_early)
+
+
+def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:
+    """Return how many there are from the horizon on, the newest with its policy, and what those since changed."""
+    horizon = environment.horizon
+    ((number, newest, inserted, deleted),) = _table_rows(
+        "SELECT COUNT(*), COALESCE(MAX(number), 0),"
+        " COALESCE(SUM(CASE WHEN number > %s THEN inserted ELSE 0 END), 0),"
+        " COALESCE(SUM(CASE WHEN number > %s THEN deleted ELSE 0 END), 0)"
+        " FROM revision WHERE environment_id = %s AND number >= %s",
+        (horizon, horizon, environment.pk, max(horizon, 1)),
+    )
+    last = _table_rows(
+        "SELECT policy_version_id FROM revision WHERE environment_id = %s AND number = %s", (environment.pk, newest)
+    )
+    return number, newest, last[0][0] if last else None, int(inserted), int(deleted)
+
+
+def _table_rows(statement: str, values: Sequence[int] = ()) -> list[tuple]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
+
+
+# ---- scratch ------------------------------------------------------------------------------------------------------
+# Try a copy in a scratch database, from a child process: this process is configured for another database.
+
+SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
+
+
+class CannotRestore(Exception):
+    """Why the copy is in no database."""
+
+
+def looked_at(url: str) -> tuple[bool, str]:
+    """Migrate the database at the URL and check it; return whether it is good, and the report."""
+    failed = _run(url, "migrate", "--verbosity", "0")
+    if failed.returncode:
+        return False, f"WRONG  upgrade: {_last_line(failed.stderr)}"
+    found = _run(url, "check_database")
+    if not found.stdout:
+        return False, f"WRONG  contents: {_last_line(found.stderr)}"
+    return found.returncode == 0, found.stdout.rstrip("\n")
+
+
+def _run(url: str, *command: str) -> CompletedProcess[str]:
+    root = str(Path(authz_project.__file__).parents[1])
+    variables = {
+        "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authz_project.settings", "SECRET_KEY": SIGNS_NOTHING,
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "STATEMENT_TIMEOUT": "0",
+        "DATABASE_REPLICA_URL": "",
+    }  # fmt: skip
+    return run([sys.executable, "-m", "django", *command], variables)
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it ended without a word"])[-1][:300]
+
+
+# ---- SQLite --------------------------------------------------------------------------------------------------------
+
+
+def sqlite_looked_at(file: Path) -> tuple[bool, str]:
+    """Do as `looked_at`, with a second copy in a temporary folder: a check migrates what it reads."""
+    with TemporaryDirectory(prefix="authz-") as folder:
+        copied = Path(folder) / "copy.sqlite3"
+        try:
+            shutil.copyfile(file, copied)
+        except OSError as reason:
+            raise CannotRestore(f"it cannot be tried in `{folder}`: {reason.strerror}; TMPDIR names another") from None
+        return looked_at(f"sqlite:///{copied}")
+
+
+# ---- PostgreSQL ----------------------------------------------------------------------------------------------------
+
+
+def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
+    """Restore a dump into an empty database, and return the state of its schema."""
+    restoring = program("pg_restore")
+    if restoring is None:
+        raise CannotRestore("there is no pg_restore here")
+    if has_key_password(config):
+        raise CannotRestore(
+            "pg_restore has no variable for sslpassword: put it into the file of a service, and ?service=NAME here"
+        )
+    if tables := _tables(config):
+        raise CannotRestore(f"the database is not empty: it has {tables:,} tables; name one for nothing but this")
+    how = ("--no-owner", "--no-privileges", "--exit-on-error")
+    done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], password_of(config))
+    if done.returncode:
+        raise CannotRestore(f"pg_restore {restoring.version}: {line_of(done.stderr)}")
+    return state_of(_rows(config, APPLIED))
+
+
+def _tables(config: Mapping[str, Any]) -> int:
+    number: int = _rows(config, "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'")[0][0]
+    return number
+
+
+def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
+    password = config.get("PASSWORD")
+    psycopg = import_module("psycopg")  # only here: a copy of SQLite needs none of it
+    try:
+        with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
+            return database.execute(statement).fetchall()
+    except psycopg.Error as reason:
+        raise CannotRestore(f"the database cannot be reached: {' '.join(str(reason).split())}") from None

@@ -1,0 +1,429 @@
+"""What AuthZEN requests consist of: entities, properties, evaluations and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+from django.core import signing
+from rest_framework import serializers
+
+from checks.asking.consistent_paging import moment_from_token
+from checks.asking.question import Asked, Page
+from checks.serializers import check_number
+from facts.wire import Fact, id_from_json, name_from_json
+from policy.errors import MalformedRequest
+from policy.json_schema import Schema, many, nullable, ref, taken
+from policy.moments import Moment
+from policy.rules.program import Program
+from policy.serializers import DecodedField, JsonType, decoded
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+# ---- entities -----------------------------------------------------------------------------------------------------
+# What requests are made of: subjects, actions and resources, each with properties, and a context.
+#
+# {"subject": {"type": "user", "id": "ann", "properties": {"role": "admin"}}, "action": {"name": "read"}, "resource":
+# …}
+#
+# Unknown members are ignored, as the specification asks.
+
+Members = Mapping[str, object]
+NONE: Members = {}
+
+EXECUTE_ALL, DENY_ON_FIRST_DENY, PERMIT_ON_FIRST_PERMIT = SEMANTICS = (
+    "execute_all",
+    "deny_on_first_deny",
+    "permit_on_first_permit",
+)
+MAX_EVALUATIONS = 10_000  # of one request
+_OBJECT: Schema = {"type": "object"}
+
+
+class Part(NamedTuple):
+    """A subject, an action or a resource. One that is searched for has a type, but neither an id nor properties."""
+
+    asked: Asked
+    properties: Members = NONE
+
+
+ANY_ACTION = Part(Asked(STRING))
+
+
+class Options(NamedTuple):
+    semantic: str = EXECUTE_ALL
+    explain: bool = False
+
+
+class PageAsked(NamedTuple):
+    """The part of the results that is wanted: so many, or what a token continues."""
+
+    limit: int | None = None
+    token: str | None = None
+
+
+# ---- out of JSON ---------------------------------------------------------------------------------------------------
+
+
+def entity_from_json(raw: object, path: str) -> Part:
+    """Read a subject or a resource."""
+    if not isinstance(raw, dict):
+        raise _no_object(raw, path)
+    type_name = name_from_json(raw.get("type"), f"{path}.type")
+    asked = Asked(type_name, (id_from_json(type_name, raw.get("id"), f"{path}.id"),))
+    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
+
+
+def searched_from_json(raw: object, path: str) -> Part:
+    """Read what is searched for: it has a type; an id is ignored, and so are properties."""
+    return Part(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
+
+
+def action_from_json(raw: object, path: str) -> Part:
+    if not isinstance(raw, dict):
+        raise _no_object(raw, path)
+    asked = Asked(STRING, (id_from_json(STRING, raw.get("name"), f"{path}.name"),))
+    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
+
+
+def context_from_json(raw: object, path: str) -> Members:
+    return _object(raw, path)
+
+
+def options_from_json(raw: object, path: str) -> Options:
+    found = _object(raw, path)
+    semantic, explain = found.get("evaluations_semantic", EXECUTE_ALL), found.get("explain", False)
+    if semantic not in SEMANTICS:
+        raise MalformedRequest(f"{path}.evaluations_semantic", f"must be one of {', '.join(SEMANTICS)}")
+    if not isinstance(explain, bool):
+        raise MalformedRequest(f"{path}.explain", "must be true or false")
+    return Options(str(semantic), explain)
+
+
+def evaluations_from_json(raw: object, path: str) -> list[object]:
+    """Return the evaluations as sent: one that is invalid is not refused here, but answered in its place."""
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "must be an array")
+    if len(raw) > MAX_EVALUATIONS:
+        raise MalformedRequest(path, f"must have at most {MAX_EVALUATIONS} elements")
+    return raw
+
+
+def page_from_json(raw: object, path: str) -> PageAsked:
+    found = _object(raw, path)
+    limit, token = found.get("limit"), found.get("token")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise MalformedRequest(f"{path}.limit", "must be a whole number, and not negative")
+    if token is not None and not isinstance(token, str):
+        raise MalformedRequest(f"{path}.token", "must be a string")
+    return PageAsked(limit, token or None)
+
+
+def _object(raw: object, path: str) -> dict[str, object]:
+    if not isinstance(raw, dict):
+        raise _no_object(raw, path)
+    return raw
+
+
+def _no_object(raw: object, path: str) -> MalformedRequest:
+    return MalformedRequest(path, "is missing" if raw is None else "must be an object")
+
+
+def _members(found: dict[str, object], path: str) -> Members:
+    raw = found.get("properties")
+    return NONE if raw is None else _object(raw, f"{path}.properties")
+
+
+# ---- how bodies are described --------------------------------------------------------------------------------------
+
+SHAPES: dict[str, Schema] = {
+    "Entity": taken(
+        "A subject or a resource, with what is known of it.",
+        {"type": ref("Name"), "id": ref("Id")},
+        {"properties": nullable(_OBJECT)},
+    ),
+    "Searched": taken("What is searched for: any of a type.", {"type": ref("Name")}),
+    "NamedAction": taken(
+        "An action, with what is known of it.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}
+    ),
+    "PartOfResults": taken(
+        "A part of the results.",
+        {},
+        {"limit": nullable({"type": "integer", "minimum": 0}), "token": nullable({"type": "string"})},
+    ),
+    "EvaluationOptions": taken(
+        "How many evaluations are made, and whether each is explained.",
+        {},
+        {"evaluations_semantic": {"enum": list(SEMANTICS)}, "explain": {"type": "boolean"}},
+    ),
+}
+
+ENTITY = JsonType(entity_from_json, ref("Entity"))
+SEARCHED = JsonType(searched_from_json, ref("Searched"))
+ACTION = JsonType(action_from_json, ref("NamedAction"))
+CONTEXT = JsonType(context_from_json, _OBJECT)
+OPTIONS = JsonType(options_from_json, ref("EvaluationOptions"))
+EVALUATIONS = JsonType(evaluations_from_json, many({}, maxItems=MAX_EVALUATIONS))
+PAGE = JsonType(page_from_json, ref("PartOfResults"))
+
+
+class ContextField(DecodedField):
+    """The member `context`, which is the name of something else in the framework's serializers."""
+
+    path = "context"
+
+    def __init__(self) -> None:
+        super().__init__(CONTEXT, optional=True, absent=NONE)
+
+    def get_value(self, body):
+        return body.get(self.path)
+
+    @property
+    def members(self) -> dict[str, Schema]:
+        return {self.path: self.schema}
+
+
+class Parts(serializers.Serializer):
+    """What a question is made of."""
+
+    subject = DecodedField(ENTITY)
+    action: DecodedField | None = DecodedField(ACTION)
+    resource = DecodedField(ENTITY)
+    around = ContextField()
+
+
+def _options() -> DecodedField:
+    return DecodedField(OPTIONS, optional=True, absent=Options())
+
+
+class Evaluation(Parts):
+    """May the subject do the action on the resource?"""
+
+    options = _options()
+
+
+class Evaluations(serializers.Serializer):
+    """Many evaluations. What one leaves out, it has from the members beside them."""
+
+    evaluations = DecodedField(EVALUATIONS, optional=True)
+    options = _options()
+
+
+class Search(Parts):
+    """One of the parts is searched for, and the others are given."""
+
+    page = DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
+
+
+class SubjectSearch(Search):
+    """Who may do the action on the resource?"""
+
+    subject = DecodedField(SEARCHED)
+
+
+class ResourceSearch(Search):
+    """On which resources may the subject do the action?"""
+
+    resource = DecodedField(SEARCHED)
+
+
+class ActionSearch(Search):
+    """What may the subject do on the resource?"""
+
+    action = None  # by which the framework leaves it out
+
+
+# ---- Properties as context facts, whose predicates are the properties' names --------------------------------------
+# resource {"type": "record", "id": "r1", "properties": {"status": "archived"}}    status(record{"r1"}, "archived")
+# subject  {"type": "user", "id": "bob", "properties": {"groups": ["a", "b"]}}     groups(user{"bob"}, "a"), …
+# resource {"type": "record", "id": "r1", "properties": {"is_public": true}}       is_public(record{"r1"}), and
+#                                                                                  is_public(record{"r1"}, true)
+# action   {"name": "delete", "properties": {"soft": true}}                        soft("delete"), and
+#                                                                                  soft("delete", true)
+# context  {"ip": "10.0.0.1"}                                                      context("ip", "10.0.0.1")
+#
+# Facts that the policy has no use for are ignored. A value that no fact can have, such as a fraction or an object, is
+# refused if the policy asks for that property: if it were ignored, a `not` could hold for lack of the fact, and
+# grant.
+
+OF_CONTEXT = "context"  # the predicate of what the context says
+
+
+class RequestProperties(NamedTuple):
+    """What a request says of its parts. A part that is searched for says nothing."""
+
+    subject: Part
+    action: Part
+    resource: Part
+    context: Members
+
+    @property
+    def has_properties(self) -> bool:
+        """Say whether there are properties or a context, which most requests do not have."""
+        subject, action, resource, context = self
+        return bool(subject.properties or action.properties or resource.properties or context)
+
+
+def facts_of(known: RequestProperties, program: Program) -> tuple[Fact, ...]:
+    """Return the facts that the program has a use for, each once."""
+    if not known.has_properties:
+        return ()
+    found = tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
+    check_number(len(found))
+    return found
+
+
+def _is_of_use(fact: Fact, program: Program) -> bool:
+    return program.accepts(fact.predicate, fact.signature.types)
+
+
+def _facts(known: RequestProperties, program: Program) -> Iterator[Fact]:
+    for name, part in (("subject", known.subject), ("resource", known.resource), ("action", known.action)):
+        if part.asked.ids is not None:
+            about = Value(part.asked.type, part.asked.one)
+            yield from _of(about, part.properties, f"{name}.properties", program)
+    for name, raw in known.context.items():
+        if _has_predicate(program, OF_CONTEXT, STRING):
+            path = f"context.{name}"
+            about = Value(STRING, id_from_json(STRING, name, path))
+            yield from (Fact(OF_CONTEXT, (about, value)) for value in _values(raw, path))
+
+
+def _of(about: Value, properties: Members, path: str, program: Program) -> Iterator[Fact]:
+    for name, raw in properties.items():
+        if not _has_predicate(program, name, about.type):
+            continue
+        if raw is True:
+            yield Fact(name, (about,))
+        yield from (Fact(name, (about, value)) for value in _values(raw, f"{path}.{name}"))
+
+
+def _has_predicate(program: Program, name: str, type_name: str) -> bool:
+    """Say whether the program accepts facts of this name with a value of the type, alone or before one other value."""
+    return any(type_name in pattern[0] for arity in (1, 2) for pattern in program.accepted.get((name, arity), ()))
+
+
+def _values(raw: object, path: str) -> Iterator[Value]:
+    """Yield the value; of a list, one for each of its elements."""
+    if isinstance(raw, list):
+        for index, each in enumerate(raw):
+            yield _value(each, f"{path}[{index}]")
+    else:
+        yield _value(raw, path)
+
+
+def _value(raw: object, path: str) -> Value:
+    if isinstance(raw, bool):
+        return Value(BOOLEAN, "true" if raw else "false")
+    if isinstance(raw, int):
+        return Value(INTEGER, id_from_json(INTEGER, str(raw), path))
+    if isinstance(raw, str):
+        return Value(STRING, id_from_json(STRING, raw, path))
+    wanted = "text, a whole number, true or false, or a list of these"
+    raise MalformedRequest(path, f"must be {wanted}: the policy asks for it")
+
+
+# ---- What a request asks: one evaluation; or many, some of which may be invalid; or a search ----------------------
+
+INHERITED = ("subject", "action", "resource", "context")
+Evaluated = RequestProperties | MalformedRequest  # a valid evaluation, or what is wrong with it
+
+
+def known_of(body: Mapping) -> RequestProperties:
+    """Return the parts of a decoded body. A body without an action searches for actions, and asks about any."""
+    return RequestProperties(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
+
+
+def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:
+    """Read many evaluations. A member that is missing or null in one is taken from the defaults, as a whole."""
+    return [_evaluated(defaults, each, f"evaluations[{index}]") for index, each in enumerate(raw)]
+
+
+def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evaluated:
+    if not isinstance(raw, dict):
+        return MalformedRequest(path, "must be an object")
+    try:
+        given = {name: raw.get(name) for name in INHERITED}
+        whole = {name: defaults.get(name) if part is None else part for name, part in given.items()}
+        return known_of(decoded(Parts, whole))
+    except MalformedRequest as fault:
+        return MalformedRequest(f"{path}.{fault.path}", fault.reason)
+
+
+# ---- Pages of a search: how many are wanted, and what token continues them ----------------------------------------
+# A token is signed. It continues one search of one environment after the last id that was sent, so no result is left
+# out or sent twice while facts change. All pages are of the moment at which the first one was answered, as long as
+# its history is kept (`checks/asking/consistent_paging.py`).
+
+LARGEST = 2**31
+_SALT = "checks.authzen.requests"
+_REFUSED = "is not a token that this search was continued with"
+_CHANGED = "must be what it was, or left out: a token continues with the limit that the search began with"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """The page of a search that a request wants."""
+
+    size: int
+    after: str | None = None
+    first: Moment | None = None  # when the first page was answered
+
+    @property
+    def page(self) -> Page:
+        return Page(self.size + 1, self.after)  # one more, to know whether there is more
+
+
+def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
+    """Return a digest that all pages of a search share, and no other search has."""
+    asked = {name: value for name, value in body.items() if name != "page"}
+    try:
+        text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # a large body may nest as deep as orjson reads, which is deeper than it writes
+        raise MalformedRequest("", "the body nests too deep") from None
+    return sha256(text).hexdigest()
+
+
+def search_page_of(asked: PageAsked | None, digest: str) -> SearchPage | None:
+    """Return the page that is wanted; None if all results are."""
+    if asked is None or (asked.token is None and asked.limit is None):
+        return None
+    limit = None if asked.limit is None else min(asked.limit, LARGEST)
+    if asked.token is None:
+        return SearchPage(LARGEST if limit is None else limit)
+    try:
+        of, size, last, *numbers = signing.Signer(salt=_SALT).unsign_object(asked.token)
+    except (signing.BadSignature, ValueError):
+        raise MalformedRequest("page.token", _REFUSED) from None
+    if of != digest:
+        raise MalformedRequest("page.token", _REFUSED)
+    if limit not in (None, size):
+        raise MalformedRequest("page.limit", _CHANGED)
+    return SearchPage(size, last, moment_from_token(numbers))
+
+
+def least_of(asked: object) -> int:
+    """Return the revision of the search that is continued; 0 if the token does not say, or there is none."""
+    token = asked.get("token") if isinstance(asked, dict) else None
+    if isinstance(token, str):
+        with suppress(signing.BadSignature, ValueError):
+            _, _, _, *least = signing.Signer(salt=_SALT).unsign_object(token)
+            return int(least[0]) if least else 0
+    return 0
+
+
+def page_of(
+    wanted: SearchPage | None, ids: list[str | None], digest: str, moment: Callable[[], list[int]]
+) -> tuple[list[str | None], dict[str, object]]:
+    """Return the results of this page, and its member `page`. `moment` gives the last numbers of the next token."""
+    if wanted is None:
+        return ids, {"next_token": "", "count": len(ids)}
+    shown = ids[: wanted.size]
+    token = ""
+    if len(ids) > wanted.size:
+        last = (shown[-1] or "") if shown else wanted.after  # a page of no results is followed from where it began
+        token = signing.Signer(salt=_SALT).sign_object([digest, wanted.size, last, *moment()])
+    return shown, {"next_token": token, "count": len(shown)}

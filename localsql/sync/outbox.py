@@ -1,0 +1,382 @@
+"""Apply the changes that an application writes to an outbox table in its own transactions, each exactly once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from django.db import connection, transaction
+
+from facts import store
+from facts.accept import FactRejected
+from facts.changesets import changes_from_json
+from facts.store import Change, Inserts
+from localsql.models import OutboxRow, OutboxState
+from localsql.sync.config import ConfigRejected, Kind, Outbox, SourceFailed, shown
+from localsql.sync.sources import mysql, postgresql, sqlite
+from policy.errors import AuthzError, MalformedRequest, TooLarge
+from policy.offsets import changing
+from policy.revisions import By
+
+# ---- identities ---------------------------------------------------------------------------------------------------
+# The identity of an outbox, by what its server says: files that spell its address differently mean the same one.
+
+Values = Sequence[int | str]
+Execute = Callable[[str, Values], list[tuple[Any, ...]]]
+
+_SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
+_ADDRESS = "SELECT COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port')"
+_OF_POSTGRESQL = (
+    "SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::text, to_regclass(%s)::oid::text"
+)
+
+
+def of_postgresql(outbox: Outbox, execute: Execute) -> str:
+    readable = execute("SELECT has_function_privilege('pg_control_system()', 'execute')", ())[0][0]
+    server = execute(_SYSTEM if readable else _ADDRESS, ())[0][0]
+    database, table = execute(_OF_POSTGRESQL, (outbox.table,))[0]
+    if table is None:
+        raise SourceFailed(outbox.database.name, f"there is no table `{outbox.table}`")
+    return f"postgresql {server} {database} {table}"
+
+
+def of_mysql(outbox: Outbox, execute: Execute) -> str:
+    """Return the identity. MariaDB has no UUID of a server: host, port and directory tell its servers apart."""
+    server = ""
+    with suppress(SourceFailed):
+        server = execute("SELECT @@server_uuid", ())[0][0]
+    server = server or execute("SELECT CONCAT_WS(':', @@hostname, @@port, @@datadir)", ())[0][0]
+    schema, _, table = outbox.table.rpartition(".")
+    current, ignores_case = execute("SELECT DATABASE(), @@lower_case_table_names", ())[0]
+    name = f"{schema or current}.{table}"
+    return f"mysql {server} {name.lower() if ignores_case else name}"
+
+
+def of_sqlite(outbox: Outbox) -> str:
+    path = sqlite.path_of(outbox.database).resolve()
+    return f"sqlite {path} {outbox.table.lower().removeprefix('main.')}"
+
+
+# ---- An outbox in the application's database: reads its rows, and takes them out ----------------------------------
+
+_POSTGRESQL_DIGEST = "encode(sha256(convert_to(COALESCE(CAST(changes AS text), ''), 'UTF8')), 'hex')"
+_MYSQL_DIGEST = "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4), 256)"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A row of an outbox."""
+
+    number: int
+    changes: str
+
+    @property
+    def digest(self) -> str:
+        """The digest of what the row says. With the number, it identifies the row, even if numbers are reused."""
+        return sha256(self.changes.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Table:
+    """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
+
+    _name: str
+    _text: str  # the type that shows JSON as text
+    _mark: str
+    _execute: Execute
+    _database: str  # its name
+    identity: str  # what the server says that this table is, however a file spells it
+    _digest: str = ""  # what a row's digest is in SQL, if the database can say
+
+    def first(self, most: int) -> list[Written]:
+        """Return so many of the committed rows, those with the lowest numbers."""
+        return self._rows(f"ORDER BY id LIMIT {int(most)}", ())
+
+    def remove(self, rows: Mapping[int, str]) -> None:
+        """Delete those of the rows that still have these digests."""
+        if not rows:
+            return
+        if self._digest:
+            each = f"id = {self._mark} AND {self._digest} = {self._mark}"
+            condition = " OR ".join([f"({each})"] * len(rows))
+            values = [value for row in rows.items() for value in row]
+            self._execute(f"DELETE FROM {self._name} WHERE {condition}", values)
+            left = self._as_read(rows)
+        else:
+            left = self._removed_by_a_writer(rows)
+        if left:
+            raise SourceFailed(self._database, f"the row {left[0]} of the outbox cannot be taken out")
+
+    def _removed_by_a_writer(self, rows: Mapping[int, str]) -> list[int]:
+        """Delete the rows where digests are computed here, under SQLite's write lock: no row changes after it is read.
+
+        Return the numbers of those that are still there.
+        """
+        self._execute("BEGIN IMMEDIATE", ())
+        try:
+            numbers = self._as_read(rows)
+            if numbers:
+                self._execute(f"DELETE FROM {self._name} WHERE id IN ({self._marks(numbers)})", numbers)
+            left = self._as_read(rows)
+        except BaseException:
+            self._execute("ROLLBACK", ())
+            raise
+        self._execute("COMMIT", ())
+        return left
+
+    def _as_read(self, rows: Mapping[int, str]) -> list[int]:
+        there = self._rows(f"WHERE id IN ({self._marks(rows)})", list(rows))
+        return [row.number for row in there if rows[row.number] == row.digest]
+
+    def _rows(self, which: str, values: Values) -> list[Written]:
+        found = self._execute(f"SELECT id, CAST(changes AS {self._text}) FROM {self._name} {which}", values)
+        return [Written(int(number), _shown(changes)) for number, changes in found]
+
+    def _marks(self, numbers: Collection[int]) -> str:
+        return ", ".join([self._mark] * len(numbers))
+
+
+def _shown(changes: str | bytes | None) -> str:
+    return changes.decode() if isinstance(changes, bytes) else changes or ""
+
+
+@contextmanager
+def opened(outbox: Outbox) -> Iterator[Table]:
+    kind = outbox.database.kind
+    with _OPENED[kind](outbox) as table:
+        yield table
+
+
+@contextmanager
+def _postgresql(outbox: Outbox) -> Iterator[Table]:
+    database = outbox.database
+    module = postgresql.psycopg(database)
+    with postgresql.connected(database, reads_only=False) as connection:
+        connection.autocommit = True
+
+        def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+            try:
+                cursor = connection.execute(statement.encode(), values)
+                return cursor.fetchall() if cursor.description else []
+            except module.Error as error:
+                raise postgresql.failed(database, error) from None
+
+        identity = of_postgresql(outbox, execute)
+        yield Table(outbox.table, "text", "%s", execute, database.name, identity, _POSTGRESQL_DIGEST)
+
+
+@contextmanager
+def _mysql(outbox: Outbox) -> Iterator[Table]:
+    database = outbox.database
+    module, connection = mysql.pymysql(database), mysql.connected(database, "Cursor")
+    connection.autocommit(True)
+
+    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, tuple(values))
+                return list(cursor.fetchall())
+        except (module.MySQLError, OSError) as error:
+            raise mysql.failed(database, error) from None
+
+    try:
+        identity = of_mysql(outbox, execute)
+        yield Table(outbox.table, "CHAR", "%s", execute, database.name, identity, _MYSQL_DIGEST)
+    finally:
+        connection._force_close()
+
+
+@contextmanager
+def _sqlite(outbox: Outbox) -> Iterator[Table]:
+    connection = sqlite.connected(outbox.database, "rw")
+
+    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+        try:
+            return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise SourceFailed(outbox.database.name, str(error)) from None
+
+    try:
+        yield Table(outbox.table, "TEXT", "?", execute, outbox.database.name, of_sqlite(outbox))
+    finally:
+        connection.close()
+
+
+_OPENED = {Kind.POSTGRES: _postgresql, Kind.MYSQL: _mysql, Kind.SQLITE: _sqlite}
+
+
+# ---- Which rows of an outbox are made and may still stand in it ---------------------------------------------------
+# This is optimistic locking, by a number that is called the turn. Each change of what is remembered names the turn
+# that it goes on from, raises it by one, and fails with `TurnIsOver` if another process has done so before. Then the
+# outbox has to be read again.
+
+
+class TurnIsOver(Exception):
+    """Another process drains the same outbox, and was faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    state: int
+    number: int
+    rows: dict[int, str]  # numbers, with digests
+
+
+def turn_of(environment_id: int, name: str) -> Turn:
+    """Return the turn and its rows as of one moment, which takes one statement."""
+    OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT outbox_state.id, turn, number, digest FROM outbox_state"
+            " LEFT JOIN outbox_row ON outbox_row.state_id = outbox_state.id"
+            " WHERE environment_id = %s AND name = %s",
+            (environment_id, name),
+        )
+        found = cursor.fetchall()
+    if not found:
+        raise TurnIsOver
+    return Turn(found[0][0], found[0][1], {number: digest for _, _, number, digest in found if number is not None})
+
+
+def remember(turn: Turn, rows: Sequence[Written]) -> None:
+    """Remember these rows: the first thing in the transaction that makes their changes."""
+    assert transaction.get_connection().in_atomic_block, "a row is remembered with its change, or not at all"
+    _take(turn)
+    made = [OutboxRow(state_id=turn.state, number=row.number, digest=row.digest) for row in rows]
+    OutboxRow.objects.bulk_create(made)
+
+
+def forget(turn: Turn) -> None:
+    """Forget the turn's rows, once they are gone from the outbox."""
+    with transaction.atomic():
+        _take(turn)
+        OutboxRow.objects.filter(state_id=turn.state, number__in=list(turn.rows)).delete()
+
+
+def _take(turn: Turn) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number))
+        if not cursor.rowcount:
+            raise TurnIsOver
+
+
+# ---- Rows of an outbox -> changes of facts, in the order of their ids, each exactly once --------------------------
+
+AUTHOR = By("outbox")
+AT_ONCE = 100  # rows of one revision
+OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # errors in what a row says; any other error may pass, or is ours
+_SHOWN = 300  # characters of a row that is left out
+
+
+class RowRejected(AuthzError):
+    """A row is no valid change, and the rows behind it wait for it."""
+
+    def __init__(self, row: Written, reason: str):
+        self.row, self.reason = row, reason
+        super().__init__(f"{sentence(row, reason)}; correct it in the table, or have --skip-bad take it out")
+
+
+def sentence(row: Written, reason: str) -> str:
+    more = "…" if len(row.changes) > _SHOWN else ""
+    return f"row {row.number} of the outbox, {shown(row.changes[:_SHOWN])}{more}: {shown(reason)}"
+
+
+@dataclass
+class Drained:
+    """What was drained so far."""
+
+    rows: int = 0
+    skipped: int = 0
+    revisions: int = 0
+
+
+def drain(
+    environment_id: int, outbox: Outbox | None, skips_bad: bool, report_bad: Callable[[str], None], done: Drained
+) -> None:
+    """Drain the outbox until it is empty. A wrong row is raised; with `skips_bad`, it is reported and taken out."""
+    if outbox is None:
+        raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
+    with opened(outbox) as table:
+        drainer = _Drainer(environment_id, table, skips_bad, report_bad, done)
+        while drainer.has_more():
+            pass
+
+
+@dataclass
+class _Drainer:
+    environment_id: int
+    table: Table
+    skips_bad: bool
+    report_bad: Callable[[str], None]
+    done: Drained
+    alone: int = field(default=0)  # rows that are to be made one by one, as one among them is wrong
+
+    def has_more(self) -> bool:
+        """Drain one batch, and say whether there may be more."""
+        try:
+            return self._part()
+        except TurnIsOver:  # what the other process has made is gone, or is remembered now
+            return True
+
+    def _part(self) -> bool:
+        turn = turn_of(self.environment_id, self.table.identity)
+        if turn.rows:
+            self._finish(turn)
+            return True
+        rows = self.table.first(1 if self.alone else AT_ONCE)
+        if not rows:
+            return False
+        try:
+            self._make(turn, rows)
+        except OF_A_ROW as error:
+            self._find_wrong(rows, error.message)
+            return True
+        self.alone = max(0, self.alone - 1)
+        self._finish(Turn(turn.state, turn.number + 1, {row.number: row.digest for row in rows}))
+        return True
+
+    def _make(self, turn: Turn, rows: Sequence[Written]) -> None:
+        changes = [change for row in rows for change in changes_of(row)]
+        with changing():
+            remember(turn, rows)  # always locked before an environment's turn, and only by drains: no deadlock
+            if changes:
+                store.apply(self.environment_id, changes, AUTHOR)
+        self.done.rows += len(rows)
+        self.done.revisions += bool(changes)
+
+    def _finish(self, turn: Turn) -> None:
+        """Take the rows that are made out of the outbox, and forget them.
+
+        A row that got the same id again says something else: by its digest it is another row, and stays.
+        """
+        self.table.remove(turn.rows)
+        forget(turn)
+
+    def _find_wrong(self, rows: Sequence[Written], reason: str) -> None:
+        if len(rows) > 1:
+            self.alone = len(rows)
+            return
+        if not self.skips_bad:
+            raise RowRejected(rows[0], reason)
+        self.report_bad(f"left out, {sentence(rows[0], reason)}")
+        self.table.remove({rows[0].number: rows[0].digest})  # if somebody has corrected it by now, it is read again
+        self.alone = 0
+        self.done.skipped += 1
+
+
+def changes_of(row: Written) -> list[Change]:
+    """Return the changes that the row says, in the form of the body of POST /batch.
+
+    Facts may have come to their ends while the row waited.
+    """
+    try:
+        said = orjson.loads(row.changes)
+    except orjson.JSONDecodeError as error:
+        raise MalformedRequest("changes", f"is not JSON: {error}") from None
+    changes = changes_from_json(said, "changes")
+    return [replace(each, is_late=True) if isinstance(each, Inserts) else each for each in changes]
