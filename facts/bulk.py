@@ -26,8 +26,8 @@ from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.offsets import advance, changing
 from policy.revisions import NOBODY, By, Done, Kind, record
-from policy.rules.known_names import PLACE
 from policy.rules.program import Program, Signature
+from policy.rules.signatures import PLACE
 
 CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody

@@ -15,8 +15,8 @@ from facts.mentioned_ids import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
 from facts.wire import Fact
-from policy.rules.known_names import PLACE, ROLE, known_names
 from policy.rules.program import Program, Signature
+from policy.rules.signatures import _HAS_ROLE, PLACE, known_names
 
 MOST_TOLD = 20  # unknown names in messages; the others are only counted
 _MOST_LISTED = 5  # known names in a hint
@@ -49,7 +49,7 @@ class UnknownName:
 
 
 def _what(signature: Signature) -> str:
-    if signature.predicate == ROLE:
+    if signature.predicate == _HAS_ROLE:
         return f"a role of {signature.types[2]}" if len(signature.types) == 3 else "a global role"
     return f"a relation of {signature.types[0]}"
 

@@ -19,8 +19,7 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.clock import is_to_come
 from policy.errors import KeyRefused, ScopeMissing
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
 from policy.recent import Recent
 from policy.rules.program import Program

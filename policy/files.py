@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from policy.errors import AuthzError
-from policy.language.rejection import Problem
-from policy.language.source import Source, Span
+from policy.language.source import Problem, Source, Span
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_SHOWN = "<stdin>"

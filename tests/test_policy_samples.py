@@ -20,10 +20,9 @@ from checks.testing import policy_tests
 from facts import store
 from facts.notation import fact_from_text
 from policy import rules
-from policy.language import lexer, parse, plumbing
+from policy.language import lexer, parse, parser
 from policy.language.format import formatted
-from policy.language.rejection import PolicyRejected, Problem
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Problem, Source
 from policy.publishing import publish
 from policy.values import ABSTRACT, PRIMITIVES
 from tests.service import ROOT
@@ -169,14 +168,14 @@ def test_every_production_of_the_grammar_has_an_example(monkeypatch):
         build.__doc__ = production.__doc__
         return build
 
-    productions = {name: watched(production) for name, production in plumbing._productions().items()}
-    monkeypatch.setattr(plumbing, "_productions", lambda: productions)
-    monkeypatch.setattr(plumbing, "_parser", plumbing._parser.__wrapped__)
+    productions = {name: watched(production) for name, production in parser._productions().items()}
+    monkeypatch.setattr(parser, "_productions", lambda: productions)
+    monkeypatch.setattr(parser, "_parser", parser._parser.__wrapped__)
     for sample in samples_of("language"):
         try:
             parse(sample.source)
         except PolicyRejected:
             assert sample.problems
-    known = {(each.name, *each.prod) for each in plumbing._parser().productions[1:]}
+    known = {(each.name, *each.prod) for each in parser._parser().productions[1:]}
     missing = sorted(" ".join(each) for each in known - seen)
     assert not missing, "\n".join(missing)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from checks.engine.rules.clauses import Call, Clause, Cmp, Const, Inner, Literal, Member, Neg, Pattern, Scan, Term, Var
 from policy.rules import program as p
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 from policy.values import INTEGER, Value
 
 Key = tuple[str, int]

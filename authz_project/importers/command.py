@@ -31,11 +31,9 @@ from policy.active import forget_program
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
 from policy.files import Bundle
 from policy.language import ast
-from policy.language.collector import without_collections
 from policy.language.format import formatted
 from policy.language.printer import print_item
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG, Environment
 from policy.offsets import changing

@@ -7,14 +7,12 @@ from lsprotocol import types
 
 from authz_project.language_server.document import Document
 from policy.language import parse
-from policy.language.completion import completions
+from policy.language.completion import ABSTRACT, LISTS, PRIMITIVES, OutlineBlock, completions
 from policy.language.format import formatted_tokens
 from policy.language.lexer import LEGACY, RESERVED
 from policy.language.lexer import NAME as WORD
 from policy.language.names import FIXTURE, NAME, PREDICATE, TEST, TYPE, VARIABLE, NameKey, Occurrence, Symbol
-from policy.language.outline import ABSTRACT, LISTS, PRIMITIVES, OutlineBlock
-from policy.language.rejection import PolicyRejected, Problem
-from policy.language.source import Source, Span
+from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.values import quoted
 
 # ---- What an editor shows of the name under the pointer, as Markdown ----------------------------------------------

@@ -9,14 +9,11 @@ from functools import cached_property
 from lsprotocol.types import Location, Position, PositionEncodingKind, Range
 
 from policy.language import ast
-from policy.language.collector import without_collections
+from policy.language.completion import Outline, Word, outline_of, words_of
 from policy.language.names import Names, names_of
-from policy.language.outline import Outline, Word, outline_of, words_of
-from policy.language.pieces import are_policies, pieces_of
-from policy.language.plumbing import parse_with_tokens, tokens_in
-from policy.language.ply_types import Token
-from policy.language.rejection import PolicyRejected, Problem
-from policy.language.source import Source, Span
+from policy.language.nodes import Token
+from policy.language.parser import are_policies, parse_with_tokens, pieces_of, tokens_in
+from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 from policy.rules import compile_policy
 from policy.rules.program import Program
 

@@ -20,8 +20,7 @@ from authz_project.language_server.document import Document, changed
 from checks.asking.run import in_memory
 from checks.testing import policy_tests
 from policy.errors import AuthzError
-from policy.language.rejection import Problem
-from policy.language.source import Span
+from policy.language.source import Problem, Span
 from policy.publishing import results_of
 from policy.rules.program import Program
 from policy.testing import TestReport

@@ -12,7 +12,7 @@ from checks.asking.open_policy import OpenProgram
 from checks.asking.query import TypedId
 from checks.asking.question import Question
 from checks.explain.cases import ANY
-from policy.rules.problems import did_you_mean, listed, nearest
+from policy.rules.declarations import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
 from policy.values import STRING, Value
 

@@ -21,7 +21,7 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import concrete_literals, may_match, numbers_of, only_in
 from checks.engine.rules.typings import typings_of
 from policy.rules.components import Components, reachable
-from policy.rules.flat import terms_of, variables_in
+from policy.rules.flatten import terms_of, variables_in
 from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from checks.testing import policy_tests
 from policy import rules
 from policy.files import Bundle
-from policy.language.notes import spelled_out
-from policy.language.rejection import PolicyRejected, Problem
+from policy.language.nodes import spelled_out
+from policy.language.source import PolicyRejected, Problem
 from policy.management.github import annotation, problem_line
 from policy.publishing import results_of
 from policy.rules.program import Program

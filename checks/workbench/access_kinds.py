@@ -18,7 +18,7 @@ from checks.explain.tree import shown_atom
 from checks.workbench.kinds import DECISION
 from facts.mentioned_as_of import ChangedFacts
 from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
 from policy.values import STRING, Value
 

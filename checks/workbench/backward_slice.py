@@ -12,7 +12,7 @@ from checks.workbench.graph import ANY_NAME, GLOBAL, Grant, Graph, Node, Sheet
 from checks.workbench.needs import Need
 from policy.errors import NotFound
 from policy.language.source import Span
-from policy.rules.problems import did_you_mean, listed
+from policy.rules.declarations import did_you_mean, listed
 
 _Place = tuple[str | None, str, str]  # a type, `role` or `permission`, and the name, or any
 

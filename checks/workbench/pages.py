@@ -34,7 +34,7 @@ from checks.workbench.unknown import Correction, Note
 from policy.active import program_of_version
 from policy.clock import now, time_of
 from policy.errors import AuthzError
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.models import PolicyVersion
 from policy.moments import Moment, moment_of
 from policy.pages.excerpts import excerpts_of_problems

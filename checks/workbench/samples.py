@@ -26,7 +26,7 @@ from facts.mentioned_ids import SomeIds, ids_of
 from facts.read import facts_about
 from policy.errors import AuthzError
 from policy.rules.changes import Changed
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Literal, Member, Program, Rule, Term, Var
 from policy.values import PRIMITIVES, Value
 

@@ -18,7 +18,7 @@ from facts.mentioned_as_of import MentionedAsOf
 from facts.mentioned_ids import known_ids
 from policy import clock
 from policy.moments import LAST_REVISION, Moment
-from policy.rules.problems import nearest
+from policy.rules.declarations import nearest
 from policy.rules.program import Program
 from policy.values import PRIMITIVES, Value
 

@@ -8,8 +8,8 @@ from facts.accept import UnusedStored, unaccepted_of, unused_signatures
 from facts.names import MOST_TOLD, stored_names
 from facts.pages.addresses import browse_url
 from policy.models import Environment
-from policy.rules.known_names import PLACE
 from policy.rules.program import Program
+from policy.rules.signatures import PLACE
 
 
 @dataclass(frozen=True)

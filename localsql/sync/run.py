@@ -24,8 +24,8 @@ from localsql.sync.config import Config, Pattern, PatternRefused, SourceFailed, 
 from policy.active import active_program
 from policy.errors import AuthzError
 from policy.revisions import By
-from policy.rules.known_names import PLACE
 from policy.rules.program import Program
+from policy.rules.signatures import PLACE
 from policy.values import Value
 
 # ---- apply --------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from ply import lex
 
-from policy.language.notes import shown
-from policy.language.ply_types import Lexer, Token
+from policy.language.nodes import Lexer, Token, shown
 from policy.language.source import Span
 
 RESERVED = {

@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from policy.language.completion import CLOSING, HEADS, LISTS, OPENING, Word, head_length
 from policy.language.lexer import CONTEXTUAL
-from policy.language.literals import text_of
-from policy.language.outline import CLOSING, HEADS, LISTS, OPENING, Word, head_length
+from policy.language.nodes import text_of
 from policy.language.source import Span
 
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"

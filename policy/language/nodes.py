@@ -1,18 +1,235 @@
-"""Build the nodes of the grammar's productions, where a constructor alone is not enough.
+"""Build the nodes of the syntax tree, where a constructor alone is not enough."""
 
-`p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token. The grammar accepts more
-than Polar. For what Polar does not allow, these functions note an error and return a placeholder, so that parsing goes
-on.
-"""
+from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
 
-from policy.language import ast, literals
-from policy.language.notes import Notes, clipped, shown
-from policy.language.ply_types import Production
-from policy.language.source import Span
-from policy.language.spans import refuse, span_to, token_span, tokens_span
-from policy.values import Value
+from policy.language import ast
+from policy.language.source import PolicyRejected, Problem, Source, Span
+from policy.values import BOOLEAN, INTEGER, STRING, Value, canonical_id
+
+# ---- notes --------------------------------------------------------------------------------------------------------
+# The state of one parse: the mistakes found so far, the depth of nesting, and the string literals seen.
+
+MAX_PROBLEMS = 50  # nobody reads more, and a hostile text must not cause an endless message
+MAX_DEPTH = 200  # bounds the recursion of later passes over formulas
+MAX_SHOWN = 40  # characters of user text in a message
+
+
+@dataclass(slots=True)
+class Notes:
+    source: Source
+    problems: list[Problem] = field(default_factory=list)
+    depth: int = 0
+    values: dict[str, Value] = field(default_factory=dict)  # string literals seen before, by their source text
+
+    def refuse(self, span: Span, message: str, hint: str = "") -> None:
+        """Note an error, unless one is noted at the same start: the later one is most likely its consequence.
+
+        Raise `PolicyRejected` once there are MAX_PROBLEMS.
+        """
+        if any(problem.span.start == span.start for problem in self.problems):
+            return
+        self.problems.append(Problem(message, span, hint))
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.reject()
+
+    def enter(self, span: Span) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.problems.append(Problem(f"nested more than {MAX_DEPTH} deep", span, "give inner parts names as rules"))
+            self.reject()
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+    def reject(self) -> NoReturn:
+        raise PolicyRejected(self.source, tuple(self.problems))
+
+
+def shown(text: str) -> str:
+    """Return user text for a message, clipped and in backticks."""
+    return f"`{clipped(text)}`"
+
+
+def clipped(text: str) -> str:
+    """Return user text for a message, cut to MAX_SHOWN characters; what is not printable is then escaped."""
+    short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
+
+
+def spelled_out(text: str, kept: str = "") -> str:
+    """Return user text for a line of a report: unprintable characters that are not in `kept` are escaped as in JSON."""
+    return "".join(char if char.isprintable() or char in kept else json.dumps(char)[1:-1] for char in text)
+
+
+# ---- Types for the part of PLY that this package uses, as PLY has no type hints -----------------------------------
+
+
+class Token(Protocol):
+    """A token as the lexer makes it. `lexer` is set only on tokens that a `t_` function of the lexer handles."""
+
+    type: str
+    value: str
+    lexpos: int
+    lexer: Lexer
+
+
+class Lexer(Protocol):
+    """The clone of the lexer that one parse uses. It carries the `notes` of that parse."""
+
+    notes: Notes
+    lexdata: str
+    lexpos: int
+
+    def clone(self) -> Lexer: ...
+
+    def input(self, s: str) -> None: ...
+
+    def token(self) -> Token | None: ...
+
+    def skip(self, n: int) -> None: ...
+
+
+class Symbol(Protocol):
+    """An entry of the parser's stack: a token, or the result of a production, whose `value` can have any type."""
+
+    type: str
+    value: Any
+    lexpos: int
+
+
+class Production(Protocol):
+    """The argument of each `p_` function: `p[n]` is the value of its n-th symbol, a node or the text of a token."""
+
+    lexer: Lexer
+    slice: Sequence[Symbol]
+    stack: Sequence[Symbol]
+
+    def __getitem__(self, n: int) -> Any: ...
+
+    def __setitem__(self, n: int, v: object) -> None: ...
+
+
+class Rewrite(Protocol):
+    """A production in the parser's tables: the name on its left, and how many symbols are on its right."""
+
+    name: str
+    len: int
+
+
+class Parser(Protocol):
+    """A parser within a parse: its stacks and its tables.
+
+    `action[state][token]` is a number: 0 accepts, a positive one shifts, and -n reduces by `productions[n]`.
+    """
+
+    statestack: Sequence[int]
+    symstack: Sequence[Symbol]
+    action: Mapping[int, Mapping[str, int]]
+    goto: Mapping[int, Mapping[str, int]]
+    productions: Sequence[Rewrite]
+    errorfunc: Callable[[Token | None], NoReturn]
+
+    def parse(self, *, lexer: Lexer, tokenfunc: Callable[[], Token | None]) -> ast.Policy: ...
+
+
+# ---- Find where a production's symbols stand in the text, and note errors there -----------------------------------
+# `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token.
+
+
+def token_span(p: Production, n: int) -> Span:
+    start = p.slice[n].lexpos
+    return Span(start, start + len(p[n]))
+
+
+def tokens_span(p: Production, first: int, last: int) -> Span:
+    return Span(p.slice[first].lexpos, p.slice[last].lexpos + len(p[last]))
+
+
+def span_to(p: Production, first: Span, last: int) -> Span:
+    """Return the span from the start of `first`, a node's span, to the end of the token `p[last]`."""
+    return Span(first.start, p.slice[last].lexpos + len(p[last]))
+
+
+def refuse(p: Production, n: int, message: str, hint: str) -> None:
+    p.lexer.notes.refuse(token_span(p, n), message, hint)
+
+
+def enter(p: Production) -> None:
+    """Note one more level of nesting, which the `not` or `(` on top of the parser's stack begins."""
+    start = p.stack[-1].lexpos
+    p.lexer.notes.enter(Span(start, start + len(p.stack[-1].value)))
+
+
+# ---- Turn a literal as written into one canonical value, or note a problem ----------------------------------------
+
+MAX_BYTES = 512
+_ESCAPE = re.compile(r"\\([\s\S])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
+
+
+def text_of(written: str) -> str:
+    """Return the text that a string literal stands for; `written` includes the quotes."""
+    if "\\" not in written:
+        return written[1:-1]
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), written[1:-1])
+
+
+def string_value(notes: Notes, written: str, span: Span, what: str = "a string") -> ast.Literal:
+    value = notes.values.get(written)
+    if value is None:
+        value = Value(STRING, text_of(written))
+        if is_sound_id(notes, value.id, span, what):
+            notes.values[written] = value
+    return ast.Literal(value, span)
+
+
+def integer_value(notes: Notes, written: str, span: Span) -> ast.Literal:
+    try:
+        return ast.Literal(Value(INTEGER, canonical_id(INTEGER, written)), span)
+    except ValueError:
+        notes.refuse(span, f"{shown(written)} does not fit in 64 bits", "the largest Integer is 9223372036854775807")
+        return ast.Literal(Value(INTEGER, "0"), span)
+
+
+def boolean_value(written: str, span: Span) -> ast.Literal:
+    return ast.Literal(Value(BOOLEAN, written), span)
+
+
+def entity_value(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span) -> ast.Literal:
+    """Return the literal for `User{"alice"}`. `Integer{3}`, `Integer{"3"}` and `3` become equal literals."""
+    try:
+        value = Value(type_name.text, canonical_id(type_name.text, key.value.id))
+    except ValueError as mistake:
+        notes.refuse(key.span, str(mistake))
+        value = key.value
+    return ast.Literal(value, span, type_name.span)
+
+
+def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
+    """Say whether facts can hold the text. If not, note a problem, which calls the text `what`."""
+    if not text:
+        notes.refuse(span, f"{what} cannot be empty", "for any value, use a variable or `_`")
+    elif text == "*":
+        notes.refuse(span, f"{what} cannot be `*`", "`*` stands for any value in answers; use a variable or `_`")
+    elif "\0" in text:
+        notes.refuse(span, f"{what} cannot hold the character NUL")
+    elif len(text) > MAX_BYTES // 4 and len(text.encode()) > MAX_BYTES:
+        notes.refuse(span, f"{what} cannot be longer than {MAX_BYTES} bytes")
+    else:
+        return True
+    return False
+
+
+# ---- Build the nodes of the grammar's productions, where a constructor alone is not enough ------------------------
+# `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token. The grammar accepts
+# more than Polar. For what Polar does not allow, these functions note an error and return a placeholder, so that
+# parsing goes on.
 
 WORDS = ("role", "permission")  # bare words that shorthand knows
 
@@ -21,19 +238,19 @@ WORDS = ("role", "permission")  # bare words that shorthand knows
 
 
 def string(p: Production, n: int, what: str = "a string") -> ast.Literal:
-    return literals.string(p.lexer.notes, p[n], token_span(p, n), what)
+    return string_value(p.lexer.notes, p[n], token_span(p, n), what)
 
 
 def integer(p: Production, n: int) -> ast.Literal:
-    return literals.integer(p.lexer.notes, p[n], token_span(p, n))
+    return integer_value(p.lexer.notes, p[n], token_span(p, n))
 
 
 def boolean(p: Production, n: int) -> ast.Literal:
-    return literals.boolean(p[n], token_span(p, n))
+    return boolean_value(p[n], token_span(p, n))
 
 
 def entity(p: Production) -> ast.Literal:
-    return literals.entity(p.lexer.notes, p[1], p[3], span_to(p, p[1].span, 4))
+    return entity_value(p.lexer.notes, p[1], p[3], span_to(p, p[1].span, 4))
 
 
 def unusable_id(p: Production, n: int) -> ast.Literal:
@@ -182,7 +399,7 @@ def _listed_name(notes: Notes, keyword: str, term: ast.Term) -> ast.String:
 
 def quoted_relation(p: Production) -> ast.Relation:
     span = token_span(p, 1)
-    hint = f"write `{clipped(literals.text_of(p[1]))}: {clipped(p[3].text)}`"
+    hint = f"write `{clipped(text_of(p[1]))}: {clipped(p[3].text)}`"
     p.lexer.notes.refuse(span, "the name of a relation stands without quotes", hint)
     return ast.Relation(ast.Name("unknown", span), p[3], span)
 
@@ -286,7 +503,7 @@ def test(p: Production, name: ast.String) -> ast.Test:
 
 
 def test_name(p: Production, n: int) -> ast.String:
-    text, span = literals.text_of(p[n]), token_span(p, n)
+    text, span = text_of(p[n]), token_span(p, n)
     if not text or "\0" in text:
         p.lexer.notes.refuse(span, "a test needs a name that can be shown", 'write `test "owners can edit" { ... }`')
     return ast.String(text, span)

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
 from policy.figures import note_fault
 from policy.files import Bundle
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.progress import Progress
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of

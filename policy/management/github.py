@@ -4,8 +4,8 @@
 """
 
 from policy.files import STANDARD_INPUT_SHOWN, Bundle
-from policy.language.notes import spelled_out
-from policy.language.rejection import Problem
+from policy.language.nodes import spelled_out
+from policy.language.source import Problem
 
 _KEPT = "\t\r\n"  # the line ends are escaped, and GitHub shows them
 _IN_TEXT = {"%": "%25", "\r": "%0D", "\n": "%0A"}

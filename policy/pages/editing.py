@@ -18,7 +18,7 @@ from policy.drafts import DraftText, SavedElsewhere
 from policy.errors import AuthzError, TooLarge, Unavailable
 from policy.language.completion import completions
 from policy.language.format import formatted
-from policy.language.plumbing import MAX_BYTES
+from policy.language.parser import MAX_BYTES
 from policy.language.source import Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, default_environment, environment_named
 from policy.pages import submission, typed

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from policy.language.rejection import Problem
-from policy.language.source import Source, Span
+from policy.language.source import Problem, Source, Span
 from policy.pages.highlight import highlighted_lines, marked_line
 from policy.testing import TestReport
 

@@ -9,8 +9,7 @@ from django import forms
 from policy import publishing
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
 from policy.figures import MAX_NOTE, note_fault
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from policy.models import Environment
 from policy.pages.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
 from policy.publishing import Ignored, Published, ReplacedMeanwhile, ignored_facts, remarks_on

@@ -19,8 +19,7 @@ from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.language.completion import Completions
-from policy.language.rejection import PolicyRejected, Problem
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Problem, Source
 from policy.pages.excerpts import span_of_line
 from policy.rules.program import Program, Test
 from policy.testing import TestOutcome, TestReport

@@ -1,31 +1,30 @@
-"""The compiler: from syntax tree to `Program`, one pass a file, in this order.
+"""The compiler: from the syntax tree to a `Program`, one pass after another.
 
-`declarations` reads the blocks, and `implied` finds types that rules use without a block; `desugar` rewrites shorthand
-as ordinary rules; `normalise` flattens rules (with `conjunction`, `literals` and `equalities`; `formulas` has helpers
-for its input, `flat` its output); `infer` finds the types of variables; `safety` refuses variables that nothing binds;
-`strata` refuses recursion through `not`; `signatures` says which facts may be stored; `assertions` reads the tests.
-`program` is the result.
+* `declarations`  reads the blocks, and finds types that rules use without a block
+* `desugar`       rewrites shorthand as ordinary rules
+* `flatten`       makes a head and a conjunction of literals of each rule
+* `types`         infers the types of variables
+* `safety`        refuses variables that nothing binds, and recursion through `not`
+* `signatures`    which facts may be stored
+* `assertions`    reads the tests
+* `program`       the result; `changes` compares two of them
 
-Every pass adds the errors it finds to one list and goes on, so that the author of a policy sees all of them at once.
+Each pass adds the errors that it finds to one list and goes on, so that authors see all of them at once.
 """
 
 from hashlib import sha256
 
 from policy import noticing
 from policy.language import ast, parse
-from policy.language.collector import without_collections
-from policy.language.source import Source
+from policy.language.source import Source, without_collections
 from policy.rules.assertions import tests_of
-from policy.rules.declarations import vocabulary_of
+from policy.rules.declarations import Problems, vocabulary_of
 from policy.rules.desugar import longhand_rules
-from policy.rules.flat import is_made_here
-from policy.rules.infer import infer, typed_rules
-from policy.rules.normalise import flat_rules
-from policy.rules.problems import Problems
+from policy.rules.flatten import flat_rules, is_made_here
 from policy.rules.program import Program
-from policy.rules.safety import check_safety
+from policy.rules.safety import check_safety, check_strata
 from policy.rules.signatures import accepted_patterns, default_allows, standing_patterns, stated_patterns
-from policy.rules.strata import check_strata
+from policy.rules.types import infer, typed_rules
 
 __all__ = ["compile_policy", "compile_source", "compile_text"]
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from policy.language import ast
-from policy.language.notes import shown
+from policy.language.nodes import shown
 from policy.language.source import Source
 from policy.rules.components import reachable
-from policy.rules.declarations import Vocabulary
-from policy.rules.flat import Key
-from policy.rules.problems import Problems, did_you_mean
+from policy.rules.declarations import Problems, Vocabulary, did_you_mean
+from policy.rules.flatten import Key
 from policy.rules.program import Assertion, Atom, Test, Types, Var
 from policy.values import Value
 

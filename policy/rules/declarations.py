@@ -1,24 +1,270 @@
-"""Blocks -> Vocabulary: which types exist, what they inherit, and which roles, permissions and relations they have.
+"""Blocks -> Vocabulary: which types, roles, permissions and relations there are, and what is wrong with them."""
 
-    actor User {}                                     types    User: actor, Folder: resource, ...
-    resource Folder { roles = ["reader"]; }      ->   members  Resource -> {User, Folder, Doc}, Folder -> {Folder, Doc}
-    resource Doc extends Folder {}                    names    Doc has the role "reader" too
+from __future__ import annotations
 
-A set of types is an int with one bit for each concrete type: passes intersect and unite tens of thousands of such sets.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 
 from policy.language import ast
-from policy.language.notes import shown
-from policy.language.source import Span
+from policy.language.nodes import MAX_PROBLEMS, shown
+from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.rules.components import Components, reachable
-from policy.rules.implied import implied_types
-from policy.rules.problems import Problems, did_you_mean, listed
 from policy.rules.program import TypeDef, Types
 from policy.values import ABSTRACT, ACTOR, INTEGER, PRIMITIVES, RESOURCE, STRING
+
+# ---- What the passes find wrong, and the advice that goes with it -------------------------------------------------
+
+MAX_CANDIDATES = 2_000  # a search among more names costs more than the advice is worth
+
+
+@dataclass(slots=True)
+class Problems:
+    """Collected by every pass over one text, so that all of its problems are reported together.
+
+    At `MAX_PROBLEMS` errors the text is rejected at once: nobody reads more, and advice on each takes time.
+    """
+
+    source: Source
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def error(self, span: Span, message: str, hint: str = "") -> None:
+        problem = Problem(message, span, hint)
+        if problem not in self.errors:
+            self.errors.append(problem)
+        if len(self.errors) >= MAX_PROBLEMS:
+            self.reject_errors()
+
+    def warn(self, span: Span, message: str, hint: str = "") -> None:
+        self.warnings.append(Problem(message, span, hint, severity="warning"))
+
+    def reject_errors(self) -> None:
+        if self.errors:
+            raise PolicyRejected(self.source, _sorted(self.errors))
+
+    def sorted_warnings(self) -> tuple[Problem, ...]:
+        return _sorted(self.warnings)
+
+
+def _sorted(problems: list[Problem]) -> tuple[Problem, ...]:
+    """Return each problem once, in text order, and not more than anyone reads."""
+    unique = dict.fromkeys(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
+    return tuple(unique)[:MAX_PROBLEMS]
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    near = nearest(word, candidates)
+    return "" if near is None else f"did you mean {shown(near)}?"
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the name that is most like a word, if one is."""
+    names = sorted(set(candidates))[:MAX_CANDIDATES]
+    folded = {name.lower(): name for name in reversed(names)}
+    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def listed(names: Iterable[str], none: str = "none") -> str:
+    """Return the names as text: `a`, `b` and 3 more."""
+    names = list(names)
+    first = ", ".join(map(shown, names[:5]))
+    return f"{first} and {len(names) - 5} more" if len(names) > 5 else first or none
+
+
+# ---- Helpers for formulas of the syntax tree, for several passes --------------------------------------------------
+# They use an explicit stack instead of recursion, so that a deeply nested text does not reach Python's recursion
+# limit.
+
+Names = frozenset[str]
+Memo = dict[int, tuple[ast.Formula, Names]]  # by id(); it keeps the formula alive, so that no other gets the same id
+ANONYMOUS = "_"
+
+
+def conjuncts(formula: ast.Formula | None) -> list[ast.Formula]:
+    """Flatten a conjunction, with at most two `not` on any conjunct: `a and (b and c)` -> a, b, c."""
+    found: list[ast.Formula] = []
+    stack = [] if formula is None else [formula]
+    while stack:
+        match stack.pop():
+            case ast.And(parts):
+                stack += reversed(parts)
+            case ast.Not(ast.Not(ast.Not() as inner)):
+                stack.append(inner)
+            case ast.Membership(term, (value,), span):
+                found.append(ast.Comparison("=", term, value, span))
+            case ast.Or() as alternatives_:
+                found.append(_as_membership(alternatives_) or alternatives_)
+            case other:
+                found.append(other)
+    return found
+
+
+def alternatives(formula: ast.Formula) -> list[ast.Formula]:
+    """Return the parts of a disjunction; of any other formula, the formula itself as the only part."""
+    parts = conjuncts(formula)
+    if len(parts) == 1 and isinstance(parts[0], ast.Or):
+        return list(parts[0].parts)
+    return [formula]
+
+
+def _as_membership(formula: ast.Or) -> ast.Membership | None:
+    """Merge equalities with one variable: `x = "a" or x in ["b", "c"]` -> `x in ["a", "b", "c"]`."""
+    values: list[ast.Literal] = []
+    terms = set()
+    for part in formula.parts:
+        match part:
+            case ast.Comparison("=", ast.Variable() as term, ast.Literal() as value) | ast.Comparison(
+                "=", ast.Literal() as value, ast.Variable() as term
+            ):
+                values.append(value)
+            case ast.Membership(ast.Variable() as term, listed):
+                values += listed
+            case _:
+                return None
+        terms.add(term)
+    only = terms.pop()
+    is_one = not terms and only.name != ANONYMOUS and len(values) > 1
+    return ast.Membership(only, tuple(values), formula.span) if is_one else None
+
+
+def mentioned(formula: ast.Formula, memo: Memo) -> Names:
+    """Return the variables of a formula, `_` left out; `memo` makes asking for every part of a formula linear."""
+    stack = [formula]
+    while stack:
+        node = stack[-1]
+        waiting = [part for part in parts_of(node) if id(part) not in memo]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        memo[id(node)] = (node, _own(node).union(*(memo[id(part)][1] for part in parts_of(node))))
+    return memo[id(formula)][1]
+
+
+def parts_of(formula: ast.Formula) -> tuple[ast.Formula, ...]:
+    match formula:
+        case ast.And(parts) | ast.Or(parts):
+            return parts
+        case ast.Not(inner):
+            return (inner,)
+    return ()
+
+
+def variables_of(formula: ast.Formula) -> tuple[ast.Variable, ...]:
+    """Return the variables of one formula that has no parts, as often as they occur."""
+    match formula:
+        case ast.Call(_, args):
+            return tuple(arg for arg in args if isinstance(arg, ast.Variable))
+        case ast.Comparison(_, left, right):
+            return tuple(term for term in (left, right) if isinstance(term, ast.Variable))
+        case ast.Membership(ast.Variable() as variable, _) | ast.Matches(variable, _):
+            return (variable,)
+    return ()
+
+
+def _own(formula: ast.Formula) -> Names:
+    return frozenset(variable.name for variable in variables_of(formula)) - {ANONYMOUS}
+
+
+def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
+    """Yield every part of the formula that has no parts."""
+    stack = [] if formula is None else [formula]
+    while stack:
+        node = stack.pop()
+        inner = parts_of(node)
+        stack += reversed(inner)
+        if not inner:
+            yield node
+
+
+def is_named(term: ast.Term) -> bool:
+    """Say whether the term is anything but `_`."""
+    return not (isinstance(term, ast.Variable) and term.name == ANONYMOUS)
+
+
+# ---- implied ------------------------------------------------------------------------------------------------------
+# Implied types: types that no block declares, but that rules clearly mean, because they ask for facts of them.
+#
+#     actor User {}
+#     resource Repo { permissions = ["read"]; }
+#     has_permission(user: User, action: String, repo: Repo) if
+#       role matches Role and has_role(user, role, repo) and grants_permission(role, action);
+#
+# No rule defines `grants_permission`, so this condition asks for stored facts, and implies that there is a type
+# `Role`. A head's parameter of an undeclared type implies the type too. A call of a predicate that all policies share
+# (`has_role`), or that rules define, implies nothing: an undeclared type there is a mistake. A name that resembles a
+# declared type, or another implied one, is a mistake as well.
+
+MAX_IMPLIED = 50  # each is compared with every declared name
+_SHARED = ("allow", "has_permission", "has_role", "has_relation")
+
+Near = Callable[[str, list[str]], str]  # what a name among others was most likely meant to be, as advice
+
+
+def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems: Problems) -> tuple[str, ...]:
+    """Return the types that rules speak for, each with a warning; those that are named most come first."""
+    rules = [item for item in policy.items if isinstance(item, ast.Rule)]
+    named = [name for rule in rules for _, name in _typed(rule)]
+    known = set(declared)
+    first = {name.text: name for name in reversed(named) if name.text not in known}
+    if not 0 < len(first) <= MAX_IMPLIED:
+        return ()
+    spoken_for = _spoken_for(rules, first)
+    found: list[str] = []
+    for name, _ in Counter(name.text for name in named).most_common():
+        if name in spoken_for and not near(name, [*declared, *found]):
+            found.append(name)
+            hint = f"if it is meant, declare it: `resource {name} {{}}`"
+            problems.warn(first[name].span, f"no block declares the type {shown(name)}; rules speak of its facts", hint)
+    return tuple(found)
+
+
+def _typed(rule: ast.Rule) -> Iterator[tuple[str, ast.Name]]:
+    """Yield each type that the rule names, with the variable that has it."""
+    for param in rule.head.params:
+        if isinstance(param, ast.Parameter):
+            yield param.variable.name, param.type
+    for formula in simple_formulas(rule.body):
+        if isinstance(formula, ast.Matches):
+            yield formula.variable.name, formula.type
+
+
+def _spoken_for(rules: list[ast.Rule], undeclared: Container[str]) -> set[str]:
+    defined = {(rule.head.predicate.text, len(rule.head.params)) for rule in rules}
+    found: set[str] = set()
+    for rule in rules:
+        typed = [(variable, name.text) for variable, name in _typed(rule) if name.text in undeclared]
+        if typed:
+            in_head = {each.type.text for each in rule.head.params if isinstance(each, ast.Parameter)}
+            asked = _asked_of_their_own(rule, defined)
+            found.update(name for variable, name in typed if name in in_head or variable in asked)
+    return found
+
+
+def _asked_of_their_own(rule: ast.Rule, defined: Container[tuple[str, int]]) -> set[str]:
+    """Return the variables in calls of predicates that are neither shared by all policies nor defined by rules."""
+    calls = (formula for formula in simple_formulas(rule.body) if isinstance(formula, ast.Call))
+    own = (call for call in calls if not _is_shared(call, defined))
+    return {variable.name for call in own for variable in variables_of(call)} - {ANONYMOUS}
+
+
+def _is_shared(call: ast.Call, defined: Container[tuple[str, int]]) -> bool:
+    return call.predicate.text in _SHARED or (call.predicate.text, len(call.args)) in defined
+
+
+# ---- declarations -------------------------------------------------------------------------------------------------
+# Blocks -> Vocabulary: which types exist, what they inherit, and which roles, permissions and relations they have.
+#
+#     actor User {}                                     types    User: actor, Folder: resource, ...
+#     resource Folder { roles = ["reader"]; }     ->   members  Resource -> {User, Folder, Doc}, Folder -> {Folder, Doc}
+#     resource Doc extends Folder {}                    names    Doc has the role "reader" too
+#
+# A set of types is an int with one bit for each concrete type: passes intersect and unite tens of thousands of such
+# sets.
 
 Mask = int
 ROLE, PERMISSION, RELATION = "role", "permission", "relation"

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from policy.language import ast
-from policy.language.notes import shown
+from policy.language.nodes import shown
 from policy.language.source import Span
-from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Vocabulary
-from policy.rules.problems import Problems, did_you_mean
+from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Problems, Vocabulary, did_you_mean
 from policy.values import ACTOR, RESOURCE, STRING, Value
 
 _LISTS = {ROLE: "roles", PERMISSION: "permissions", RELATION: "relations"}

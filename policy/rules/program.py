@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from policy.language.rejection import Problem
-from policy.language.source import NOWHERE, Source, Span
+from policy.language.source import NOWHERE, Problem, Source, Span
 from policy.values import INTEGER, STRING, Value
 
 Types = frozenset[str]  # concrete types: declared actors and resources, String, Integer, Boolean

@@ -22,7 +22,7 @@ from policy import publishing, rules
 from policy.endpoint import MAY_WAIT
 from policy.errors import AuthzError
 from policy.language.format import formatted, says_the_same
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.models import default_environment
 
 CORPUS = Path(__file__).with_name("corpus")

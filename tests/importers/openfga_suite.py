@@ -41,7 +41,7 @@ from authz_project.importers.model import (
 from authz_project.importers.openfga.models import model_of_dsl
 from authz_project.importers.openfga.stores import read_files, thing_of, tuple_of, values_of, who_of
 from policy.errors import AuthzError
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from tests.importers.asking import Carriage
 
 FILES = ("assets/tests/consolidated_1_1_tests.yaml", "assets/tests/abac_tests.yaml")

@@ -1,7 +1,7 @@
 """A program's rules as clauses of the oracle, which so can say what they mean."""
 
 from policy.language import ast
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
 from tests.reference_clauses import Clause, clause
 

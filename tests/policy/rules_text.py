@@ -1,6 +1,6 @@
 """A program as text for golden files: its rules with the types of their variables, its signatures, its warnings."""
 
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.rules import compile_text
 from policy.rules.program import Program, Rule, Types
 

@@ -5,9 +5,8 @@ from hashlib import sha256
 
 import pytest
 
-from policy.language.collector import without_collections
-from policy.language.notes import MAX_PROBLEMS
-from policy.language.rejection import PolicyRejected
+from policy.language.nodes import MAX_PROBLEMS
+from policy.language.source import PolicyRejected, without_collections
 from policy.rules import compile_text
 from tests.policy.rules_text import problems_of, rules_of
 from tests.yardstick import seconds_at_most

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.language.completion import Completions, completions
-from policy.language.outline import outline_of, words_of
-from policy.language.plumbing import parse_with_tokens
+from policy.language.completion import Completions, completions, outline_of, words_of
+from policy.language.parser import parse_with_tokens
 from policy.language.source import Source
 from policy.rules import compile_text
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.language import ast, conditions, parse, plumbing, print_policy
+from policy.language import ast, grammar, parse, parser, print_policy
 from policy.language.lexer import CONTEXTUAL, RESERVED
-from policy.language.rejection import PolicyRejected
-from policy.language.source import NOWHERE, Source
+from policy.language.source import NOWHERE, PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.trees import nodes, tree
 from tests.sampling import some
@@ -97,23 +96,23 @@ def test_messages_keep_their_style():
 
 
 def test_the_grammar_has_no_conflict():
-    assert plumbing._parser.__wrapped__().action, "building it raises where PLY has a doubt"
+    assert parser._parser.__wrapped__().action, "building it raises where PLY has a doubt"
 
 
 def test_a_conflict_in_the_grammar_is_an_error(monkeypatch):
     def p_ambiguous(p):
         "formula : formula AND formula"
 
-    monkeypatch.setattr(conditions, "p_ambiguous", p_ambiguous, raising=False)
+    monkeypatch.setattr(grammar, "p_ambiguous", p_ambiguous, raising=False)
     with pytest.raises(AssertionError, match="conflict"):
-        plumbing._parser.__wrapped__()
+        parser._parser.__wrapped__()
 
 
 def test_no_table_touches_the_disk():
-    before = set(Path(plumbing.__file__).parent.iterdir())
-    plumbing._parser.__wrapped__()
-    plumbing._lexer.__wrapped__()
-    assert set(Path(plumbing.__file__).parent.iterdir()) == before
+    before = set(Path(parser.__file__).parent.iterdir())
+    parser._parser.__wrapped__()
+    parser._lexer.__wrapped__()
+    assert set(Path(parser.__file__).parent.iterdir()) == before
     assert not Path("parser.out").exists()
 
 
@@ -298,6 +297,6 @@ def _outcome(text: str):
 
 
 def test_the_tables_are_built_once():
-    parser = plumbing._parser()
+    own_parser = parser._parser()
     parse(Source("p(x);"))
-    assert plumbing._parser() is parser
+    assert parser._parser() is own_parser

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.rules import compile_text
 from tests.policy.rules_text import accepted, problems_of, warnings_of
 

@@ -2,12 +2,10 @@
 
 import pytest
 
-from policy.language import plumbing
+from policy.language import parser
 from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED
-from policy.language.literals import text_of
-from policy.language.notes import Notes
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.nodes import Notes, text_of
+from policy.language.source import PolicyRejected, Source
 
 
 def tokens(text: str) -> str:
@@ -29,7 +27,7 @@ def kinds(text: str) -> str:
 
 
 def _read(notes: Notes) -> list:
-    return list(iter(plumbing._cloned_lexer(notes).token, None))
+    return list(iter(parser._cloned_lexer(notes).token, None))
 
 
 NAMES = ["x", "_", "_x", "X9", "a_b", "ok?", "a::b", "A::b::c?", "Größe", "日本", "☃", "é9", "iffy", "matches_", "on_"]

@@ -7,8 +7,8 @@ import pytest
 from authz_project.language_server.answers import CannotRename, renamable, renamed, with_name
 from authz_project.language_server.document import Document
 from checks.testing import policy_tests
+from policy.language.completion import words_of
 from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
-from policy.language.outline import words_of
 from policy.rules import compile_text
 from tests.properties.random_policies import case_of
 from tests.sampling import some

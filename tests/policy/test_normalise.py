@@ -3,7 +3,7 @@
 import pytest
 
 from policy.rules import compile_text
-from policy.rules.normalise import MAX_VARIABLES
+from policy.rules.flatten import MAX_VARIABLES
 from tests.policy.rules_text import problems_of, rules_of, warnings_of
 
 

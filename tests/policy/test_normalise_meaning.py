@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from policy.language import parse
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_policy
 from policy.values import Value
 from tests.policy.program_clauses import clauses_of

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from policy.language import parse, print_policy
 from policy.language.lexer import CONTEXTUAL
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.random_trees import policies, reserved
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_source
 from tests.policy.conftest import cases
 from tests.policy.rules_text import rules_text

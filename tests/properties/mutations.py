@@ -23,8 +23,7 @@ from facts.wire import Fact
 from policy import publishing
 from policy.language import ast, parse
 from policy.language.printer import print_policy
-from policy.language.rejection import PolicyRejected
-from policy.language.source import Source
+from policy.language.source import PolicyRejected, Source
 from policy.models import Environment
 from policy.rules import compile_text
 from policy.rules.program import Program

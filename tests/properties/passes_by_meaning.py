@@ -17,7 +17,7 @@ from checks.engine.rules.ruleset import Passes
 from policy.language.source import Source
 from policy.rules import compile_source
 from policy.rules.components import reachable
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 from policy.rules.program import Member, Program, Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 from tests import reference

@@ -45,7 +45,7 @@ from authz_project.importers.spicedb.syntax import (
     WrittenSubject,
     place_in,
 )
-from policy.rules.problems import did_you_mean
+from policy.rules.declarations import did_you_mean
 
 # ---- schema -------------------------------------------------------------------------------------------------------
 # Several texts -> one schema: what partials say is put in its place, and every name is one that there is.

@@ -23,7 +23,7 @@ from checks.explain.output import explanation_to_text
 from policy import rules
 from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle, bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import FILES, ServiceCommand, number, rejection
 
 SHOWN = 20  # lines, of each rule that makes a difference

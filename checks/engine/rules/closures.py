@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from checks.engine.rules.clauses import Call, Clause, ClauseSubset, Literal, Pattern, Var, canonical, renumbered
 from policy.rules import program as p
-from policy.rules.flat import terms_of
+from policy.rules.flatten import terms_of
 
 _BETWEEN = 2  # the number of y in the clauses of closures, after x and z
 

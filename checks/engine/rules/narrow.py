@@ -19,7 +19,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.rules.typings import AreFacts, ArgumentTypes, TypesByPredicate
 from policy.rules import program as p
 from policy.rules.components import reachable
-from policy.rules.flat import Key, atoms_of, key_of
+from policy.rules.flatten import Key, atoms_of, key_of
 
 MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
 MOST_LOOKS = 20_000  # at argument types; where rules take more, nothing is narrowed

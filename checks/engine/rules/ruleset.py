@@ -23,8 +23,7 @@ from checks.engine.rules.separate import Separated
 from checks.engine.rules.specialise import Specialised, any_signature
 from checks.engine.rules.subsume import subsumed
 from checks.engine.rules.typings import AreFacts
-from policy.language.collector import without_collections
-from policy.language.source import NOWHERE
+from policy.language.source import NOWHERE, without_collections
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
 

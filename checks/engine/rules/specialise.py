@@ -50,7 +50,7 @@ from checks.engine.rules.typings import (
 )
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
-from policy.rules.flat import variables_in
+from policy.rules.flatten import variables_in
 from policy.values import Value
 
 Guards = list[tuple[Var, list[tuple[Literal, ...]]]]  # of a closure: the value between two steps, and what it must meet

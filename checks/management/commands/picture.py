@@ -10,7 +10,7 @@ from policy import rules
 from policy.active import program_of_version
 from policy.errors import AuthzError, NotFound
 from policy.files import bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, number, rejection
 from policy.models import Environment
 from policy.publishing import active_version, version_numbered

@@ -9,7 +9,7 @@ from checks.explain.output import explanation_to_text
 from checks.workbench.differences import Compared
 from checks.workbench.preview import MOST_SHOWN, SECONDS, Flip, Preview, preview
 from policy.files import bundle_of_files, text_of_file
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings
 from policy.models import Environment
 from policy.publishing import active_version, results_of

@@ -9,7 +9,7 @@ from policy import rules
 from policy.active import active_program
 from policy.errors import NotFound
 from policy.files import bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment
 from policy.rules.program import Program

@@ -10,7 +10,7 @@ from facts.bulk import LinesRejected, load
 from facts.formats import READERS
 from facts.names import sentences
 from policy.files import shown_name, why
-from policy.language.collector import without_collections
+from policy.language.source import without_collections
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.revisions import by_command

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from policy import rules
 from policy.files import Unreadable, bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import FILES, ServiceCommand, counted, rejection, warnings
 from policy.management.github import problem_line
 from policy.management.watching import add_watch, until_interrupted

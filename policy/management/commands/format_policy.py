@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from policy.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
 from policy.language.format import formatted, says_the_same
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import ServiceCommand, counted
 from policy.pages.differing_lines import unified
 

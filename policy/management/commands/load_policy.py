@@ -5,7 +5,7 @@ from typing import Any
 
 from policy.errors import PolicyTestsFailed
 from policy.files import bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, note, rejection, warnings
 from policy.models import Environment
 from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on

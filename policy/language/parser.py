@@ -1,0 +1,327 @@
+"""Parse the text of a policy with PLY, and describe syntax errors."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import NoReturn
+
+from ply import yacc
+
+from policy.language import ast, grammar, lexer
+from policy.language.completion import CLOSING, OPENING
+from policy.language.lexer import CONTEXTUAL, RESERVED
+from policy.language.nodes import Lexer, Notes, Parser, Production, Symbol, Token, shown
+from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
+
+# ---- unexpected ---------------------------------------------------------------------------------------------------
+# Describe a syntax error in words: where it is, what stands there, and what was expected instead.
+
+_PUNCTUATION = {
+    "LPAREN": "`(`", "RPAREN": "`)`", "LBRACKET": "`[`", "RBRACKET": "`]`", "LBRACE": "`{`", "RBRACE": "`}`",
+    "COMMA": "`,`", "SEMI": "`;`", "COLON": "`:`", "EQ": "`=`",
+}  # fmt: skip
+_WORDS = {kind: f"`{word}`" for word, kind in (RESERVED | CONTEXTUAL).items()}
+_OPENING = {"LPAREN": "(", "LBRACKET": "[", "LBRACE": "{"}
+_BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token between items and nowhere else
+_NAMES = {"NAME", *CONTEXTUAL.values()}
+# Groups of tokens that a person thinks of as one thing: the tokens that identify the group, its name, and its other
+# tokens. If all identifying tokens are expected, the name stands for the whole group. Earlier groups take tokens first.
+# Example: {"STRING", "RBRACKET"} -> "a string or `]`".
+_THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
+    ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", _NAMES | {"SEMI", "AT_NAME"}),
+    ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", _NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
+    ({"NAME", "STRING", "NOW"}, "a variable or a value", _NAMES | {"INTEGER", "TRUE", "FALSE", "AT_NAME", "LBRACKET"}),
+    ({"COMPARE", "IN", "MATCHES"}, "a comparison", {"EQ", "MATCHES_EXACTLY", "NOT", "ON", "LPAREN", "LBRACE"}),
+    ({"STRING", "INTEGER", "TRUE"}, "a string, a number, `true` or `false`", _NAMES | {"FALSE"}),
+    ({"NAME"}, "a name", _NAMES),
+    ({"STRING"}, "a string", set()),
+)
+_AFTER_NAME = re.compile(r"\s*[:,)]")
+
+
+def problem_at(parser: Parser, notes: Notes, tokens: Lexer, token: Token | None) -> Problem:
+    """Return the problem with a token that the parser cannot accept (None at the end of the text).
+
+    `tokens` is a lexer at the start of the text. It reads the text again to find the end of the previous token.
+    """
+    expected = _acceptable(parser)
+    before = _end_before(tokens, token.lexpos if token else len(notes.source.text))
+    if _lacks_semicolon(notes, expected, token, before):
+        found = f"before {shown(token.value)}" if token else "at the end of the policy"
+        return Problem(f"expected `;` {found}", Span(before, before), "did you forget a semicolon?")
+    if token is None:
+        return _at_end(parser, Span(before, before), expected)
+    return _in_text(parser, notes, token, expected)
+
+
+def _acceptable(parser: Parser) -> set[str]:
+    """Return the kinds of token that the parser could accept next."""
+    return {kind for kind in parser.action[parser.statestack[-1]] if _accepts(parser, kind)}
+
+
+def _accepts(parser: Parser, kind: str) -> bool:
+    stack = list(parser.statestack)
+    while True:
+        action = parser.action[stack[-1]].get(kind)
+        if action is None or action >= 0:
+            return action is not None
+        production = parser.productions[-action]
+        del stack[len(stack) - production.len :]
+        stack.append(parser.goto[stack[-1]][production.name])
+
+
+def _end_before(tokens: Lexer, offset: int) -> int:
+    """Return the end of the last token that starts before the offset; 0 if there is none."""
+    end = 0
+    while (token := tokens.token()) and token.lexpos < offset:
+        end = tokens.lexpos
+    return end
+
+
+def _lacks_semicolon(notes: Notes, expected: set[str], token: Token | None, before: int) -> bool:
+    if "SEMI" not in expected or _BETWEEN_ITEMS in expected:
+        return False
+    if token is None or token.type == "RBRACE":
+        return True
+    if expected == {"SEMI"} and token.type not in ("RPAREN", "RBRACKET"):
+        return True
+    return "\n" in notes.source.text[before : token.lexpos]
+
+
+def _at_end(parser: Parser, span: Span, expected: set[str]) -> Problem:
+    for symbol in reversed(parser.symstack):
+        if symbol.type in _OPENING:
+            place = Span(symbol.lexpos, symbol.lexpos + 1)
+            return Problem(f"this `{_OPENING[symbol.type]}` is never closed", place, "the policy ends before")
+    return Problem("unexpected end of the policy", span, f"expected {_in_words(expected)}")
+
+
+def _in_text(parser: Parser, notes: Notes, token: Token, expected: set[str]) -> Problem:
+    span = Span(token.lexpos, token.lexpos + len(token.value))
+    if token.value in RESERVED and "NAME" in expected and _looks_like_name(notes, span, expected):
+        return Problem(f"{shown(token.value)} is a reserved word", span, "choose another name")
+    return Problem(f"unexpected {shown(token.value)}", span, _hint(parser.symstack[-1], token, expected))
+
+
+def _looks_like_name(notes: Notes, span: Span, expected: set[str]) -> bool:
+    return _BETWEEN_ITEMS in expected or bool(_AFTER_NAME.match(notes.source.text, span.end))
+
+
+def _hint(previous: Symbol, token: Token, expected: set[str]) -> str:
+    match token.type:
+        case "RPAREN" | "RBRACE" if previous.type == "COMMA":
+            return "remove the comma before it"
+        case "EQ" | "COMPARE" if "AND" in expected:
+            return "comparisons do not chain; join two with `and`"
+        case "LPAREN" if "COMMA" in expected and "RPAREN" in expected:
+            return "calls do not nest; write it as a condition of its own"
+        case "INTEGER" if token.value[0] in "+-":
+            return "arithmetic does not exist; store the result as a fact, and compare that"
+        case "EQ" if expected == {"LPAREN"}:
+            return "`roles`, `permissions` and `relations` stand inside a block"
+        case "STRING" if _BETWEEN_ITEMS in expected:
+            return "shorthand stands inside a block"
+        case "IFF":
+            return "`iff` belongs to assertions; write `if`"
+        case _ if {"EQ", "IF"} <= expected and _written(previous) in ("actor", "resource", "global"):
+            return "blocks do not nest; perhaps a `}` is missing before it"
+        case "NAME" if "ASSERT" in expected and "SETUP" in expected:
+            return "facts stand in `setup { ... }`; then come `assert` and `assert_not`"
+    return f"expected {_in_words(expected)}"
+
+
+def _written(symbol: Symbol) -> str | None:
+    """Return the word that a symbol on the parser's stack stands for: the text of a name, or the value as it is."""
+    return symbol.value.text if isinstance(symbol.value, ast.Name) else symbol.value
+
+
+def _in_words(expected: set[str]) -> str:
+    rest, words = set(expected), []
+    for telling, word, company in _THINGS:
+        if telling <= rest:
+            rest -= telling | company
+            words.append(word)
+    words += [(_PUNCTUATION | _WORDS)[kind] for kind in sorted(rest) if kind in _PUNCTUATION or kind in _WORDS]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+# ---- plumbing -----------------------------------------------------------------------------------------------------
+# The interface to PLY: its tables are built once, in memory, and each parse uses its own copy of lexer and parser.
+
+MAX_BYTES = 1_000_000
+MAX_TOKENS = 400_000  # twice what an ordinary text of MAX_BYTES has; bounds the parse time of a hostile text
+# Characters that cannot be stored (lone surrogates and NUL), or that make a text look like another one: bidirectional
+# controls, and carriage returns without a line feed, which end a line (and a comment) only in some editors.
+_UNFIT = re.compile("[\ud800-\udfff\0\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+class _Stop(Exception):
+    """Raised to leave PLY's loop at the first syntax error; there is no error recovery."""
+
+
+def parse(source: Source) -> ast.Policy:
+    """Parse the text and return its syntax tree; raise `PolicyRejected` with all syntax errors found."""
+    return parse_with_tokens(source)[0]
+
+
+def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
+    """Parse as `parse` does, and return the tokens too; between them are whitespace and comments."""
+    notes = Notes(source)
+    _refuse_unfit(notes)
+    kept: list[Token] = []
+    with without_collections():
+        policy = _parsed(notes, kept)
+    if policy is None or notes.problems:
+        notes.reject()
+    return policy, kept
+
+
+def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
+    tokens = _cloned_lexer(notes)
+    parser = copy.copy(_parser())  # PLY keeps its stacks on the parser; the tables are shared
+    parser.errorfunc = functools.partial(_stop, parser, notes)
+    try:
+        return parser.parse(lexer=tokens, tokenfunc=functools.partial(next, _counted(tokens, notes, kept), None))
+    except _Stop:
+        _finish_lexing(tokens)
+        return None
+
+
+def tokens_in(source: Source) -> list[Token]:
+    """Return the tokens of a text, which need not parse.
+
+    Raise `PolicyRejected` for lexical mistakes, for forbidden characters, and for a text that is too long.
+    """
+    notes = Notes(source)
+    _refuse_unfit(notes)
+    kept: list[Token] = []
+    with without_collections():
+        deque(_counted(_cloned_lexer(notes), notes, kept), maxlen=0)
+    if notes.problems:
+        notes.reject()
+    return kept
+
+
+def _counted(tokens: Lexer, notes: Notes, kept: list[Token]) -> Iterator[Token]:
+    for token in itertools.islice(iter(tokens.token, None), MAX_TOKENS):
+        kept.append(token)
+        yield token
+    if extra := tokens.token():
+        message = f"the policy has more than {MAX_TOKENS} words and signs"
+        notes.refuse(Span(extra.lexpos, tokens.lexpos), message, "leave out what repeats; keep data in facts")
+        notes.reject()
+
+
+def _productions() -> dict[str, Callable[[Production], None]]:
+    written = {**vars(grammar), **vars(grammar)}
+    return {name: production for name, production in written.items() if name.startswith("p_")}
+
+
+def _refuse_unfit(notes: Notes) -> None:
+    text = notes.source.text
+    found = _UNFIT.search(text)
+    if found:
+        hint = "remove it; it cannot be stored, or makes the text look like another"
+        notes.refuse(Span(*found.span()), f"the policy holds the character U+{ord(found[0]):04X}", hint)
+    elif len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+        notes.refuse(Span(0, 0), f"the policy is longer than {MAX_BYTES} bytes", "split the service, or share rules")
+    if notes.problems:
+        notes.reject()
+
+
+def _stop(parser: Parser, notes: Notes, token: Token | None) -> NoReturn:
+    # After an earlier mistake, a syntax error is most likely only its consequence, so it is not reported.
+    if not notes.problems:
+        notes.problems.append(problem_at(parser, notes, _cloned_lexer(notes), token))
+    raise _Stop
+
+
+def _finish_lexing(tokens: Lexer) -> None:
+    """Read the rest of the text, so that the lexical mistakes in it are noted too."""
+    while tokens.token():
+        pass
+
+
+def _cloned_lexer(notes: Notes) -> Lexer:
+    tokens = _lexer().clone()
+    tokens.notes = notes
+    tokens.input(notes.source.text)
+    return tokens
+
+
+@functools.cache
+def _lexer() -> Lexer:
+    return lexer.build()
+
+
+@functools.cache
+def _parser() -> Parser:
+    module = SimpleNamespace(**_productions(), tokens=lexer.tokens, start="policy", __file__=grammar.__file__)
+    # PLY reports conflicts only with `debug=True`; the NullLogger keeps it from writing a debug file.
+    log = yacc.NullLogger()
+    parser: Parser = yacc.yacc(module=module, write_tables=False, debug=True, debuglog=log, errorlog=_Strict())
+    return parser
+
+
+class _Strict:
+    """An error log for PLY that raises AssertionError for a conflict, an unused token or another warning."""
+
+    def warning(self, message: str, *args: object) -> None:
+        # PLY warns that there is no `p_error`. None is needed: each parse sets `errorfunc` on its copy of the parser.
+        assert "p_error" in message, message % args
+
+    error = critical = warning
+
+    def info(self, message: str, *args: object) -> None:
+        pass
+
+    debug = info
+
+
+# ---- Check the syntax of a changed text by parsing only what has changed ------------------------------------------
+# A policy is a sequence of statements, and whether a statement parses does not depend on the others. So if every
+# piece of a text parses, the whole text parses too, wherever it was cut between two tokens. A caller that keeps the
+# pieces of an earlier policy need not parse these again.
+
+_ENDS = frozenset({"SEMI", "RBRACE"})  # these end a statement outside of all brackets
+
+
+def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
+    """Return the pieces of a text, which is cut after each statement; `tokens` are the tokens of the text.
+
+    >>> text = "actor User {} allow(u: User, _, _) if is_ok(u);"
+    >>> pieces_of(text, tokens_in(Source(text)))
+    frozenset({'actor User {}', 'allow(u: User, _, _) if is_ok(u);'})
+    """
+    pieces: set[str] = set()
+    start, depth = -1, 0
+    for token in tokens:
+        kind = token.type
+        if start < 0:
+            start = token.lexpos
+        if kind in OPENING:
+            depth += 1
+        elif kind in CLOSING:
+            depth -= 1
+        if depth == 0 and kind in _ENDS:
+            pieces.add(text[start : token.lexpos + 1])
+            start = -1
+    if start >= 0:
+        pieces.add(text[start:])
+    return frozenset(pieces)
+
+
+def are_policies(pieces: Iterable[str]) -> bool:
+    """Say whether every piece parses. If not, the whole text may still parse: it may have been cut in a wrong place."""
+    try:
+        for piece in pieces:
+            parse(Source(piece))
+    except PolicyRejected:
+        return False
+    return True
