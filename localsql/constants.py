@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from checks.engine.plan.plan import Branch, Same
 from checks.engine.rules.clauses import Col
-from checks.engine.sql.scope import Scope
+from checks.engine.sql.render import Scope
 from localsql.dialects import Typed
 from localsql.families import Family, is_possible
 from localsql.relations import ConstantRows

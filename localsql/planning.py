@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from checks.engine.compile import Root
-from checks.engine.plan.paths import outward
+from checks.engine.plan.draft import outward
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan
 from checks.engine.plan.planner import Planner
 from checks.engine.rules.clauses import Col, Neg, Var, substituted, substituted_terms, type_of

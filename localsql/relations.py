@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.engine.plan.foreign import ForeignSource
-from checks.engine.plan.plan import DerivedTable
+from checks.engine.plan.plan import DerivedTable, ForeignSource
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 

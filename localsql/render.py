@@ -14,8 +14,7 @@ from checks.asking import deadline
 from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Holds, Plan, Source
 from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
-from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
-from checks.engine.sql.scope import Scope
+from checks.engine.sql.render import ColumnsOf, Renderer, Scope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.constants import Columns, families_of, fitting
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed

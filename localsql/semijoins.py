@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.plan.foreign import ForeignCondition
-from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, FactScan, Same, Source
-from checks.engine.plan.prefixes import connected, sources_of
+from checks.engine.plan.draft import connected, sources_of
+from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, FactScan, ForeignCondition, Same, Source
 from checks.engine.rules.clauses import Col, Operand, Term
 from localsql.relations import ConstantRows, Domain
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from checks.asking import deadline
+from checks.engine.plan.draft import columns_in, sources_of, variant_of
 from checks.engine.plan.plan import (
     AnswerArm,
     Answers,
@@ -32,8 +33,6 @@ from checks.engine.plan.plan import (
     Source,
     Variant,
 )
-from checks.engine.plan.prefixes import columns_in, sources_of
-from checks.engine.plan.variants import variant_of
 from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Term
 from checks.engine.sql.dialects import Dialect

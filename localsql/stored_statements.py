@@ -13,11 +13,11 @@ from functools import cached_property
 
 import orjson
 
+from checks.engine.plan.draft import renumbered
 from checks.engine.plan.plan import Answers, Branch, FactScan, Goals, Plan, Source, Tagged
-from checks.engine.plan.prefixes import renumbered
 from checks.engine.rules.clauses import Col, Slot
+from checks.engine.sql.render import Scope
 from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
-from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
 

@@ -31,9 +31,9 @@ from checks.engine.plan.plan import (
     Plan,
     Same,
     Source,
+    State,
     Tagged,
 )
-from checks.engine.plan.states import State
 from checks.engine.rules.clauses import (
     FRESH,
     Call,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from checks.engine.answers import UNGUARDED
 from checks.engine.compile import PlannedRoot
+from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
     Among,
     Answers,
@@ -35,7 +36,6 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
 from policy.rules.program import Signature
 

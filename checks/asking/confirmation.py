@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from checks.engine.compile import EXISTS
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.lookups import REVISION
+from checks.engine.sql.stored import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
 from policy.active import MOMENT, Seen, key_check
 from policy.scopes import Scope

@@ -20,9 +20,9 @@ from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Root, Shape
 from checks.engine.rules.clauses import NOW
 from checks.engine.sql.dialects import CLOCKS, Dialect
+from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.text import Statement
-from checks.engine.sql.window import Window
 from facts.numbering import Marks
 from policy.rules.program import Program, Signature
 

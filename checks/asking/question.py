@@ -20,7 +20,7 @@ from checks.engine.answers import Row
 from checks.engine.compile import Root
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
-from checks.engine.sql.window import Window
+from checks.engine.sql.frames import Window
 from checks.errors import UnknownPredicate
 from facts.batches import by_signature
 from facts.wire import Fact

@@ -29,10 +29,10 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.lookups import has_not_ended, rows_as_of
+from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Rounds
+from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.engine.sql.window import Window
 from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge
 from checks.explain.cases import Cases
 from facts.accept import Unused, brought

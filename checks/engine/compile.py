@@ -13,9 +13,9 @@ from functools import cache
 
 from checks.engine.answers import GROUNDED, UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps, UnboundVariable
+from checks.engine.plan.draft import same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
-from checks.engine.plan.variants import same_columns
 from checks.engine.rules.clauses import (
     Call,
     Col,
@@ -30,15 +30,14 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.limits import steps_taken, tick, within
-from checks.engine.rules.narrow import are_missing
 from checks.engine.rules.ruleset import RuleSet
+from checks.engine.rules.specialise import are_missing
 from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.frames import Window, seen_through
+from checks.engine.sql.render import Scope
 from checks.engine.sql.rounds import Rounds, statements_of
-from checks.engine.sql.scope import Scope
-from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.stored_as_of import AsOfRenderer, TabledAsOfRenderer
+from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
-from checks.engine.sql.window import Window, seen_through
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 

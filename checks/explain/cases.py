@@ -18,8 +18,7 @@ from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
 from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.rules.specialise import concrete_literals, may_match, numbers_of, only_in
-from checks.engine.rules.typings import typings_of
+from checks.engine.rules.specialise import concrete_literals, may_match, numbers_of, only_in, typings_of
 from policy.rules.components import Components, reachable
 from policy.rules.flatten import terms_of, variables_in
 from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var

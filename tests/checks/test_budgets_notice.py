@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.plan import choose, inline, subqueries
+from checks.engine.plan import choose, subqueries, unfold
 from checks.engine.plan.choose import Chooser
-from checks.engine.rules import rename, ruleset, separate
+from checks.engine.rules import recursion, rewrite, ruleset
 from checks.engine.sql import render, text
 from tests.checks.measured import ROOM, Measure, is_dear, with_room
 
@@ -39,13 +39,13 @@ def distinct(arms):
 
 LOSSES = {
     "decision by set": Loss((subqueries,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
-    "factoring": Loss((separate,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
+    "factoring": Loss((recursion,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
     "transitivity": Loss((ruleset,), "linearised", unchanged, "company", 'allow(User, "comment", Doc)'),
     "subsumption": Loss((ruleset,), "subsumed", unchanged, "company", 'allow(User, "read", Doc?)'),
     "merging of clauses": Loss((ruleset,), "merged", unchanged, "diamond", 'allow(User, "read", T0)'),
-    "renaming": Loss((rename,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
+    "renaming": Loss((rewrite,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
-        (inline,),
+        (unfold,),
         "in_place",
         lambda explored: frozenset(),
         "ladders_of_roles",

@@ -5,11 +5,10 @@ from random import Random
 
 import pytest
 
-from checks.engine.rules import narrow
+from checks.engine.rules import specialise
 from checks.engine.rules.clauses import Pattern
-from checks.engine.rules.live import Live
-from checks.engine.rules.narrow import are_missing, narrowed
-from checks.engine.rules.specialise import Specialised
+from checks.engine.rules.rewrite import Live
+from checks.engine.rules.specialise import Specialised, are_missing, narrowed
 from policy.errors import AuthzError
 from policy.rules import compile_text
 from policy.rules.program import Program, Signature
@@ -58,13 +57,13 @@ def test_only_facts_that_are_asked_about_are_missing():
 
 
 def test_what_takes_too_many_looks_is_left_as_it_is(monkeypatch):
-    monkeypatch.setattr(narrow, "MOST_LOOKS", 3)
+    monkeypatch.setattr(specialise, "MOST_LOOKS", 3)
     program = compile_text(CLOSURE)
     assert narrowed(program, lambda signature: "Item" in signature.types) is program.types_by_predicate
 
 
 def test_of_too_many_signatures_there_may_be_facts_of_each(monkeypatch):
-    monkeypatch.setattr(narrow, "MOST_SIGNATURES", 3)
+    monkeypatch.setattr(specialise, "MOST_SIGNATURES", 3)
     program = compile_text(CLOSURE)
     assert narrowed(program, lambda signature: False)["near", 2] == program.accepted["near", 2]
     assert not are_missing(program, [LINKED], lambda signature: False)

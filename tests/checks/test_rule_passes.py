@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.rules import linearise, live, merge, rename, separate
+from checks.engine.rules import recursion, rewrite
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Const, Literal, Pattern, Scan, calls_made, terms_of
 from checks.engine.rules.ruleset import Passes
 from policy.errors import AuthzError
@@ -161,15 +161,15 @@ class Everything:
 
 
 FAULTS = {
-    "live": Fault(live.Live, "_dead_among", all_that_call, "renamed_roles"),
-    "linear": Fault(linearise, "_with_bases", lambda clauses, _: clauses[:-1], "transitive"),
-    "renamed": Fault(rename.Renamed, "is_stored", lambda self, pattern: True, "types"),
-    "needed": Fault(rename.Renamed, "implying", lambda self, call: Everything(), "renamed_roles"),
-    "merged": Fault(merge, "_filled", lambda holed, ids: filled(holed, frozenset(sorted(ids)[:1])), "renamed_roles"),
-    "separated": Fault(separate, "_one_more_at_start", no_rows, "groups_and_folders"),
-    "separated, backward": Fault(separate, "_one_more_at_end", no_rows, "groups_and_folders"),
+    "live": Fault(rewrite.Live, "_dead_among", all_that_call, "renamed_roles"),
+    "linear": Fault(recursion, "_with_bases", lambda clauses, _: clauses[:-1], "transitive"),
+    "renamed": Fault(rewrite.Renamed, "is_stored", lambda self, pattern: True, "types"),
+    "needed": Fault(rewrite.Renamed, "implying", lambda self, call: Everything(), "renamed_roles"),
+    "merged": Fault(rewrite, "_filled", lambda holed, ids: filled(holed, frozenset(sorted(ids)[:1])), "renamed_roles"),
+    "separated": Fault(recursion, "_one_more_at_start", no_rows, "groups_and_folders"),
+    "separated, backward": Fault(recursion, "_one_more_at_end", no_rows, "groups_and_folders"),
 }
-filled = merge._filled
+filled = rewrite._filled
 
 
 @pytest.mark.parametrize("name", list(FAULTS))

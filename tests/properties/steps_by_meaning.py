@@ -17,17 +17,14 @@ from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
 from checks.engine.errors import Sprawling
-from checks.engine.plan import explore as exploring
 from checks.engine.plan import planner, unfold
-from checks.engine.plan.choose import Choice, Chooser
+from checks.engine.plan import unfold as exploring
+from checks.engine.plan.choose import Choice, Chooser, next_literal
 from checks.engine.plan.draft import Draft, Enclosing
-from checks.engine.plan.explore import Explored
-from checks.engine.plan.order import next_literal
-from checks.engine.plan.plan import End, NonlinearRecursion, Plan
+from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
 from checks.engine.plan.planner import Planner
-from checks.engine.plan.states import State
 from checks.engine.plan.subqueries import PlanRequest
-from checks.engine.plan.unfold import Outcome, Unfolder
+from checks.engine.plan.unfold import Explored, Outcome, Unfolder
 from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, pattern_of
 from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet

@@ -16,11 +16,19 @@ from itertools import count
 
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.plan.choose import is_compared
-from checks.engine.plan.draft import Draft, comparison, read
-from checks.engine.plan.paths import is_anchored, is_one_path, outward
+from checks.engine.plan.draft import (
+    Draft,
+    comparison,
+    guards_for,
+    is_anchored,
+    is_one_path,
+    outward,
+    prefix_key,
+    read,
+    variant_of,
+    without_prefix,
+)
 from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, Holds, Ids, Plan, Same, Source, Variant
-from checks.engine.plan.prefixes import prefix_key, without_prefix
-from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import (
     Call,
     Cmp,

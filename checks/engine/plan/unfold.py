@@ -1,27 +1,20 @@
-"""Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
-
-Each step resolves the next literal of a draft (see `order`): a fact becomes a source, a test becomes a condition, a
-call is resolved as `choose` says. A step returns drafts and ends that have, together, the rows that
-the draft stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a
-jump to a state of the plan, or in going on from a state's answers.
-
-    has_permission(:actor, "read", :doc)
-        ->  exit   <- stored has_permission(:actor, "read", :doc)
-        ->  jump to has_role(:actor, n, c0) with (s1.a2) <- stored has_relation(:doc, "folder", s1.a2)
-"""
+"""Unfold drafts: resolve literals until nothing but facts and conditions is left."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from checks.engine.answers import FRESH_ID, SECOND_FRESH
 from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
-from checks.engine.plan.choose import Choice, Chooser, Resolution
-from checks.engine.plan.draft import Draft, bind, comparison, read
-from checks.engine.plan.open_values import Domains, RelevantIds, candidates_of
-from checks.engine.plan.order import next_literal
-from checks.engine.plan.paths import is_backward
+from checks.engine.plan.choose import Choice, Chooser, Resolution, next_literal
+from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, is_backward, read
 from checks.engine.plan.plan import (
+    FAR,
+    Active,
+    ArgumentPosition,
+    Branch,
     Candidates,
     Condition,
     Continuation,
@@ -29,41 +22,234 @@ from checks.engine.plan.plan import (
     End,
     Exit,
     FactScan,
+    Form,
+    Goals,
     Holds,
     Ids,
     Jump,
     NonlinearRecursion,
+    Plan,
     Same,
+    State,
+    Tagged,
+    before,
+    state_of,
 )
-from checks.engine.plan.states import Active, State, before, state_of
 from checks.engine.plan.subqueries import Numbers, Subqueries
 from checks.engine.rules.clauses import (
     FRESH,
+    NOW,
     Call,
     Clause,
     Cmp,
     Col,
     Const,
     Given,
+    GoalKey,
     Literal,
     Member,
     Neg,
     Operand,
+    Other,
+    Pattern,
     Scan,
+    Slot,
     Term,
     Var,
+    mapped,
+    mentioned,
     pattern_of,
     renumbered,
     substituted,
     substituted_terms,
     terms_of,
+    type_of,
     variables_of,
 )
 from checks.engine.rules.limits import spend, tick
+from checks.engine.rules.rewrite import plain_bindings, resolved
 from checks.engine.rules.ruleset import TABLED, RuleSet
-from checks.engine.rules.unify import plain_bindings, resolved
+from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
+
+# ---- open values --------------------------------------------------------------------------------------------------
+# The ids for which a test of an unbound variable may answer differently than for all other ids.
+#
+# They are the ids that facts have at certain positions, and those that rules mention. The test answers the same for
+# all other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
+#
+# `candidates_of` finds the ids that given negations can tell apart. `domains_of` finds all ids that a question's
+# facts, rules and values mention: any of its rules answers the same for all other ids.
+
+
+@dataclass(frozen=True, slots=True)
+class RelevantIds:
+    positions: tuple[ArgumentPosition, ...]
+    ids: tuple[str, ...]  # that rules mention
+    is_monotone: bool  # nothing in the negations negates or compares the variable: facts with it only make them false
+    is_complete: bool  # no rule compares the variable with another one, whose values would matter too
+
+
+def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> RelevantIds:
+    positions: dict[ArgumentPosition, None] = {}
+    ids: set[str] = set()
+    is_monotone = is_complete = True
+    seen: set[tuple[Pattern, int]] = set()
+    queue = [
+        (pattern_of(literal.call), index)
+        for literal in literals
+        if isinstance(literal, Neg)
+        for index, arg in enumerate(literal.call.args)
+        if arg == variable
+    ]
+    while queue:
+        tick()
+        pattern, index = queue.pop()
+        if (pattern, index) in seen:
+            continue
+        seen.add((pattern, index))
+        for clause in rules.alternatives(pattern):
+            param = clause.params[index]
+            if isinstance(param, Const):
+                ids.add(param.id)
+            elif isinstance(param, Var):
+                is_monotone &= _mentions(clause, param, positions, ids, queue)
+                is_twin = clause.params.count(param) > 1 and not pattern.is_path
+                is_complete &= not is_twin and not _is_compared(clause, param)
+    return RelevantIds(tuple(positions), tuple(sorted(ids)), is_monotone, is_complete)
+
+
+def _mentions(
+    clause: Clause,
+    variable: Term,
+    positions: dict[ArgumentPosition, None],
+    ids: set[str],
+    queue: list[tuple[Pattern, int]],
+) -> bool:
+    """Note where the clause uses the variable; return False if a negation, `=` or `!=` does."""
+    positive = True
+    for end in _other_ends(clause, variable):
+        if isinstance(end, Const):
+            ids.add(end.id)
+        else:
+            rest = tuple(each for each in clause.body if not _is_path_to(each, end))
+            positive &= _mentions(Clause(clause.params, rest), end, positions, ids, queue)
+    for literal in clause.body:
+        match literal:
+            case Scan(signature, args):
+                positions.update(
+                    (ArgumentPosition(signature, index), None) for index, arg in enumerate(args) if arg == variable
+                )
+            case Call(args=args):
+                queue += [(pattern_of(literal), index) for index, arg in enumerate(args) if arg == variable]
+            case Neg(call):
+                positive = False
+                queue += [(pattern_of(call), index) for index, arg in enumerate(call.args) if arg == variable]
+            case Member(member, values) if member == variable:
+                ids.update(values)
+            case Cmp("!=" | "=", left, right) if variable in (left, right):
+                positive = False
+                ids.update(term.id for term in (left, right) if isinstance(term, Const))
+            case Cmp(_, left, right) if variable in (left, right):
+                raise UnboundVariable(variable.name if isinstance(variable, Var) else "_")
+    return positive
+
+
+def _other_ends(clause: Clause, variable: Term) -> list[Term]:
+    """Return the other ends of paths from or to the variable: if a path has no hops, both ends are the same value."""
+    paths = (each.args for each in clause.body if isinstance(each, Call) and each.is_path)
+    return [end for args in paths if variable in args for end in args if end != variable]
+
+
+def _is_path_to(literal: Literal, end: Term) -> bool:
+    return isinstance(literal, Call) and literal.is_path and end in literal.args
+
+
+def _is_compared(clause: Clause, variable: Var) -> bool:
+    """Say whether the variable is compared with anything but a constant."""
+    pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
+    return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)
+
+
+# ---- all that a question mentions ----------------------------------------------------------------------------------
+
+FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # Integers beside those next to the ones that are mentioned
+
+
+@dataclass
+class Domains:
+    """What a question's facts, rules and values mention, by type."""
+
+    positions: dict[str, dict[ArgumentPosition, None]] = field(default_factory=lambda: defaultdict(dict))
+    ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    values: dict[str, dict[Slot | Other | Given, None]] = field(default_factory=lambda: defaultdict(dict))
+    has_pairs: bool = False  # whether a rule compares two variables
+
+    def of(self, number: int, type_name: str) -> Domain:
+        """Return the ids of a type as a source with this number."""
+        stand_ins = (FRESH_ID, SECOND_FRESH) if self.has_pairs else (FRESH_ID,)
+        others = FAR_NUMBERS if type_name == INTEGER else stand_ins
+        ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
+        return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
+
+    def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
+        for kind, term in zip(types, terms):
+            match term:
+                case Const(text):
+                    self.ids[kind].add(text)
+                case Slot() | Other():
+                    self.values[INTEGER if term == NOW else kind][term] = None
+
+    def add_literal(self, literal: Literal) -> None:
+        match literal:
+            case Scan(signature, args):
+                for index, kind in enumerate(signature.types):
+                    self.positions[kind][ArgumentPosition(signature, index)] = None
+                self.add(signature.types, args)
+            case Call(types=types, args=args) | Neg(Call(types=types, args=args)):
+                self.add(types, args)
+            case Member(variable, ids):
+                self.ids[type_of(variable)].update(ids)
+            case Given(variable, type=kind):
+                self.values[kind or type_of(variable)][literal] = None
+            case Cmp(_, left, right):
+                self.add((type_of(right), type_of(left)), (left, right))
+                self.has_pairs |= isinstance(left, Var) and isinstance(right, Var)
+
+
+def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
+    """Return what the literals mention, and all clauses that they lead to."""
+    found = Domains()
+    literals = tuple(literals)
+    every = reachable(map(pattern_of, mentioned(literals)), lambda pattern: _led_to(rules, pattern), tick)
+    for literal in literals:
+        found.add_literal(literal)
+    for pattern in every:
+        for clause in rules.alternatives(pattern):
+            found.add(pattern.types, clause.params)
+            variables = [each for each in clause.params if isinstance(each, Var)]
+            found.has_pairs |= len(set(variables)) < len(variables) and not pattern.is_path
+            for literal in clause.body:
+                found.add_literal(literal)
+    return found
+
+
+def _led_to(rules: RuleSet, pattern: Pattern) -> list[Pattern]:
+    return [pattern_of(call) for clause in rules.alternatives(pattern) for call in mentioned(clause.body)]
+
+
+# ---- unfold -------------------------------------------------------------------------------------------------------
+# Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
+#
+# Each step resolves the next literal of a draft (see `order`): a fact becomes a source, a test becomes a condition, a
+# call is resolved as `choose` says. A step returns drafts and ends that have, together, the rows that the draft
+# stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump
+# to a state of the plan, or in going on from a state's answers.
+#
+#     has_permission(:actor, "read", :doc)
+#         ->  exit   <- stored has_permission(:actor, "read", :doc)
+#         ->  jump to has_role(:actor, n, c0) with (s1.a2) <- stored has_relation(:doc, "folder", s1.a2)
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
@@ -385,3 +571,130 @@ def _type_in(literals: Iterable[Literal], variable: Var) -> str:
 def _active(choice: Choice, rest: Draft) -> Active:
     """Return the recursions that the state is inside of, with its own as the last one."""
     return (*before(rest.inside.active, choice.component), (choice.component, choice.left))
+
+
+# ---- explore ------------------------------------------------------------------------------------------------------
+# A draft -> the ends of its branches, and the ends of the branches of every state that they lead to.
+#
+# can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
+#                       state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
+
+
+@dataclass
+class Explored:
+    """The ends of branches, as far as they are explored.
+
+    If `nonlinear` is set, exploring stopped at a nonlinear recursion, and ends are missing.
+    """
+
+    entry: list[End] = field(default_factory=list)
+    goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
+    arms: dict[State, list[End]] = field(default_factory=dict)
+    goal_tags: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
+    nonlinear: NonlinearRecursion | None = None
+
+    def ends(self) -> list[End]:
+        return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
+
+    @property
+    def goes_on_from_answers(self) -> bool:
+        return any(isinstance(end, Continuation) for end in self.ends())
+
+    def from_goal(self, state: State, branch: Branch) -> Branch:
+        """Return the branch with the goals of the state as its first source."""
+        number = self.goals[state]
+        tagged = Tagged(number, self.goal_tags[state])
+        return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
+
+    def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
+        """Explore the state and all that its branches lead to; return the states that had not been explored before."""
+        found, queue = [], [start]
+        while queue and not self.nonlinear:
+            state = queue.pop(0)
+            if state not in self.arms:
+                self.goals[state] = unfolder.numbers.source()
+                self.goal_tags[state] = len(self.goal_tags)
+                self.arms[state] = self.collected(unfolder.ends(_arms(unfolder, state, self.goals[state], enclosing)))
+                found.append(state)
+                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Continuation))]
+        return found
+
+    def collected(self, ends: Iterable[End | NonlinearRecursion]) -> list[End]:
+        """Return the ends, each once. Stop at a `NonlinearRecursion`, which is kept in `nonlinear`."""
+        found: list[End] = []
+        for end in ends:
+            if isinstance(end, NonlinearRecursion):
+                self.nonlinear = end
+                break
+            found.append(end)
+        return found if len(found) < 2 else list(dict.fromkeys(found))
+
+
+def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:
+    explored = Explored()
+    explored.entry = explored.collected(unfolder.ends(starts))
+    for end in explored.entry:
+        if isinstance(end, (Jump, Continuation)):
+            explored.add(unfolder, end.state, enclosing)
+    return explored
+
+
+def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
+    """Return a draft for each clause of the state's call, with the columns of its goals for its keys."""
+
+    def placed(term: Term) -> Term:
+        return Col(goals, f"c{term.index}", term.type) if isinstance(term, GoalKey) else term
+
+    rest = tuple(mapped(literal, placed) for literal in state.rest)
+    draft = Draft(rest, tuple(map(placed, state.outs)), inside=replace(enclosing, active=state.active))
+    return unfolder.in_place(mapped(state.call, placed), draft)
+
+
+def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
+    """Return the plan, if no branch goes on from an answer: each ends, or jumps to a state."""
+    exits = [end for end in explored.entry if isinstance(end, Exit)]
+    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
+    moves: list[Jump] = []
+    for state, ends in explored.arms.items():
+        for end in ends:
+            branch = explored.from_goal(state, end.branch)
+            if isinstance(end, Exit):
+                exits.append(replace(end, branch=branch))
+            else:
+                assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
+                moves.append(replace(end, branch=branch))
+    return Plan(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed, form=form)
+
+
+# ---- Which states of a plan stay states, and which are written in place where they are entered --------------------
+#     the entry jumps to state 0, state 0 to state 1, and state 1 to itself
+#     ->  the entry, with the branches of state 0 in it, jumps to state 1, and state 1 to itself
+#
+# A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on
+# a cycle, if it would be written in place more than once, or if it was made because it is far from the entry.
+
+
+def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
+    """Return the branches explored `again`, with the states in place that need not stay.
+
+    They are not put together from what was explored before: where a state is entered, more is known than in the state,
+    so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of planning's
+    time (measured on the questions that have golden plans).
+    """
+    states = in_place(explored)
+    if not states:
+        return explored
+    found = again(states)
+    return explored if found.goes_on_from_answers or found.nonlinear is not None else found
+
+
+def in_place(explored: Explored) -> frozenset[State]:
+    """Return the states that need not stay: not on a cycle, not far from the entry (see `FAR`), and entered from one
+    place or with one branch only.
+    """
+    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
+    entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
+    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
+    far = {state for state in explored.arms if state.active[-1][0] == FAR}
+    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
+    return frozenset(explored.arms.keys() - shared - far - on_cycles)

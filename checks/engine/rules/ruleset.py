@@ -1,8 +1,4 @@
-"""Program -> for any pattern, the clauses that can make it true, as planning unfolds them.
-
-The rules go through passes. Each pass is a function from a pattern to its clauses, made from the pass before it. A pass
-works on a pattern only when it is asked for, and keeps what took long to find: a rule set lives as long as its program.
-"""
+"""Program -> for any pattern, the clauses that can make it true."""
 
 from __future__ import annotations
 
@@ -12,20 +8,89 @@ from dataclasses import InitVar, dataclass, field
 from threading import RLock
 
 from checks.engine.errors import PlannedTooLong, TooComplex
-from checks.engine.rules.calls import Calls
-from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, calls_made, pattern_of
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    ClausesOf,
+    Cmp,
+    Literal,
+    Member,
+    Pattern,
+    Scan,
+    calls_made,
+    pattern_of,
+)
 from checks.engine.rules.limits import PATIENCE, Refusals, bounded, spent, tick
-from checks.engine.rules.linearise import linearised
-from checks.engine.rules.live import Live
-from checks.engine.rules.merge import merged
-from checks.engine.rules.rename import Renamed
-from checks.engine.rules.separate import Separated
-from checks.engine.rules.specialise import Specialised, any_signature
-from checks.engine.rules.subsume import subsumed
-from checks.engine.rules.typings import AreFacts
+from checks.engine.rules.recursion import Separated, linearised
+from checks.engine.rules.rewrite import ComponentOf, Live, Renamed, merged, subsumed
+from checks.engine.rules.specialise import AreFacts, Specialised, any_signature
 from policy.language.source import NOWHERE, without_collections
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
+
+# ---- calls --------------------------------------------------------------------------------------------------------
+# What a call leads to, through the clauses that can make it true: whether it takes long, and what it only compares.
+
+_NOTHING: frozenset[int] = frozenset()
+
+
+@dataclass
+class Calls:
+    """Answers questions about patterns, and remembers the answers.
+
+    `clauses` gives the clauses of a pattern, `component` the recursive component that it is in.
+    """
+
+    clauses: ClausesOf
+    component: ComponentOf
+    _deep: dict[Pattern, bool] = field(default_factory=dict)
+    _compared: dict[Pattern, frozenset[int]] = field(default_factory=dict)
+
+    def is_deep(self, pattern: Pattern) -> bool:
+        """Say whether answering the call takes a path or another recursion."""
+        if pattern not in self._deep:
+            self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
+        return self._deep[pattern]
+
+    def only_compared(self, pattern: Pattern) -> frozenset[int]:
+        """Return the indexes of arguments that some clause compares and does not bind: the caller has to bind them."""
+        if pattern not in self._compared:
+            found = dict.fromkeys(self._led_to(pattern), _NOTHING)
+            while (more := {each: self._only_compared_by(each, found) for each in found}) != found:
+                found = more
+            self._compared |= found
+        return self._compared[pattern]
+
+    def _led_to(self, pattern: Pattern) -> list[Pattern]:
+        """Return the pattern and all patterns that its clauses call, directly or through others."""
+        return reachable((pattern,), lambda each: calls_made(self.clauses(each)), tick)
+
+    def _only_compared_by(self, pattern: Pattern, known: dict[Pattern, frozenset[int]]) -> frozenset[int]:
+        tick()
+        return _NOTHING.union(*(_only_compared_in(clause, known) for clause in self.clauses(pattern)))
+
+
+def _only_compared_in(clause: Clause, known: dict[Pattern, frozenset[int]]) -> set[int]:
+    compared, bound = set(), set()
+    for literal in clause.body:
+        match literal:
+            case Cmp(_, left, right):
+                compared |= {left, right}
+            case Call(args=args):
+                passed = known[pattern_of(literal)]
+                compared |= {args[index] for index in passed}
+                bound |= {arg for index, arg in enumerate(args) if index not in passed}
+            case Scan(args=args):
+                bound |= set(args)
+            case Member(variable, _):
+                bound.add(variable)
+    return {index for index, param in enumerate(clause.params) if param in compared - bound}
+
+
+# ---- Program -> for any pattern, the clauses that can make it true, as planning unfolds them ----------------------
+# The rules go through passes. Each pass is a function from a pattern to its clauses, made from the pass before it. A
+# pass works on a pattern only when it is asked for, and keeps what took long to find: a rule set lives as long as its
+# program.
 
 MOST_SHOWN = 200  # characters of a rule in an error
 MOST_RESTRICTED = 4  # rule sets that `restricted_to` keeps

@@ -1,20 +1,11 @@
-"""Rules + a pattern -> clauses with concrete types: one copy for each way a rule's variables can be typed.
-
-    has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)
-
-asked as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a Site, becomes
-
-    (u, "reader", x) if has_relation(Doc:x, String:"parent", Folder:y) and has_role(User:u, String:"reader", Folder:y)
-    (u, "reader", x) if has_relation(Doc:x, String:"parent", Site:y) and has_role(User:u, String:"reader", Site:y)
-
-If the policy accepts facts of these types, they are a clause too: `(u, "reader", x) if fact has_role(u, "reader", x)`.
-A copy is made only if each call of its body can match a fact or the head of a rule.
-"""
+"""Rules and a pattern -> clauses with concrete types, one copy for each typing of a rule's variables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import product
+from math import prod
 from operator import contains
 
 from checks.engine.rules.clauses import (
@@ -35,23 +26,251 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
-from checks.engine.rules.closures import Closure, about_between, closure_of, value_between
 from checks.engine.rules.limits import spend, tick
-from checks.engine.rules.narrow import narrowed
-from checks.engine.rules.typings import (
-    AreFacts,
-    TypesByPredicate,
-    Typing,
-    atom_typings,
-    head_typing,
-    may_be,
-    types_of,
-    typings_of,
-)
-from checks.engine.rules.unify import applied
+from checks.engine.rules.recursion import Closure, about_between, closure_of, value_between
+from checks.engine.rules.rewrite import applied
 from policy.rules import program as p
-from policy.rules.flatten import variables_in
+from policy.rules.components import reachable
+from policy.rules.flatten import Key, atoms_of, key_of, variables_in
 from policy.values import Value
+
+# ---- Which types the variables of a rule can have, given the facts and rules that there are -----------------------
+# `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder,
+# or else a Site, where those are the parents that a Doc can have.
+
+Typing = dict[p.Var, str]
+ArgumentTypes = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
+TypesByPredicate = Mapping[tuple[str, int], tuple[ArgumentTypes, ...]]  # what calls can match, by name and arity
+AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
+
+
+def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
+    """Yield every typing of the rule's variables by which each call in the body can match a fact or the head of a rule.
+
+    `types` are those of the head's arguments.
+    """
+    typing = head_typing(rule, types)
+    if typing is None:
+        return
+    atoms = [literal for literal in rule.body if isinstance(literal, p.Atom)]
+    seen = set()
+    for full in _typings(types_by_predicate, rule, atoms, _member_typings(rule, typing)):
+        key = tuple(sorted((variable.name, name) for variable, name in full.items()))
+        if key not in seen:
+            seen.add(key)
+            yield full
+
+
+def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
+    """Say whether the term can have the type."""
+    return type_name in p.types_of(term, rule.types)
+
+
+def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
+    """Return the types of the head's variables; None where the head cannot have these types."""
+    typing: Typing = {}
+    for term, name in zip(rule.head.args, types):
+        match term:
+            case Value(type=own):
+                if own != name:
+                    return None
+            case p.Var():
+                if name not in rule.types[term] or typing.setdefault(term, name) != name:
+                    return None
+    return typing
+
+
+def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
+    """Return the typing with the variables that are in lists of values: one for each type of the values."""
+    found = [typing]
+    for literal in rule.body:
+        if isinstance(literal, p.Member):
+            names = {value.type for value in literal.values} & rule.types[literal.variable]
+            found = [
+                {**each, literal.variable: name}
+                for each in found
+                for name in sorted(names)
+                if each.get(literal.variable, name) == name
+            ]
+    return found
+
+
+def _typings(
+    types_by_predicate: TypesByPredicate, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]
+) -> Iterator[Typing]:
+    """Yield every typing of the variables of the atoms. The atom with the fewest untyped variables goes first."""
+    for typing in starts:
+        if not atoms:
+            yield typing
+            continue
+        atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
+        rest = [each for each in atoms if each is not atom]
+        yield from _typings(types_by_predicate, rule, rest, list(atom_typings(types_by_predicate, rule, atom, typing)))
+
+
+def atom_typings(types_by_predicate: TypesByPredicate, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
+    """Yield the typings of the atom's variables by which it can match a fact or a rule's head."""
+    seen = set()
+    known = [types_of(rule, term, typing) for term in atom.args]
+    for pattern in types_by_predicate.get((atom.predicate, len(atom.args)), ()):
+        if any(map(frozenset.isdisjoint, known, pattern)):
+            continue
+        for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):
+            tick()
+            if names not in seen:
+                seen.add(names)
+                extended = _extended(atom, typing, names)
+                if extended is not None:
+                    yield extended
+
+
+def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | None:
+    """Return the typing with the atom's arguments of these types; None where a variable would have two types."""
+    extended = dict(typing)
+    for term, name in zip(atom.args, names):
+        if isinstance(term, p.Var) and extended.setdefault(term, name) != name:
+            return None
+    return extended
+
+
+def types_of(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
+    """Return the types that the term can have: one, if its variable has a type already."""
+    if isinstance(term, p.Var) and term in typing:
+        return frozenset((typing[term],))
+    return p.types_of(term, rule.types)
+
+
+# ---- narrow -------------------------------------------------------------------------------------------------------
+# The types that arguments of calls can have -> only those that the stored facts can lead to.
+#
+#     linked(x, y) if near(x, y);                             near: (Item, Page), where only such facts are stored
+#     linked(y, x) if linked(x, y);                       ->  linked: (Item, Page) by the first rule,
+#     linked(x, z) if linked(x, y) and linked(y, z);                  ({Item, Page}, {Item, Page}) by the others
+#
+# Without this, each variable may have any type that its rule allows, and untyped rules combine in all of them. The
+# result has one set of types for each argument of a rule's head. It may have too many types; what it leaves out,
+# nothing makes true.
+
+MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
+MOST_LOOKS = 20_000  # at argument types; where rules take more, nothing is narrowed
+
+
+def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -> bool:
+    """Say whether the predicates depend on some signature that has no facts."""
+
+    def called(key: Key) -> list[Key]:
+        return [key_of(atom) for rule in program.rules_by_predicate.get(key, ()) for atom in atoms_of(rule.body)]
+
+    patterns = ((key[0], each) for key in reachable(asked, called) for each in program.accepted.get(key, ()))
+    return any(not are_facts(each) for name, pattern in patterns for each in _signatures(name, pattern))
+
+
+def narrowed(program: p.Program, are_facts: AreFacts) -> TypesByPredicate:
+    """Return the least fixpoint of "a head has the types that its body allows", starting from the facts.
+
+    Where that takes too many looks, return all that the program allows.
+    """
+    work = _Work(program, are_facts)
+    return work.found() if work.is_finished() else program.types_by_predicate
+
+
+class _Work:
+    """The argument types found so far: those of stored facts, and for each rule some that grow until the fixpoint."""
+
+    def __init__(self, program: p.Program, are_facts: AreFacts):
+        self._program = program
+        self._stored = {
+            key: tuple(argument_types for pattern in patterns for argument_types in _stored(key[0], pattern, are_facts))
+            for key, patterns in program.accepted.items()
+        }
+        self._heads: dict[Key, dict[int, ArgumentTypes]] = {}  # by the rule's place
+        self._callers: dict[Key, list[int]] = {}
+        self._looks = 0
+        for place, rule in enumerate(program.rules):
+            for key in {key_of(each) for each in rule.body if isinstance(each, p.Atom)}:
+                self._callers.setdefault(key, []).append(place)
+
+    def found(self) -> TypesByPredicate:
+        return {key: self._of(key) for key in self._stored.keys() | self._heads.keys()}
+
+    def is_finished(self) -> bool:
+        """Work until nothing changes; return False, with the work unfinished, if that takes too many looks."""
+        waiting = dict.fromkeys(range(len(self._program.rules)))
+        while waiting:
+            tick()
+            place = next(iter(waiting))
+            del waiting[place]
+            head = self._head(self._program.rules[place])
+            if self._looks > MOST_LOOKS:
+                return False
+            key = key_of(self._program.rules[place].head)
+            known = self._heads.setdefault(key, {})
+            if head is not None and known.get(place) != head:
+                known[place] = head
+                waiting |= dict.fromkeys(self._callers.get(key, ()))
+        return True
+
+    def _of(self, key: Key) -> tuple[ArgumentTypes, ...]:
+        return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
+
+    def _head(self, rule: p.Rule) -> ArgumentTypes | None:
+        """Return the types that the rule's head can have so far; None while nothing makes the body true."""
+        types = dict(rule.types)
+        for literal in rule.body:
+            match literal:
+                case p.Atom(args=args):
+                    met = self._met(key_of(literal), tuple(p.types_of(term, types) for term in args))
+                    if met is None:
+                        return None
+                    for term, names in zip(args, met):
+                        if isinstance(term, p.Var):
+                            types[term] &= names
+                case p.Member(variable, values):
+                    types[variable] &= {value.type for value in values}
+        return tuple(p.types_of(term, types) for term in rule.head.args)
+
+    def _met(self, key: Key, types: ArgumentTypes) -> ArgumentTypes | None:
+        """Return the types of each argument that facts and heads of the predicate allow; None where none fits."""
+        met: list[p.Types] | None = None
+        every = self._of(key)
+        self._looks += len(every)
+        for argument_types in every:
+            both = [own & allowed for own, allowed in zip(types, argument_types)]
+            if all(both):
+                met = both if met is None else [one | other for one, other in zip(met, both)]
+        return None if met is None else tuple(met)
+
+
+def _stored(predicate: str, pattern: ArgumentTypes, are_facts: AreFacts) -> list[ArgumentTypes]:
+    """Return the argument types of the facts that there are: for each signature, or just the pattern if all have facts.
+
+    A pattern with too many signatures to ask about is taken to have facts of all.
+    """
+    every = list(_signatures(predicate, pattern))
+    there_are = [each for each in every if are_facts(each)]
+    if len(there_are) == len(every):
+        return [pattern]
+    return [tuple(frozenset((name,)) for name in each.types) for each in there_are]
+
+
+def _signatures(predicate: str, pattern: ArgumentTypes) -> Iterator[p.Signature]:
+    """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
+    if prod(map(len, pattern)) <= MOST_SIGNATURES:
+        yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
+
+
+# ---- specialise ---------------------------------------------------------------------------------------------------
+# Rules + a pattern -> clauses with concrete types: one copy for each way a rule's variables can be typed.
+#
+#     has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)
+#
+# asked as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a Site, becomes
+#
+#     (u, "reader", x) if has_relation(Doc:x, String:"parent", Folder:y) and has_role(User:u, String:"reader", Folder:y)
+#     (u, "reader", x) if has_relation(Doc:x, String:"parent", Site:y) and has_role(User:u, String:"reader", Site:y)
+#
+# If the policy accepts facts of these types, they are a clause too: `(u, "reader", x) if fact has_role(u, "reader",
+# x)`. A copy is made only if each call of its body can match a fact or the head of a rule.
 
 Guards = list[tuple[Var, list[tuple[Literal, ...]]]]  # of a closure: the value between two steps, and what it must meet
 

@@ -1,21 +1,14 @@
-"""Plan -> SQL text, whatever database it is for: stored facts (see `stored`), or a caller's tables (see `localsql`).
-
-    exits only                 arm UNION ALL arm …
-    with goals                 WITH RECURSIVE g(tag, c0 …) AS (seeds UNION moves) arms, some of which read g
-    with answers               … , a(tag, c0 …, o0 …) AS (…) arms, some of which read a
-
-Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have equal
-text. None instead of a text means a SELECT that can have no rows, such as one that wants a value which its column
-cannot have.
-"""
+"""Plan -> SQL text, whatever database it is for."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+from checks.engine.plan.draft import sources_of
 from checks.engine.plan.plan import (
     Among,
     AnswerArm,
@@ -24,6 +17,7 @@ from checks.engine.plan.plan import (
     Comparison,
     Condition,
     Exit,
+    FactScan,
     Goals,
     Holds,
     Jump,
@@ -32,10 +26,169 @@ from checks.engine.plan.plan import (
     Source,
     Tagged,
 )
-from checks.engine.rules.clauses import Col, Const, Operand, Term
+from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
 from checks.engine.rules.limits import tick
-from checks.engine.sql.scope import Scope, Seen
-from checks.engine.sql.text import Column, Piece, Shown, Text, Written, fused, joined, merged, settled, union
+from checks.engine.sql.text import Column, Formed, Piece, Shown, Text, Written, fused, joined, merged, settled, union
+
+# ---- scope --------------------------------------------------------------------------------------------------------
+# What a SELECT can mention: the sources in scope, and the names of its tables of goals and answers.
+
+Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
+
+
+class Scope(NamedTuple, Generic[Seen]):
+    """What a select can mention: its own sources, those of the selects around it, and the tables of its plan."""
+
+    names: Mapping[int, str] = {}  # by number, the alias of each source
+    seen: Mapping[int, Seen] = {}
+    depth: int = 0
+    prefix: str = ""  # of the names of tables
+    plan: Plan | None = None  # the plan whose goals and answers can be read
+    goals: str | None = None  # the table's name; None where there are none
+    answers: str | None = None
+    lateral: type | None = None  # in a recursive step: the kind of source that is read around it, a row at a time
+    tables: Mapping[int, Piece] = {}  # by source, for goals and answers that are read from other tables
+    looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
+    mark: str = ""  # before all names, where a caller's SQL has names of its own
+
+    def own(self, letter: str) -> str:
+        """Return the name of a table at this depth."""
+        return f"{self.mark}{self.prefix}{letter}{self.depth}"
+
+    @property
+    def row(self) -> str:
+        """The alias of the row that a recursive step goes on from; its depth tells it from that of a step inside."""
+        return f"{self.mark}p{self.depth}"
+
+    def inside(self, plan: Plan) -> Scope[Seen]:
+        """Return the scope of the plan's branches, one level deeper; its tables are still to be named."""
+        return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
+
+    def around(self, plan: Plan) -> Hashable:
+        """Return all of this scope that a nested plan's text depends on: what it mentions, where its names start."""
+        given = {each.source for each in plan.outer_columns}
+        seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
+        return seen, len(self.names), self.depth, self.prefix, self.mark
+
+    def is_outer(self, source: Source) -> bool:
+        return self.lateral is not None and isinstance(source, self.lateral)
+
+    def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        """Return the sources that this select reads itself; the recursive row comes from around it."""
+        if self.lateral is None:
+            return sources
+        return tuple(source for source in sources if not isinstance(source, self.lateral))
+
+
+# ---- steps --------------------------------------------------------------------------------------------------------
+# A branch as steps of a nested loop: each source, with the conditions that it is looked up by.
+
+
+def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
+    """Yield each source with the conditions that can be tested from it on; first None, with those on no source."""
+    places = {source.number: place for place, source in enumerate(read, 1)}
+    ready: list[list[Condition]] = [[] for _ in range(len(read) + 1)]
+    for condition in branch.conditions:
+        ready[max((places.get(number, 0) for number in sources_of(condition)), default=0)].append(condition)
+    yield from zip((None, *read), ready)
+
+
+def existential_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
+    """Return the facts to test with EXISTS: no column shows them, and no condition joins them with others.
+
+    There are none unless the branch also has a nested plan to test that mentions no source: testing the facts first may
+    spare that test.
+    """
+    mentioned = [sources_of(each) for each in branch.conditions]
+    if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
+        return []
+    tied = {number for numbers in mentioned if len(numbers) > 1 for number in numbers}
+    tied |= {number for column in columns for number in _shown_by(column)}
+    return [each for each in branch.sources if isinstance(each, FactScan) and each.number not in tied]
+
+
+def _shown_by(column: Column) -> Iterable[int]:
+    """Return the numbers of the sources that the column shows something of."""
+    match column:
+        case Formed(Col(source)):
+            return (source,)
+        case Written(_, sources):
+            return sources
+    return ()
+
+
+Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
+
+
+def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
+    """Return the conditions that name constants, if the conditions cover all columns of a stored fact; else nothing."""
+    if not isinstance(source, FactScan) or source.store != "stored":
+        return {}
+    columns = [_column_of(each, source.number) for each in conditions]
+    if len({column for column in columns if column}) != len(source.signature.types):
+        return {}
+    named = ((each, _names_in(each)) for each, column in zip(conditions, columns) if column)
+    return {each: names for each, names in named if names}
+
+
+def _names_in(condition: Condition) -> Names | None:
+    match condition:
+        case Same(Col() as column, Const(text)):
+            return column, frozenset((text,))
+        case Among(Col() as column, ids):
+            return column, frozenset(ids)
+    return None
+
+
+def _column_of(condition: Condition, source: int) -> str | None:
+    """Return the column of the source that the condition restricts to one value or to several."""
+    match condition:
+        case Same(Col(number) as column, _) | Among(Col(number) as column, _) if number == source:
+            return column.name
+    return None
+
+
+# ---- layout -------------------------------------------------------------------------------------------------------
+# The columns of tables of goals and answers: all text, the same for all states, and empty where a state has none.
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Columns that the rows of all states share; a row that has no value for one, or stands for every value, has ''.
+
+    answer 'doc1' to a goal with the key 'alice', in the columns c0 c1 o0  ->  'alice', '', 'doc1'
+    """
+
+    names: tuple[str, ...]
+    seed: Callable[[Text], Text]  # puts a value as a recursive table needs it
+
+    def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
+        return [self._cell(terms.get(name)) for name in self.names]
+
+    def _cell(self, term: Term | None) -> Column:
+        return self._empty if term is None or isinstance(term, Var) else Formed(term, self.seed)
+
+    @cached_property
+    def _empty(self) -> Text:
+        """Made once, as most cells of wide tables are empty."""
+        return self.seed((Const(""),))
+
+
+def padded(keys: int, outs: int, seed: Callable[[Text], Text]) -> Padded:
+    names = (*(f"c{index}" for index in range(keys)), *(f"o{index}" for index in range(outs)))
+    return Padded(names, seed)
+
+
+# ---- render -------------------------------------------------------------------------------------------------------
+# Plan -> SQL text, whatever database it is for: stored facts (see `stored`), or a caller's tables (see `localsql`).
+#
+#     exits only                 arm UNION ALL arm …
+#     with goals                 WITH RECURSIVE g(tag, c0 …) AS (seeds UNION moves) arms, some of which read g
+#     with answers               … , a(tag, c0 …, o0 …) AS (…) arms, some of which read a
+#
+# Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have
+# equal text. None instead of a text means a SELECT that can have no rows, such as one that wants a value which its
+# column cannot have.
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 

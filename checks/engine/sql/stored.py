@@ -1,10 +1,11 @@
-"""Plans over stored facts -> SQL: one table of facts, by the numbers of their signatures; values are parameters."""
+"""Plans over stored facts -> SQL, as of now or of an earlier revision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from checks.engine.plan.draft import sources_of, variant_of
 from checks.engine.plan.plan import (
     Among,
     Answers,
@@ -19,6 +20,7 @@ from checks.engine.plan.plan import (
     FactScan,
     Form,
     Goals,
+    Holds,
     Ids,
     Plan,
     Same,
@@ -27,23 +29,28 @@ from checks.engine.plan.plan import (
     Variant,
     stored_first,
 )
-from checks.engine.plan.prefixes import sources_of
-from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import FRESH, Col, Const, Given, Operand, Other, Slot, Term, Var
-from checks.engine.sql.alike import ArmKeyMaker, is_looked_into
-from checks.engine.sql.layout import Padded, padded
-from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
-from checks.engine.sql.operands import Scoped, StoredOperands
-from checks.engine.sql.render import ColumnsOf, no_columns
-from checks.engine.sql.rounds import Rounds, rounds_for
-from checks.engine.sql.scope import Scope
-from checks.engine.sql.steps import Names, existential_in, names_of, steps_of
-from checks.engine.sql.tables import INLINE, inline_table, with_tables
+from checks.engine.rules.clauses import FRESH, NOW, Col, Const, Given, Operand, Other, Slot, Term, Var
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.frames import INLINE, inline_table, with_tables
+from checks.engine.sql.render import (
+    ColumnsOf,
+    Names,
+    Padded,
+    Renderer,
+    Scope,
+    existential_in,
+    names_of,
+    no_columns,
+    padded,
+    steps_of,
+)
+from checks.engine.sql.rounds import ArmKeyMaker, Rounds, is_looked_into, rounds_for
 from checks.engine.sql.text import (
     READS,
     Column,
     ConstantSet,
     Formed,
+    Numbered,
     NumberHole,
     Shown,
     Table,
@@ -53,10 +60,141 @@ from checks.engine.sql.text import (
     settled,
     tables_in,
 )
-from facts.indexes import STORED
+from facts.indexes import PAST, STORED, condition, hint, leading
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import INTEGER
+
+# ---- Operands and their tests in statements over stored facts: columns, parameters, ids ---------------------------
+# For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number where its signature says that it
+# is one.
+
+Scoped = Scope[Source]
+
+
+@dataclass
+class StoredOperands(Renderer[Dialect, Source]):
+    """The part of a renderer that knows nothing of plans."""
+
+    number_of: Callable[[Signature], int]
+    holes: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `alike`)
+
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
+        if isinstance(operand, Col):
+            return (ConstantSet(self._at(operand, scope), frozenset(ids)),)
+        options = joined(", ", ((Const(each),) for each in ids))
+        return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
+
+    def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        """Return the test that both are equal. Of two parameters, neither has a type, so both are made text."""
+        sides = [self.operand(side, scope) for side in (left, right)]
+        if not isinstance(left, Col) and not isinstance(right, Col):
+            sides = [self.dialect.text_value(side) for side in sides]
+        return joined(" = ", sides)
+
+    def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
+
+    def number(self, operand: Operand, scope: Scoped) -> Text:
+        """Return the operand as a number: a fact's column if its signature matches; a parameter once, in a subquery."""
+        text = self.operand(operand, scope)
+        if not isinstance(operand, Col):
+            return ("(SELECT ", *self.dialect.integer(text), ")")
+        source = scope.seen.get(operand.source)
+        if not isinstance(source, FactScan) or operand.source in scope.looked_up:
+            return self.dialect.integer(text)
+        return self.dialect.integer(text, self.number_test(source, scope))
+
+    def operand(self, operand: Term, scope: Scoped) -> Text:
+        match operand:
+            case Col():
+                return (self._at(operand, scope),)
+            case Slot() if operand == NOW:
+                return self.dialect.current_time(NOW)
+            case Const() | Slot() | Other():
+                return (operand,)
+        raise AssertionError(f"{operand} has no value when the statement runs")
+
+    def _at(self, column: Col, scope: Scoped) -> str:
+        name = scope.names[column.source]
+        if column.source in scope.looked_up:
+            return self.dialect.of_looked_up(name, int(column.name.removeprefix("a")), column.name)
+        return f"{name}.{column.name}" if name else column.name
+
+    def number_test(self, source: FactScan, scope: Scoped) -> Text:
+        name = scope.names[source.number]
+        column = f"{name}.sig" if name else "sig"
+        if source.number in self.holes:
+            return (NumberHole(column, self.holes[source.number]),)
+        test = Numbered(column, self.number_of(source.signature))
+        return (test if self.dialect.joins_numbers else str(test),)
+
+
+# ---- Look-ups of stored facts that may end, and of facts as of an earlier revision --------------------------------
+# As of a revision, facts are looked up among those that are stored and those that are past:
+#
+#     PostgreSQL   LATERAL (SELECT … FROM fact f0 WHERE … UNION ALL SELECT … FROM past_fact f0 WHERE …) f0
+#     SQLite       json_each((SELECT json_group_array(json_array(a0, a1)) FROM (… UNION ALL …))) f0
+#
+# SQLite has no LATERAL, but an argument of a table function may mention the tables before it: the rows come as JSON
+# lists.
+
+REVISION = Slot("revision")
+REVISION_TIME = Slot("moment")  # the time of that revision, in microseconds
+
+
+def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
+    """Return the columns of a source that the conditions restrict to one value or to several."""
+    found: set[str] = set()
+    for each in conditions:
+        match each:
+            case Same(left, right):
+                for side, other in ((left, right), (right, left)):
+                    if isinstance(side, Col) and side.source == number and not _is_of(other, number):
+                        found.add(side.name)
+            case Among(Col(source) as column, _) if source == number:
+                found.add(column.name)
+    return found
+
+
+def _is_of(operand: Operand, number: int) -> bool:
+    return isinstance(operand, Col) and operand.source == number
+
+
+def has_not_ended(alias: str, time: Text) -> Text:
+    name = f"{alias}.expires_at" if alias else "expires_at"
+    return (f"({name} IS NULL OR {name} > ", *time, ")")
+
+
+def stored_with_index(known: set[str], dialect: Dialect) -> Text:
+    """Return the table of stored facts, with a hint, if needed, to use an index that leads with a known column."""
+    column = leading(known)
+    if not dialect.needs_hints or not hint(STORED, column):
+        return (STORED,)
+    held = condition(STORED, column)
+    return (f"(SELECT * FROM {STORED}{hint(STORED, column)}{f' WHERE {held}' if held else ''})",)
+
+
+def rows_as_of(columns: Sequence[str], alias: str, tests: Sequence[Text], known: set[str], dialect: Dialect) -> Text:
+    """Return a SELECT of the facts as of the revision that pass the tests."""
+    revision = dialect.number((REVISION,))
+    begun: Text = (f"{alias}.since + 0 <= ", *revision)  # `+ 0`: not by the index that leads with `since`
+    held = [*tests, begun, has_not_ended(alias, dialect.number((REVISION_TIME,)))]
+    shown, column = ", ".join(columns), leading(known)
+    stored = _arm(shown, STORED, alias, held, column, dialect)
+    ended_later: Text = (f"{alias}.until > ", *dialect.unforeseen(revision))
+    past = _arm(shown, PAST, alias, [*held, ended_later], column, dialect)
+    return (*stored, " UNION ALL ", *past)
+
+
+def _arm(shown: str, table: str, alias: str, tests: list[Text], column: str | None, dialect: Dialect) -> Text:
+    needed = condition(table, column, f"{alias}.")
+    named = f"{table} {alias}{hint(table, column) if dialect.needs_hints else ''}"
+    return (f"SELECT {shown} FROM {named} WHERE ", *joined(" AND ", [*tests, *([(needed,)] if needed else [])]))
+
+
+# ---- stored -------------------------------------------------------------------------------------------------------
+# Plans over stored facts -> SQL: one table of facts, by the numbers of their signatures; values are parameters.
 
 
 @dataclass
@@ -404,3 +542,84 @@ def _untagged(branch: Branch) -> Branch:
 def _always(text: Text | None) -> Text:
     assert text is not None, "stored facts can have any value"
     return text
+
+
+# ---- stored as of -------------------------------------------------------------------------------------------------
+# Plans over the facts of an earlier revision -> SQL: each fact is looked up among stored and past facts.
+#
+# On SQLite, each look-up nests two more SELECTs, and its parser takes only so many levels. A statement that it would
+# not take reads a table of its own instead, with all facts of that revision that the statement may look at: it nests
+# no deeper than the same statement about now, and takes longer.
+
+FACTS_THEN = "fact_then"
+COLUMNS = ("a0", "a1", "a2", "a3", "a4")
+
+
+class AsOfRenderer(StoredRenderer):
+    """Renders plans as of a revision: the statement has the revision and its time as parameters."""
+
+    def named(self, branch: Branch, scope: Scoped) -> Scoped:
+        scope = super().named(branch, scope)
+        own = {each.number for each in branch.sources if _is_stored(each)}
+        return scope._replace(looked_up=scope.looked_up | own)
+
+    def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]]:
+        """Return the tables and tests. Nested plans that mention a fact are tested outside of its look-up.
+
+        The look-up has two arms: inside, the test would stand twice.
+        """
+        tables: list[Text] = []
+        tests: list[Text] = []
+        for source, conditions in steps_of(branch, scope.read(branch.sources)):
+            if not isinstance(source, FactScan) or source.store != "stored":
+                if isinstance(source, FactScan):
+                    tests.append(self.number_test(source, scope))
+                tests += [self._test(each, scope) for each in conditions]
+                tables += [self._named(source, branch, scope)] if source else []
+                continue
+            inner = scope._replace(looked_up=scope.looked_up - {source.number})
+            own = [each for each in conditions if not isinstance(each, Holds)]
+            tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
+            alias, columns_of_fact = scope.names[source.number], _columns_as_of(source)
+            number: Text = (f"{alias}.sig = {self.number_of(source.signature)}",)
+            if source.number in self.holes:
+                number = self.number_test(source, scope)
+            held = [number, *[self._test(each, inner) for each in own]]
+            known = known_columns(own, source.number)
+            rows = rows_as_of([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
+            tables.append(self.dialect.looked_up(rows, columns_of_fact, alias))
+        return tables, tests
+
+    def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
+        if store != "stored":
+            return super()._mentioned(position, store)
+        test = f"m.sig = {self.number_of(position.signature)}"
+        return rows_as_of([f"a{position.index}"], "m", [(test,)], set(), self.dialect)
+
+
+@dataclass
+class TabledAsOfRenderer(StoredRenderer):
+    """Renders plans as of a revision whose facts are a table of the statement.
+
+    `numbers` are those of the signatures that the statements read: `number_of` adds to them.
+    """
+
+    numbers: set[int] = field(default_factory=set)
+
+    def facts_in_with(self) -> list[Text]:
+        columns = ["sig", *COLUMNS]
+        listed = ", ".join(map(str, sorted(self.numbers)))
+        rows = rows_as_of([f"m.{name}" for name in columns], "m", [(f"m.sig IN ({listed})",)], set(), self.dialect)
+        then: Text = (f"{FACTS_THEN}({', '.join(columns)}) AS MATERIALIZED (", *rows, ")")
+        return [*super().facts_in_with(), then]
+
+    def _facts(self, store: str) -> str:
+        return FACTS_THEN if store == "stored" else super()._facts(store)
+
+
+def _is_stored(source: Source) -> bool:
+    return isinstance(source, FactScan) and source.store == "stored"
+
+
+def _columns_as_of(source: FactScan) -> list[str]:
+    return [f"a{place}" for place in range(len(source.signature.types))]

@@ -1,7 +1,4 @@
-"""Rows of one column -> a page of them, in order, or how many there are.
-
-    <rows>  ->  SELECT q.o0 FROM (<rows>) q WHERE q.o0 > :after GROUP BY q.o0 ORDER BY q.o0 NULLS FIRST LIMIT :limit
-"""
+"""What stands around a statement: the tables that it reads by name, and the page that it answers."""
 
 from __future__ import annotations
 
@@ -10,6 +7,30 @@ from typing import NamedTuple
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import Text, joined
+from policy.rules.program import Signature
+
+# ---- tables -------------------------------------------------------------------------------------------------------
+# The WITH clause: the tables that a statement reads by name, including the facts that the request brings.
+
+INLINE = "inline_fact"
+FACTS = Slot("facts")
+
+
+def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
+    """Return the table of the request's facts of these signatures, in a list that is empty if there are none."""
+    if not inline:
+        return []
+    rows = dialect.rows((FACTS,), max(len(each.types) for each in inline))
+    return [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
+
+
+def with_tables(tables: list[Text]) -> Text:
+    """Return the WITH clause of a SELECT that reads these tables; nothing if there are none."""
+    return ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
+
+
+# ---- Rows of one column -> a page of them, in order, or how many there are ----------------------------------------
+# <rows>  ->  SELECT q.o0 FROM (<rows>) q WHERE q.o0 > :after GROUP BY q.o0 ORDER BY q.o0 NULLS FIRST LIMIT :limit
 
 AFTER = Slot("after")
 BEFORE = Slot("before")
