@@ -14,19 +14,14 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from checks.workbench.about import sections
-from checks.workbench.addresses import page_url
-from checks.workbench.completion import suggestions
-from checks.workbench.graph import sheets_of
-from checks.workbench.layout import layout_of_sheet
-from checks.workbench.pages import ask_page, program_or_none, short_address, trouble_of, version_chosen
-from checks.workbench.picture import picture_of
-from checks.workbench.picture_page import KINDS as FILE_KINDS
-from checks.workbench.picture_page import PictureRequest, exported, picture_page
-from checks.workbench.preview import preview
-from checks.workbench.preview_page import previewed
-from checks.workbench.questions import filled
-from checks.workbench.review_page import ReviewForm, review_for_page, review_page
+from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
+from checks.ask_pages.question import filled, page_url, suggestions
+from checks.compare.preview import preview, previewed
+from checks.compare.review_page import ReviewForm, review_for_page, review_page
+from checks.picture.drawing import layout_of_sheet, picture_of
+from checks.picture.graph import sheets_of
+from checks.picture.page import KINDS as FILE_KINDS
+from checks.picture.page import PictureRequest, exported, picture_page
 from facts.admin import FactAdmin
 from facts.history_pages import activated_url
 from facts.models import Signature

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from rest_framework import serializers
 
-from checks.asking import query
-from checks.asking.query import Check
-from checks.asking.question import Asked
+from checks.asking import question
+from checks.asking.question import Asked, Check
 from checks.explain.cases import ANY
 from facts import wire
 from facts.batches import lasting_from_json
@@ -30,7 +29,7 @@ SHAPES: dict[str, Schema] = {
     "Call": {
         "type": "array",
         "description": "A predicate and the names of its variables.",
-        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=query.MAX_VARIABLES)],
+        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=question.MAX_VARIABLES)],
         "minItems": 2,
         "maxItems": 2,
         "items": False,
@@ -155,9 +154,9 @@ ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
 ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
 CONTEXT_FACTS = JsonType(context_from_json, LASTING_FACTS.schema)
-CALL = JsonType(query.call_from_json, ref("Call"))
-CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=query.MAX_CALLS))
-CONSTRAINTS = JsonType(query.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
+CALL = JsonType(question.call_from_json, ref("Call"))
+CALLS = JsonType(question.calls_from_json, many(ref("Call"), maxItems=question.MAX_CALLS))
+CONSTRAINTS = JsonType(question.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
 CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
 EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})

@@ -6,8 +6,7 @@ from typing import ClassVar, NamedTuple
 import orjson
 
 from checks.asking import answer_cache, ask, fact_patterns, paging
-from checks.asking.query import Query, allow
-from checks.asking.question import Asked, Question, by_ids
+from checks.asking.question import Asked, Query, Question, allow, by_ids
 from checks.decisions.log import note
 from checks.engine.answers import Row
 from checks.explain import explain

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import deadline, run
+from checks.asking.advice import redacted_root
 from checks.asking.askers import Asker, confirmed, session_now
 from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.redacted import redacted_root
 from checks.asking.session import TRIES, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.errors import NestedTooDeep, TooComplex

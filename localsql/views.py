@@ -3,8 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from checks.asking.query import Query, allow
-from checks.asking.question import Asked, Question
+from checks.asking.question import Asked, Query, Question, allow
 from checks.decisions.log import note
 from checks.serializers import MOMENT
 from facts.context_header import answer

@@ -32,8 +32,7 @@ from authz_project.models import ApiKey
 from authz_project.schema_state import APPLIED, SchemaState, state_of
 from checks.asking import ask
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
+from checks.asking.question import Asked, allow
 from facts.mentioned_ids import known_ids
 from policy.active import program_of_version
 from policy.errors import AuthzError

@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 
 from authz_project import examples
 from authz_project.console.navigation import may_go, may_view, url_of
-from checks.workbench.completion import suggestions
+from checks.ask_pages.question import suggestions
 from facts import read
 from facts.history_pages import Step, step_of
 from facts.models import Signature

@@ -15,7 +15,7 @@ from authz_project import examples
 from authz_project.console import home
 from authz_project.console.navigation import ENTRIES, choose_environment, may_go
 from authz_project.logins import LoginForm
-from checks.workbench.addresses import query_of
+from checks.ask_pages.question import query_of
 from policy import publishing
 from policy.errors import AuthzError, Unavailable
 from policy.models import DEFAULT_SLUG, Environment, environment_named

@@ -7,8 +7,8 @@ import logging
 from authz_project.logs.access import facts_of
 from authz_project.logs.formats import FACTS
 from authz_project.observing import Seen
-from checks.asking.prepared import StatementKey
-from checks.asking.redacted import redacted_questions, tables_read
+from checks.asking.advice import redacted_questions, tables_read
+from checks.asking.session import StatementKey
 from localsql.asking import PlanKey
 
 log = logging.getLogger("authz.slow")

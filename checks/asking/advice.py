@@ -1,20 +1,60 @@
-"""Finds the words of a question that the policy does not have, and the words that may have been meant.
-
-The answer to such a question is no. Where a person reads the answer, rather than a program, it comes with this reason.
-"""
+"""Words of a question that the policy does not have, and questions without ids, for logs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from checks.asking import by_rows, snapshot
 from checks.asking.open_policy import OpenProgram
-from checks.asking.query import TypedId
-from checks.asking.question import Question
+from checks.asking.question import NAME, Outline, Question, TypedId
+from checks.asking.session import LiveSession, StatementKey
+from checks.engine.compile import Root
 from checks.explain.cases import ANY
 from policy.rules.declarations import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
 from policy.values import STRING, Value
+
+# ---- redacted -----------------------------------------------------------------------------------------------------
+# Questions without ids, for logs: types, and the names that the policy has; and how many tables their plans read.
+
+
+def redacted_questions(key: StatementKey) -> list[str]:
+    """Return the questions of a statement: `allow(User _, String "read", Repository _)`. No names but the policy's."""
+    return [redacted(each) if isinstance(each, Outline) else redacted_root(each) for each in key.asked]
+
+
+def redacted(outline: Outline) -> str:
+    """Return a question with `_` in place of given ids, and `?` in place of ids that are asked for."""
+    shown = {}
+    for name, type_name, kind, place in outline.variables:
+        value = f'"{place}"' if kind == NAME else "?" if name in outline.outs else "_"
+        shown[name] = f"{type_name} {value}"
+    return " and ".join(
+        f"{predicate}({', '.join(shown[name] for name in names)})" for predicate, names in outline.calls
+    )
+
+
+def redacted_root(root: Root) -> str:
+    """Return a question that was put to the engine without an outline (as explanations do), with types alone."""
+    return " and ".join(f"{call.predicate}({', '.join(call.types)})" for call in root.calls)
+
+
+def tables_read(key: StatementKey) -> int | None:
+    """Return how many tables a statement reads; None where it is not remembered any more."""
+    if key.by_rows:
+        return by_rows.tables_read(key)
+    for statements in (LiveSession.statements, snapshot.published):
+        if (found := statements.get(key)) is not None:
+            return found.reads
+    return None
+
+
+# ---- advice -------------------------------------------------------------------------------------------------------
+# Finds the words of a question that the policy does not have, and the words that may have been meant.
+#
+# The answer to such a question is no. Where a person reads the answer, rather than a program, it comes with this
+# reason.
 
 
 class Naming(NamedTuple):

@@ -26,10 +26,8 @@ from checks.asking.askers import (
     session_now,
 )
 from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, SnapshotState
-from checks.asking.prepared import Ready, StatementResult
-from checks.asking.query import Check, allow
-from checks.asking.question import Asked, Page, Question
-from checks.asking.session import TRIES, LiveSession
+from checks.asking.question import Asked, Check, Page, Question, allow
+from checks.asking.session import TRIES, LiveSession, Ready, StatementResult
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved, StatementTooLarge

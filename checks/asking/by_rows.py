@@ -21,9 +21,8 @@ from checks.asking import deadline, run
 from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation, state_and_rows
 from checks.asking.open_policy import Policy
-from checks.asking.prepared import Ready, StatementKey, StatementResult, reads_clock
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
-from checks.asking.session import LiveSession, rules_of
+from checks.asking.session import LiveSession, Ready, StatementKey, StatementResult, reads_clock, rules_of
 from checks.engine.answers import Row, answers_of
 from checks.engine.by_rows import Expression, expression_of, slot_of, statement_of
 from checks.engine.compile import MOST_WEIGHT

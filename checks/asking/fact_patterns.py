@@ -16,8 +16,7 @@ from math import prod
 from checks.asking.ask import Answered, answered
 from checks.asking.askers import Asker
 from checks.asking.open_policy import OpenProgram
-from checks.asking.query import question_about
-from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.session import LiveSession
 from checks.engine.answers import Row
 from checks.errors import TooManyTypes

@@ -151,7 +151,7 @@ def _driver(vendor: str) -> _Driver:
     return cast(_Driver, import_module(_DRIVERS[vendor]))
 
 
-_DRIVERS = {"postgresql": "checks.asking.libpq", "sqlite": "checks.asking.sqlite"}
+_DRIVERS = {"postgresql": "checks.asking.postgresql", "sqlite": "checks.asking.sqlite"}
 
 
 @contextmanager

@@ -1,12 +1,9 @@
-"""A session over the facts of one moment, for asking many small questions about one answer.
-
-Everything is read in one snapshot, so that what an explanation says holds together. Nothing is ever written.
-"""
+"""Sessions over the facts of one moment, or over given facts alone, for many small questions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -19,9 +16,8 @@ from checks.asking import run
 from checks.asking.askers import Asker, confirmed
 from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
-from checks.asking.prepared import PreparedStatement, StatementKey, Statements, new_statements
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.session import TRIES, Session, rules_of
+from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
 from checks.engine.errors import TooComplex, TooMuchRecursion
@@ -33,19 +29,22 @@ from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge
+from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge, TestsTooSlow
 from checks.explain.cases import Cases
-from facts.accept import Unused, brought
+from facts.accept import ALL_USED, Unused, brought
 from facts.batches import by_signature
-from facts.numbering import Numbered, numbers_as_of
+from facts.numbering import NUMBERLESS, Numbered, numbers_as_of
 from facts.wire import Fact
 from policy.active import NOTHING_SEEN, Seen, versions
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
-from policy.rules.program import Program, Signature, Types
+from policy.rules.program import Atom, Program, Signature, Types
 from policy.timeline import timeline
 from policy.values import INTEGER, Value
+
+# ---- A session over the facts of one moment, for asking many small questions about one answer ---------------------
+# Everything is read in one snapshot, so that what an explanation says holds together. Nothing is ever written.
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8  # of a question's time
@@ -417,3 +416,38 @@ def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: b
     if may_end:
         tests.append(has_not_ended("f", (dialect.now,)))
     return finished(("SELECT 1 FROM fact f WHERE ", *joined(" AND ", tests)), dialect.placeholder)
+
+
+# ---- A session over given facts and nothing else: no environment, no key, no stored facts -------------------------
+
+FACTS_ALONE_TIME_LIMIT = 20.0  # seconds for all that is asked in one session
+
+
+@dataclass(eq=False)
+class FactsAlone(Snapshot):
+    """Asks over facts of given signatures; its statements are the same whatever the facts are."""
+
+    @classmethod
+    def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
+        cases, statements, now = cases_of_text(program), new_statements(), run.current_time()
+        return cls(
+            None, None, cases, (), inline, ALL_USED, NUMBERLESS, statements, patience=FACTS_ALONE_TIME_LIMIT, now=now
+        )
+
+    def over(self, atoms: Iterable[Atom]) -> FactsAlone:
+        """Return the session over these facts, which are ground."""
+        return replace(self, context=[fact_of_atom(atom) for atom in atoms], answered={})
+
+    def answers(self, question: Question) -> Sequence[Row]:
+        if self.is_late:
+            raise TestsTooSlow(FACTS_ALONE_TIME_LIMIT)
+        return super().answers(question)
+
+    def check(self, key: StatementKey) -> None:
+        """Refuse nothing: tests of a policy may ask about anything."""
+
+
+def fact_of_atom(atom: Atom) -> Fact:
+    args = tuple([arg for arg in atom.args if isinstance(arg, Value)])
+    assert len(args) == len(atom.args), "facts of tests are ground"
+    return Fact(atom.predicate, args)

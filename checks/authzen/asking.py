@@ -15,8 +15,7 @@ from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
 from checks.asking.askers import Asker, confirmed, likely_session, session_after, session_at
 from checks.asking.confirmation import NEW_SIGNATURE
-from checks.asking.query import Check, allow
-from checks.asking.question import Page, Question, by_ids
+from checks.asking.question import Check, Page, Question, allow, by_ids
 from checks.asking.session import TRIES, LiveSession
 from checks.authzen.requests import Evaluated, RequestProperties, facts_of
 from checks.errors import PolicyMoved, StatementTooLarge

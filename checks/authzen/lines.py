@@ -16,9 +16,9 @@ from checks.authzen.requests import (
     facts_of,
     known_of,
 )
+from checks.compare.differences import Given
 from checks.decisions.lines import Line
 from checks.decisions.log import Summary
-from checks.workbench.given import Given
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.models import PolicyVersion

@@ -12,7 +12,7 @@ import orjson
 from django.core import signing
 from rest_framework import serializers
 
-from checks.asking.consistent_paging import moment_from_token
+from checks.asking.paging import moment_from_token
 from checks.asking.question import Asked, Page
 from checks.serializers import check_number
 from facts.wire import Fact, id_from_json, name_from_json
@@ -356,7 +356,7 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
 # ---- Pages of a search: how many are wanted, and what token continues them ----------------------------------------
 # A token is signed. It continues one search of one environment after the last id that was sent, so no result is left
 # out or sent twice while facts change. All pages are of the moment at which the first one was answered, as long as
-# its history is kept (`checks/asking/consistent_paging.py`).
+# its history is kept (`checks/asking/paging.py`).
 
 LARGEST = 2**31
 _SALT = "checks.authzen.requests"

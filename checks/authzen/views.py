@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.asking.consistent_paging import as_of_first_page, moment_to_token, not_cached
+from checks.asking.paging import as_of_first_page, moment_to_token, not_cached
 from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
 from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,

@@ -15,14 +15,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
+from checks.compare.differences import Given, differing
+from checks.compare.preview import Flip, Sides, changes_between
 from checks.decisions.lines import Line
 from checks.decisions.replay import NotAsked, check_can_be_asked, given_for, moment_of_line
 from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import Reason, RuleText, rule_text, shown_atom
-from checks.workbench.given import Given, differing
-from checks.workbench.preview import Flip, Sides, changes_between
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.models import PolicyVersion

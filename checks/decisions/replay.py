@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from checks.asking.askers import Trusted
-from checks.asking.query import Query, allow
-from checks.asking.question import Asked, Question
+from checks.asking.question import Asked, Query, Question, allow
 from checks.authzen import lines as authzen
+from checks.compare.differences import Given, goals_of
 from checks.decisions.lines import Line
 from checks.decisions.log import Summary, summary_of
 from checks.engine.answers import Row
@@ -30,7 +30,6 @@ from checks.serializers import (
     ListQuery,
 )
 from checks.views import Asking, actions_question, explained_question
-from checks.workbench.given import Given, goals_of
 from facts.wire import fact_from_json
 from policy.active import program_of_version
 from policy.clock import text_of

@@ -15,12 +15,10 @@ from itertools import islice
 
 from checks.asking.advice import advice
 from checks.asking.askers import Asker
-from checks.asking.query import question_about
-from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import Goal
-from checks.explain.failures import failures_of
-from checks.explain.leaves import with_periods
+from checks.explain.failures import failures_of, with_periods
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused

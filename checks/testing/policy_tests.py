@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from checks.asking.advice import NAMINGS
 from checks.asking.deadline import check, shortened
-from checks.asking.facts_alone import FactsAlone, fact_of_atom
-from checks.asking.query import TypedId, question_about
-from checks.asking.question import Asked, Question
+from checks.asking.question import Asked, Question, TypedId, question_about
+from checks.asking.snapshot import FactsAlone, fact_of_atom
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
 from policy.errors import AuthzError, Unavailable

@@ -29,11 +29,11 @@ OF_PAGES = (
     "rest_framework.serializers",
     "rest_framework.views",
     "authz_project.urls",
-    "checks.workbench.pages",
+    "checks.ask_pages.pages",
     "policy.admin",
     "whitenoise",
 )
-OF_ADMIN = ("authz_project.urls", "checks.workbench.pages", "policy.admin", "granian", "pytest")
+OF_ADMIN = ("authz_project.urls", "checks.ask_pages.pages", "policy.admin", "granian", "pytest")
 OF_LOCAL_SQL = ("sqlglot", "localsql.bindings")
 OF_BINDINGS = ("sqlglot", "yaml", "localsql.bindings")
 OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")

@@ -116,8 +116,7 @@ Side = Callable[[Sample], object]  # a bool, or a sorted list of ids
 def compiled_sides(caller, question) -> tuple[Side, Side]:
     """What the question executes, alone; and the whole question. Only here is it known how the engine is asked."""
     from checks.asking import ask, run
-    from checks.asking.query import allow
-    from checks.asking.question import Asked, Page
+    from checks.asking.question import Asked, Page, allow
     from tests.benchmarks.handwritten import LIMIT
 
     page = Page(LIMIT) if question.is_list else None

@@ -44,8 +44,7 @@ def compare(caller, size, runs: int, only: str) -> int:
 def rows(caller, question, samples: list[Sample], runs: int) -> int:
     """A row for what is allowed and one for what is denied; how many of them took too long."""
     from checks.asking import ask
-    from checks.asking.query import allow
-    from checks.asking.question import Asked
+    from checks.asking.question import Asked, allow
     from checks.explain import explain
 
     def asked(sample: Sample):

@@ -151,8 +151,7 @@ def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
     from checks.asking.ask import answer
     from checks.asking.askers import Trusted
-    from checks.asking.query import allow
-    from checks.asking.question import Asked, Page
+    from checks.asking.question import Asked, Page, allow
     from facts.bulk import load
     from facts.wire import Fact
     from policy.models import Environment

@@ -183,8 +183,7 @@ def by_hand(question: Filter, user: str) -> str:
 
 
 def made(asker, action: str, user: str) -> str:
-    from checks.asking.query import allow
-    from checks.asking.question import Asked
+    from checks.asking.question import Asked, allow
     from localsql import asking
 
     question = allow(Asked("User", (user,)), Asked("String", (action,)), Asked("Doc"), ("resource",))

@@ -67,8 +67,7 @@ def parts(server: Served) -> list[Part]:
     from authz_project.keys import caller_of_token
     from checks.asking import ask, run
     from checks.asking.askers import session_now
-    from checks.asking.query import allow
-    from checks.asking.question import Question
+    from checks.asking.question import Question, allow
     from checks.serializers import AuthorizeQuery
     from policy.serializers import decoded
 

@@ -215,8 +215,7 @@ class Past:
     def asks(self) -> list[Asking]:
         from checks.asking import ask
         from checks.asking.askers import Trusted
-        from checks.asking.query import allow
-        from checks.asking.question import Asked
+        from checks.asking.question import Asked, allow
 
         asker = Trusted(self.environment.pk)
 

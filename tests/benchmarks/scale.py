@@ -173,8 +173,7 @@ class Scale:
     def questions(self) -> dict[str, Callable[[Random], object]]:
         from checks.asking import ask
         from checks.asking.askers import Trusted
-        from checks.asking.query import allow
-        from checks.asking.question import Asked
+        from checks.asking.question import Asked, allow
         from policy.models import default_environment
 
         asker = Trusted(default_environment().pk)

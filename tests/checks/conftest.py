@@ -12,7 +12,7 @@ from tests.conftest import Api
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Give reviews the time to find all that there is, however busy the machine."""
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", 60)
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", 60)
 
 
 POLICY = """

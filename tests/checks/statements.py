@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import psycopg
 from django.db import connection
 
-from checks.asking import libpq
+from checks.asking import postgresql
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def counted() -> Iterator[list[str]]:
         return
     mine = threading.current_thread()
     execute, stream = psycopg.Cursor.execute, psycopg.Cursor.stream
-    rows, executed, glance = libpq.rows, libpq._executed, libpq.glance
+    rows, executed, glance = postgresql.rows, postgresql._executed, postgresql.glance
 
     def noted(run: Callable) -> Callable:
         def noting(first, statement, *values, **options):
@@ -41,9 +41,9 @@ def counted() -> Iterator[list[str]]:
         return row
 
     psycopg.Cursor.execute, psycopg.Cursor.stream = noted(execute), noted(stream)
-    libpq.rows, libpq._executed, libpq.glance = noted(rows), noted(executed), glancing
+    postgresql.rows, postgresql._executed, postgresql.glance = noted(rows), noted(executed), glancing
     try:
         yield found
     finally:
         psycopg.Cursor.execute, psycopg.Cursor.stream = execute, stream
-        libpq.rows, libpq._executed, libpq.glance = rows, executed, glance
+        postgresql.rows, postgresql._executed, postgresql.glance = rows, executed, glance

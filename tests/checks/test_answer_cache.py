@@ -13,8 +13,7 @@ from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
 from checks.asking import answer_cache, ask
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
+from checks.asking.question import Asked, allow
 from facts import bulk
 from facts import store as facts_store
 from facts.context_header import HEADER

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client
 
-from checks.workbench import listing
+from checks.ask_pages import answer
 from facts.mentioned_ids import known_ids
 from policy.clock import time_of
 from policy.models import Environment, PolicyVersion, Revision
@@ -169,7 +169,7 @@ def test_actors_of_several_types_follow_one_another(admin, version, repos, monke
         *(fact("has_role", f"User:{n}", "r", f"Doc:{doc}") for n in range(5) for doc in ("d", "open")),
         *(fact("has_role", f"Robot:{n}", "r", "Doc:open") for n in range(3)),
     )
-    monkeypatch.setattr(listing, "PAGE", 4)
+    monkeypatch.setattr(answer, "PAGE", 4)
     assert walked(admin, f"{url('ask', there)}?kind=who&action=read&resource=Doc:d") == [
         *(f"Robot:{n}" for n in range(5)), *(f"User:{n}" for n in range(5))
     ]  # fmt: skip
@@ -195,7 +195,7 @@ def walked(admin: Client, address: str) -> list[str]:
 
 
 def test_pages_leave_out_no_id_that_begins_or_ends_with_space(admin, version, repos, monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 1)
+    monkeypatch.setattr(answer, "PAGE", 1)
     ids = [" z", "x ", "\u3000a", "\n", "\r\n", " ", "c", "m\r\n", "y\t"]
     store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:{text}") for text in ids))
     address, found = f"{url('ask', version)}?kind=list&actor=User:eve&action=read&resource=Repo", []
@@ -225,7 +225,7 @@ def test_actions_are_explained_whatever_they_begin_or_end_with(admin, version, r
 
 
 def test_lists_have_pages_totals_and_a_filter(admin, version, repos, monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 10)
+    monkeypatch.setattr(answer, "PAGE", 10)
     ids = [f"{'x' if n % 3 else 'y'}{n:03}" for n in range(95)]
     store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:{text}") for text in ids))
     address = f"{url('ask', version)}?kind=list&actor=User:eve&action=read&resource=Repo"
@@ -241,7 +241,7 @@ def test_lists_have_pages_totals_and_a_filter(admin, version, repos, monkeypatch
     assert "filter=y0" in links(filtered, "Next")[0]
     assert links(filtered, "Show all") == [address]
     assert "None of the answers contains “nothing”." in words(admin.get(f"{address}&filter=nothing"))
-    monkeypatch.setattr(listing, "COUNTING", 1e-9)
+    monkeypatch.setattr(answer, "COUNTING", 1e-9)
     assert words(admin.get(address)).startswith("More than 10 resources")
 
 
@@ -258,7 +258,7 @@ def test_every_value_is_told_on_whatever_page(admin, version, repos, monkeypatch
     publish(repos, policy + ' has_permission(_: User, "read", doc: Doc) if is_public(doc);')
     there = PolicyVersion.objects.get(number=2)
     store(repos, fact("is_public", "Doc:d"), *(fact("has_role", f"Bot:{n}", "r", "Doc:d") for n in range(3)))
-    monkeypatch.setattr(listing, "PAGE", 2)
+    monkeypatch.setattr(answer, "PAGE", 2)
     sent = {"kind": "who", "action": "read", "resource": "Doc:d"}
     first = admin.get(url("ask", there), sent)
     assert answers(first) == ["Bot:0", "Bot:1"]
@@ -274,7 +274,7 @@ def test_what_rules_hold_back_is_listed_in_pages_as_well(admin, version, repos, 
     publish(repos, POLICY.replace("if is_public(resource);", "if is_public(resource) and not is_shut(resource);"))
     there = PolicyVersion.objects.get(number=2)
     store(repos, *(fact("is_public", f"Repo:{n:02}") for n in range(25)), fact("is_shut", "Repo:07"))
-    monkeypatch.setattr(listing, "PAGE", 10)
+    monkeypatch.setattr(answer, "PAGE", 10)
     address = f"{url('ask', there)}?kind=list&actor=User:zoe&action=read&resource=Repo"
     assert walked(admin, address) == [*(f"Repo:{n:02}" for n in range(25) if n != 7), "Repo:p"]
     assert words(admin.get(address)).startswith("25 resources")
@@ -311,7 +311,7 @@ def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monk
     assert words(admin.get(url("ask", version), only)).startswith("25 gained, 0 lost")
     assert words(admin.get(url("ask", version), asked | {"resource": "Org"})).startswith("Nothing changed")
     assert words(admin.get(url("ask", version), only | {"filter": "Repo:1"})).startswith("10 gained, 0 lost")
-    monkeypatch.setattr("checks.workbench.stretches.PAGE", 20)
+    monkeypatch.setattr("checks.compare.review_walk.PAGE", 20)
     first = admin.get(url("ask", version), only)
     assert "1 to 20 of 25" in words(first)
     second = admin.get(links(first, "Next")[0])

@@ -340,7 +340,7 @@ def test_a_part_that_is_too_complex_to_plan_is_left_out(api, monkeypatch):
     def refused(*_: object) -> None:
         raise PlannedTooLong(1)
 
-    monkeypatch.setattr("checks.explain.bindings._Questions.answers", refused)
+    monkeypatch.setattr("checks.explain.search._Questions.answers", refused)
     said = explain(api, "User:v", "p", "Doc:d")
     assert [each["kind"] for each in said["obstacles"]][-1] == "unexplained"
     assert said["complete"] is False and "PLANNING_TIMEOUT" in said["message"]

@@ -173,8 +173,8 @@ def test_few_who_are_touched_are_found_among_many_and_are_all(large, new_policy)
 
 
 def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, monkeypatch):
-    monkeypatch.setattr("checks.workbench.samples.QUOTA", 50)
-    monkeypatch.setattr("checks.workbench.samples._MOST_ROWS", 500)  # of what the rule concludes, which are more
+    monkeypatch.setattr("checks.compare.differences.QUOTA", 50)
+    monkeypatch.setattr("checks.compare.differences._MOST_ROWS", 500)  # of what the rule concludes, which are more
     changed = new_policy(LARGE.replace('"read" if "reader";', '"read" if "reader" and not is_shut(resource);'))
     said = [run("preview_policy", changed, "--seed", seed, "--seconds", "60") for seed in ("1", "1", "2")]
     assert "decisions: 0 of " in said[0] and "not all were, see each kind; drawn with seed 1" in said[0]
@@ -204,7 +204,7 @@ def test_what_the_new_policy_cannot_list_is_asked_for_given_values(api, new_poli
 
 
 def test_kinds_of_questions_that_are_left_out_are_reported(repos, new_policy, monkeypatch):
-    monkeypatch.setattr("checks.workbench.kinds.MOST_KINDS", 1)
+    monkeypatch.setattr("checks.compare.kinds.MOST_KINDS", 1)
     said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))
     assert "in 1 kinds of questions, of more that the difference reaches and nobody asked" in said
 

@@ -12,8 +12,7 @@ from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from checks.asking import ask, session
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
+from checks.asking.question import Asked, allow
 from facts import store as facts_store
 from facts.context_header import HEADER
 from facts.models import Signature

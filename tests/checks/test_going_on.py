@@ -6,25 +6,28 @@ import pytest
 from django.db import connection
 
 from checks.asking import deadline, run
-from checks.errors import QueryTooSlow
-from checks.explain.cases import ANY
-from checks.workbench.access_kinds import AccessKind
-from checks.workbench.changed import changes_of
-from checks.workbench.changed import reviewed as page_of
-from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
-from checks.workbench.review_cursor import (
+from checks.compare.kinds import AccessKind
+from checks.compare.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review_page import changes_of
+from checks.compare.review_page import reviewed as page_of
+from checks.compare.review_walk import (
     ACTORS,
     EACH,
     RESOURCES,
     WHOLE,
+    Chunk,
+    Filter,
     Last,
     PageStart,
     Piece,
     ReviewCursor,
+    ReviewLine,
     page_start_from_text,
     page_start_text,
+    stretch_of,
 )
-from checks.workbench.stretches import Chunk, Filter, ReviewLine, stretch_of
+from checks.errors import QueryTooSlow
+from checks.explain.cases import ANY
 from policy.clock import now, text_of
 from policy.errors import MalformedRequest
 from policy.values import STRING, Value
@@ -38,7 +41,7 @@ BEGUN = {"start": "2"}
 @pytest.fixture
 def slow(monkeypatch):
     """Make a page of one part each."""
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)
 
 
 def onwards(page) -> str:
@@ -144,12 +147,12 @@ def test_what_was_too_much_at_once_is_not_tried_again(api, slow, monkeypatch):
     wanted = Wanted("User", "write", actor="ann")
     first = changes_of(api.environment.pk, moments, wanted)
     assert first.next is not None and first.next.cursor.leads == EACH
-    monkeypatch.setattr("checks.workbench.chunks.Chunks._by_actor", None)
+    monkeypatch.setattr("checks.compare.review_walk.Chunks._by_actor", None)
     assert changes_of(api.environment.pk, moments, wanted, "", first.next).lines
 
 
 def test_what_is_refused_is_told_on_one_page(monkeypatch):
-    monkeypatch.setattr("checks.workbench.stretches.PAGE", 2)
+    monkeypatch.setattr("checks.compare.review_walk.PAGE", 2)
     kind = AccessKind("User", "read", "Repo")
     line = Access("has", Value("User", "ann"), Value(STRING, "read"), Value("Repo", "a"))
     of_resources = Piece(kind)

@@ -8,8 +8,7 @@ from django.db import connection
 from checks.asking import ask, sqlite
 from checks.asking.askers import Trusted
 from checks.asking.deadline import Deadline
-from checks.asking.query import allow
-from checks.asking.question import Asked, Page
+from checks.asking.question import Asked, Page, allow
 from facts import bulk
 from facts.wire import Fact
 from policy.models import default_environment

@@ -16,8 +16,8 @@ FEW = 250  # rows that are read at once
 @pytest.fixture
 def crowd(repos, monkeypatch):
     """One change by which `new` may read 2,000 repositories, and one by which 1,200 users may read `q`."""
-    monkeypatch.setattr("checks.workbench.in_order.ROWS", FEW)
-    monkeypatch.setattr("checks.workbench.chunks.ROWS", FEW)
+    monkeypatch.setattr("checks.compare.review.ROWS", FEW)
+    monkeypatch.setattr("checks.compare.review_walk.ROWS", FEW)
     store(repos, *(fact("has_relation", f"Repo:r{n:04}", "organization", "Org:big") for n in range(REPOS)))
     store(repos, *(fact("has_role", f"User:u{n:04}", "reader", "Repo:q") for n in range(USERS)))
     store(repos, fact("has_role", "User:new", "member", "Org:big"))  # revision 5
@@ -43,7 +43,7 @@ def test_what_changed_by_thousands_is_read_in_parts(admin, version, crowd, fetch
     asked = {"kind": "changed", "actor": "User:new", "from": "4", "resource": "Repo"}
     whole = words(admin.get(url("ask", version), asked))
     assert whole.startswith(f"{REPOS:,} gained, 0 lost") and f"1 to 100 of {REPOS:,}" in whole
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)  # a chunk a page
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)  # a chunk a page
     fetched.clear()
     page = admin.get(url("ask", version), asked)
     assert sum(fetched) < 4 * FEW, "it reads more than a part"
@@ -77,7 +77,7 @@ def test_a_filter_finds_actors_and_resources(admin, version, crowd):
 
 
 def test_of_one_resource_any_number_of_actors_is_listed(admin, version, crowd, fetched, monkeypatch):
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)
     address, seen = f"{url('review', version)}?start=3&end=4&resource_type=Repo&action=read", []
     while address:
         fetched.clear()

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from checks.asking import libpq
+from checks.asking import postgresql
 
 VALUES = "SELECT $1::text, $2::bigint, $3::text, $4::boolean, 7 < $2::bigint"
 
@@ -26,97 +26,97 @@ def prepared(raw) -> int:
 def test_values_come_back_as_from_a_cursor(raw):
     values = ["Zoë, 'quoted' \\", -(2**40), None, True]
     for _ in range(3):
-        assert libpq.rows(raw, VALUES, values) == psycopg.RawCursor(raw).execute(VALUES, values).fetchall()
+        assert postgresql.rows(raw, VALUES, values) == psycopg.RawCursor(raw).execute(VALUES, values).fetchall()
 
 
 def test_all_rows_come_in_their_order(raw):
-    assert libpq.rows(raw, "SELECT n FROM generate_series(1, $1::bigint) n", [3000])[-1] == (3000,)
-    assert libpq.rows(raw, "SELECT 1 WHERE false", []) == []
+    assert postgresql.rows(raw, "SELECT n FROM generate_series(1, $1::bigint) n", [3000])[-1] == (3000,)
+    assert postgresql.rows(raw, "SELECT 1 WHERE false", []) == []
 
 
 def test_what_is_asked_again_is_prepared_once(raw):
     for times, expected in enumerate((0, 1, 1, 1)):
-        assert libpq.rows(raw, "SELECT $1::text", [str(times)]) == [(str(times),)]
+        assert postgresql.rows(raw, "SELECT $1::text", [str(times)]) == [(str(times),)]
         assert prepared(raw) == expected
 
 
 def test_what_was_not_asked_for_longest_makes_room(raw, monkeypatch):
-    monkeypatch.setattr(libpq, "MOST_PREPARED", 3)
+    monkeypatch.setattr(postgresql, "MOST_PREPARED", 3)
     for _ in range(2):
         for number in range(5):
             for _ in range(2):
-                assert libpq.rows(raw, f"SELECT {number}", []) == [(number,)]
+                assert postgresql.rows(raw, f"SELECT {number}", []) == [(number,)]
     assert prepared(raw) == 3
 
 
 def test_a_nul_is_refused_where_it_would_end_the_text(raw):
     with pytest.raises(psycopg.DataError, match="NUL"):
-        libpq.rows(raw, "SELECT $1::text", ["ann\0"])
+        postgresql.rows(raw, "SELECT $1::text", ["ann\0"])
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_what_goes_wrong_is_raised_by_its_class(raw, times):
     for _ in range(times):
         with pytest.raises(psycopg.errors.DivisionByZero):
-            libpq.rows(raw, "SELECT 1 / $1::integer", [0])
+            postgresql.rows(raw, "SELECT 1 / $1::integer", [0])
         with pytest.raises(psycopg.errors.SyntaxError):
-            libpq.rows(raw, "SELECT FROM WHERE", [])
+            postgresql.rows(raw, "SELECT FROM WHERE", [])
 
 
 def test_a_statement_that_runs_out_of_time_is_cancelled(raw):
     raw.execute("SET statement_timeout = 50")
     for _ in range(2):
         with pytest.raises(psycopg.errors.QueryCanceled):
-            libpq.rows(raw, "SELECT pg_sleep($1::float8)::text", ["5"])
+            postgresql.rows(raw, "SELECT pg_sleep($1::float8)::text", ["5"])
 
 
 def test_a_connection_that_is_lost_says_so_and_runs_nothing_more(raw, url):
-    (own,) = libpq.rows(raw, "SELECT pg_backend_pid()", [])
+    (own,) = postgresql.rows(raw, "SELECT pg_backend_pid()", [])
     with psycopg.connect(url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", own)
     with pytest.raises(psycopg.OperationalError):
-        libpq.rows(raw, "SELECT 1", [])
-    assert not libpq.can_run(raw)
+        postgresql.rows(raw, "SELECT 1", [])
+    assert not postgresql.can_run(raw)
 
 
 def test_a_glance_is_given_numbers(raw):
     sql = "SELECT oid::bigint, NULL::bigint, -7 FROM pg_class WHERE relname = $1"
-    assert libpq.glance(raw, sql, "pg_class") is None  # it is not prepared yet
+    assert postgresql.glance(raw, sql, "pg_class") is None  # it is not prepared yet
     for _ in range(2):
-        rows = libpq.rows(raw, sql, ["pg_class"])
-    assert libpq.glance(raw, sql, "pg_class") == rows[0]
-    assert libpq.glance(raw, sql, "no such") is None
+        rows = postgresql.rows(raw, sql, ["pg_class"])
+    assert postgresql.glance(raw, sql, "pg_class") == rows[0]
+    assert postgresql.glance(raw, sql, "no such") is None
 
 
 def test_a_glance_at_what_goes_wrong_is_given_nothing(raw, url):
     own = "SELECT pg_backend_pid() WHERE $1 <> ''"
     for _ in range(2):
-        ((process,),) = libpq.rows(raw, own, ["x"])
+        ((process,),) = postgresql.rows(raw, own, ["x"])
     raw.autocommit = False
-    assert libpq.glance(raw, own, "x") is None  # a transaction of the framework is left to cursors
+    assert postgresql.glance(raw, own, "x") is None  # a transaction of the framework is left to cursors
     raw.autocommit = True
-    with libpq.snapshot(raw):
-        assert libpq.glance(raw, own, "x") is None
-    assert libpq.glance(raw, own, "x") == (process,)
+    with postgresql.snapshot(raw):
+        assert postgresql.glance(raw, own, "x") is None
+    assert postgresql.glance(raw, own, "x") == (process,)
     with psycopg.connect(url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
-    assert libpq.glance(raw, own, "x") is None
-    assert libpq.glance(raw, own, "x") is None and not libpq.can_run(raw)
+    assert postgresql.glance(raw, own, "x") is None
+    assert postgresql.glance(raw, own, "x") is None and not postgresql.can_run(raw)
 
 
 def test_a_glance_that_runs_out_of_time_is_given_nothing(raw):
     sql = "SELECT 1 WHERE pg_sleep($1::float8) IS NOT NULL"
     for _ in range(2):
-        libpq.rows(raw, sql, ["0"])
+        postgresql.rows(raw, sql, ["0"])
     raw.execute("SET statement_timeout = 50")
-    assert libpq.glance(raw, sql, "5") is None
-    assert libpq.glance(raw, sql, "0") == (1,)
+    assert postgresql.glance(raw, sql, "5") is None
+    assert postgresql.glance(raw, sql, "0") == (1,)
 
 
 def test_a_transaction_of_the_framework_is_left_to_cursors(raw):
-    assert libpq.can_run(raw)
+    assert postgresql.can_run(raw)
     raw.autocommit = False
-    assert not libpq.can_run(raw)
+    assert not postgresql.can_run(raw)
 
 
 # ---- the driver forgets what is prepared ----------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_transaction_of_the_framework_is_left_to_cursors(raw):
 def forgetful(raw):
     """A connection that has prepared a question, and whose driver has let go of everything prepared since."""
     for _ in range(3):
-        libpq.rows(raw, "SELECT 1", [])
+        postgresql.rows(raw, "SELECT 1", [])
     raw.prepare_threshold = 0
     raw.execute("SELECT 2")
     assert prepared(raw) > 1
@@ -139,51 +139,51 @@ def forgetful(raw):
 
 def test_what_is_forgotten_is_prepared_again(forgetful):
     for _ in range(3):
-        assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
+        assert postgresql.rows(forgetful, "SELECT 1", []) == [(1,)]
     assert prepared(forgetful) == 1
 
 
 def test_a_glance_at_what_is_forgotten_is_given_nothing(forgetful):
-    assert libpq.glance(forgetful, "SELECT $1::bigint", "1") is None
-    with libpq.snapshot(forgetful):
+    assert postgresql.glance(forgetful, "SELECT $1::bigint", "1") is None
+    with postgresql.snapshot(forgetful):
         pass
     for _ in range(2):
-        libpq.rows(forgetful, "SELECT $1::bigint", ["1"])
-    assert libpq.glance(forgetful, "SELECT $1::bigint", "1") == (1,)
+        postgresql.rows(forgetful, "SELECT $1::bigint", ["1"])
+    assert postgresql.glance(forgetful, "SELECT $1::bigint", "1") == (1,)
 
 
 def test_a_snapshot_begins_by_finding_out(forgetful):
-    with libpq.snapshot(forgetful):
+    with postgresql.snapshot(forgetful):
         for _ in range(3):
-            assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
+            assert postgresql.rows(forgetful, "SELECT 1", []) == [(1,)]
     assert forgetful.info.transaction_status.name == "IDLE"
 
 
 def test_a_snapshot_sees_one_moment(raw, url):
     raw.execute("CREATE TABLE n (n integer)")
-    with psycopg.connect(url, autocommit=True) as other, libpq.snapshot(raw):
+    with psycopg.connect(url, autocommit=True) as other, postgresql.snapshot(raw):
         other.execute("INSERT INTO n VALUES (1)")
-        assert libpq.rows(raw, "SELECT n FROM n", []) == []
-    assert libpq.rows(raw, "SELECT n FROM n", []) == [(1,)]
+        assert postgresql.rows(raw, "SELECT n FROM n", []) == []
+    assert postgresql.rows(raw, "SELECT n FROM n", []) == [(1,)]
 
 
 def test_a_snapshot_keeps_what_is_prepared(raw):
     for _ in range(3):
-        with libpq.snapshot(raw):
-            libpq.rows(raw, "SELECT 1", [])
+        with postgresql.snapshot(raw):
+            postgresql.rows(raw, "SELECT 1", [])
     assert prepared(raw) == 1
 
 
 def test_a_snapshot_that_cannot_begin_leaves_no_transaction_open(raw, monkeypatch):
-    monkeypatch.setattr(libpq, "_BEGIN", b"BEGIN; SELECT 1 / 0")
-    with pytest.raises(psycopg.errors.DivisionByZero), libpq.snapshot(raw):
+    monkeypatch.setattr(postgresql, "_BEGIN", b"BEGIN; SELECT 1 / 0")
+    with pytest.raises(psycopg.errors.DivisionByZero), postgresql.snapshot(raw):
         pass
     assert raw.info.transaction_status.name == "IDLE"
 
 
 def test_what_was_prepared_before_the_first_snapshot_stays(raw):
     for _ in range(2):
-        libpq.rows(raw, "SELECT 1", [])
-    with libpq.snapshot(raw):
-        libpq.rows(raw, "SELECT 1", [])
+        postgresql.rows(raw, "SELECT 1", [])
+    with postgresql.snapshot(raw):
+        postgresql.rows(raw, "SELECT 1", [])
     assert prepared(raw) == 1

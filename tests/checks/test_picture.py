@@ -12,12 +12,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from checks.workbench.backward_slice import joined, leading_to, targets
-from checks.workbench.graph import graph_of
-from checks.workbench.layout import layout_of_sheet
-from checks.workbench.mermaid import mermaid
-from checks.workbench.picture import document_of_sheets
-from checks.workbench.picture_page import PictureRequest, exported, one_layout, picture_page
+from checks.picture.drawing import document_of_sheets, layout_of_sheet, mermaid
+from checks.picture.graph import graph_of, joined, leading_to, targets
+from checks.picture.page import PictureRequest, exported, one_layout, picture_page
 from policy import publishing, rules
 from policy.errors import NotFound
 from policy.models import PolicyVersion

@@ -14,14 +14,12 @@ from django.core.management import CommandError, call_command
 
 from checks.asking import ask
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
-from checks.workbench import review as reviewing
-from checks.workbench.changed import changes_of
-from checks.workbench.changed import reviewed as page_of
-from checks.workbench.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
-from checks.workbench.review_cursor import page_start_from_text, page_start_text
-from checks.workbench.stretches import Filter
+from checks.asking.question import Asked, allow
+from checks.compare import review as reviewing
+from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review_page import changes_of
+from checks.compare.review_page import reviewed as page_of
+from checks.compare.review_walk import Filter, page_start_from_text, page_start_text
 from facts import mentioned_as_of
 from facts.read import every
 from policy.models import Environment
@@ -155,8 +153,8 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
     for name, sizes in (("chunks.ROWS", (2, 5, 1_000)), ("in_order.ROWS", (1, 2, 1_000)), ("stretches.PAGE", (3, 100))):
         monkeypatch.setattr(f"checks.workbench.{name}", random.choice(sizes))
-    monkeypatch.setattr("checks.workbench.chunks._WHOLE", random.choice((2, 5_000)))
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", random.choice((-1, 60)))  # a chunk a page, or all
+    monkeypatch.setattr("checks.compare.review_walk._WHOLE", random.choice((2, 5_000)))
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", random.choice((-1, 60)))  # a chunk a page, or all
     publish(api, FIRST)
     revisions, drawn = [], possible_facts()
     for turn in range(24):

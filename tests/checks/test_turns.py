@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from django.db import connection
 
-from checks.asking import libpq, run
+from checks.asking import postgresql, run
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, SlowStatements, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
@@ -202,7 +202,7 @@ def test_on_postgresql_what_took_long_once_needs_no_turn(slow):
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_on_postgresql_many_at_once_that_are_all_the_first_took_long_once(slow):
-    with mock.patch.object(libpq, "_takes_long", return_value=False), ThreadPoolExecutor(3) as pool:
+    with mock.patch.object(postgresql, "_takes_long", return_value=False), ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda _: read_elsewhere(slow), range(3))) == [400, 400, 400]
     with held():
         assert slow.post("/authorize", READ).status_code == 400
@@ -212,7 +212,7 @@ def test_on_postgresql_many_at_once_that_are_all_the_first_took_long_once(slow):
 def test_on_postgresql_what_is_cut_short_is_not_taken_for_quick(slow):
     for _ in range(2):
         assert slow.post("/authorize", READ).status_code == 400
-    with mock.patch.object(libpq, "_in_time", side_effect=QueryTooSlow(2)):
+    with mock.patch.object(postgresql, "_in_time", side_effect=QueryTooSlow(2)):
         assert slow.post("/authorize", READ).status_code == 400
     with held():
         assert slow.post("/authorize", READ).status_code == 503
@@ -248,7 +248,7 @@ def read_elsewhere(slow: Api) -> int:
 
 
 def is_long() -> bool:
-    return any(time.monotonic() - began > LONG for began, *_ in tuple(libpq._running.values()))
+    return any(time.monotonic() - began > LONG for began, *_ in tuple(postgresql._running.values()))
 
 
 def test_what_took_long_and_does_not_any_more_needs_no_turn(slow):

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from checks.workbench import preview_page
-from checks.workbench.graph import sheets_of
+from checks.compare import preview
+from checks.picture.graph import sheets_of
 from policy import rules
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store, url
@@ -109,7 +109,7 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
 
 
 def test_answers_that_differ_are_sorted_and_the_rest_told_apart(admin, version, monkeypatch):
-    monkeypatch.setattr(preview_page, "_FIRST_FLIPS", 1)
+    monkeypatch.setattr(preview, "_FIRST_FLIPS", 1)
     text = POLICY.replace('"read" if is_public(resource);', '"write" if is_public(resource); "write" if "reader";')
     page = admin.post(url("preview", version), {"text": text})
     said = words(page)
@@ -147,7 +147,7 @@ def test_who_gained_and_who_lost_is_listed(admin, version, repos):
 
 
 def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
-    monkeypatch.setattr("checks.workbench.stretches.PAGE", 3)
+    monkeypatch.setattr("checks.compare.review_walk.PAGE", 3)
     seen, address = [], f"{url('review', version)}?at=2&resource_type=Repo"
     while address:
         page = admin.get(address)
@@ -171,7 +171,7 @@ def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, v
     """Nothing is cut short: whoever goes on sees all, and where it was looked up to."""
     asked = {"at": "2", "resource_type": "Repo"}
     whole = words(admin.get(url("review", version), asked))
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)
+    monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)
     page, pages, seen = admin.get(url("review", version), asked), 1, []
     assert "authz review_access --at=2 --resource-type=Repo" in words(page)
     while "Looked so far:" in words(page):

@@ -19,7 +19,7 @@ from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import errors, wsgi
-from checks.asking import libpq
+from checks.asking import postgresql
 from policy.timeline import timeline
 from tests.conftest import Api, whole
 from tests.faults.worlds import fact
@@ -110,8 +110,8 @@ def of_postgresql(faults: Faults) -> Iterator[None]:
             raise psycopg.OperationalError("the connection is lost")
         flush(raw)
 
-    flush = libpq._flush
-    with mock.patch.object(psycopg.Connection, "wait", called), mock.patch.object(libpq, "_flush", flushed):
+    flush = postgresql._flush
+    with mock.patch.object(psycopg.Connection, "wait", called), mock.patch.object(postgresql, "_flush", flushed):
         yield
 
 

@@ -9,9 +9,8 @@ from time import monotonic
 from authz_project.importers.command import Carried
 from authz_project.importers.facts import ANYBODY, Facts
 from authz_project.importers.model import Report, Thing, Tuple, Values, Who
-from checks.asking.facts_alone import FactsAlone
-from checks.asking.query import question_about
-from checks.asking.question import Asked
+from checks.asking.question import Asked, question_about
+from checks.asking.snapshot import FactsAlone
 from checks.engine.errors import CannotEnumerate
 from facts.accept import check_facts
 from facts.wire import Fact

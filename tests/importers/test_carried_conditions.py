@@ -5,8 +5,7 @@ import pytest
 from authz_project.importers.command import Options, carried
 from authz_project.importers.model import Imported, Kind, Report, Thing, Tuple, Who
 from authz_project.importers.openfga.models import model_of_dsl
-from checks.asking.query import question_about
-from checks.asking.question import Asked
+from checks.asking.question import Asked, question_about
 from facts.notation import fact_from_text
 from facts.wire import Fact
 from policy.values import Value

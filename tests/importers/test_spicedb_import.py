@@ -69,7 +69,7 @@ on_sqlite = pytest.mark.parametrize("db", ["sqlite"], indirect=True)
 @pytest.fixture
 def unhurried(monkeypatch):
     """Tests of policies take as long as they take: a busy machine is no mistake of theirs."""
-    monkeypatch.setattr("checks.asking.facts_alone.TIME_LIMIT", math.inf)
+    monkeypatch.setattr("checks.asking.snapshot.FACTS_ALONE_TIME_LIMIT", math.inf)
 
 
 @pytest.mark.long

@@ -15,8 +15,8 @@ from json import loads
 from pathlib import Path
 from random import Random
 
+from checks.compare.preview import Preview, preview
 from checks.explain.cases import ANY
-from checks.workbench.preview import Preview, preview
 from facts import store
 from facts.store import Inserts
 from facts.wire import Fact

@@ -20,7 +20,7 @@ def test_what_a_change_does_is_seen(db, seed):
 @pytest.mark.long
 def test_what_a_change_does_is_seen_in_a_few_values(db, monkeypatch):
     """As if there were too many facts to ask about all of them."""
-    monkeypatch.setattr("checks.workbench.differences._FEW_FACTS", -1)
-    monkeypatch.setattr("checks.workbench.differences._OTHERS", 8)
-    monkeypatch.setattr("checks.workbench.samples.QUOTA", 8)
+    monkeypatch.setattr("checks.compare.differences._FEW_FACTS", -1)
+    monkeypatch.setattr("checks.compare.differences._OTHERS", 8)
+    monkeypatch.setattr("checks.compare.differences.QUOTA", 8)
     assert [trial.text for trial in mutations.trials(3, MUTANTS) if not trial.is_found] == []

@@ -12,7 +12,7 @@ from django.utils import timezone
 from authz_project import keys
 from authz_project.keys import caller_of_token, create_key, revoke_key
 from checks import views
-from checks.asking import libpq
+from checks.asking import postgresql
 from policy import moments, revisions
 from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
@@ -65,8 +65,8 @@ def test_a_question_is_one_statement_there_as_well(api, watching, monkeypatch):
     for _ in range(8):
         may(api, "ann", "a")
     seen: list[str] = []
-    usual = libpq._fetched
-    monkeypatch.setattr(libpq, "_fetched", lambda raw, sql, values: seen.append(sql) or usual(raw, sql, values))
+    usual = postgresql._fetched
+    monkeypatch.setattr(postgresql, "_fetched", lambda raw, sql, values: seen.append(sql) or usual(raw, sql, values))
     before = answers(watching)
     may(api, "ann", "new here")
     assert (len(seen), answers(watching)) == (1, before + 1)
@@ -328,13 +328,13 @@ def test_a_conflict_with_recovery_is_no_error(api, watching, cluster):
     def attempt() -> AttemptResult[str]:
         mine = connections["default"]
         mine.ensure_connection()
-        with libpq.snapshot(mine.connection):
-            libpq.rows(mine.connection, "SELECT count(*) FROM fact", [])
+        with postgresql.snapshot(mine.connection):
+            postgresql.rows(mine.connection, "SELECT count(*) FROM fact", [])
             where.append(mine.alias)
             if mine.alias != "default":
                 cluster.primary.asked("DELETE FROM fact", DATABASE)
                 cluster.primary.asked("VACUUM fact", DATABASE)
-                libpq.rows(mine.connection, "SELECT count(*) FROM fact, pg_sleep(2)", [])
+                postgresql.rows(mine.connection, "SELECT count(*) FROM fact, pg_sleep(2)", [])
         return AttemptResult(mine.alias, _seen(api))
 
     assert read(_caller(api), None, attempt) == "default"

@@ -8,8 +8,7 @@ from django.core.management.base import CommandParser
 from checks.asking import ask
 from checks.asking.advice import advice_on_question
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked, Page, Question, by_ids
+from checks.asking.question import Asked, Page, Question, allow, by_ids
 from checks.engine.compile import Compiled
 from checks.explain.tree import shown_value
 from facts.notation import action_from_text, fact_from_text, value_from_text

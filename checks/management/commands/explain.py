@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
+from checks.asking.question import allow
 from checks.explain.explain import explain
 from checks.explain.output import explanation_to_text
 from checks.management.commands.ask import asked_action, asked_value

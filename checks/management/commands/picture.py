@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from checks.workbench.picture_page import KINDS, exported
+from checks.picture.page import KINDS, exported
 from policy import rules
 from policy.active import program_of_version
 from policy.errors import AuthzError, NotFound

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from checks.compare.differences import Compared
+from checks.compare.preview import MOST_SHOWN, SECONDS, Flip, Preview, preview
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_text
-from checks.workbench.differences import Compared
-from checks.workbench.preview import MOST_SHOWN, SECONDS, Flip, Preview, preview
 from policy.files import bundle_of_files, text_of_file
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings

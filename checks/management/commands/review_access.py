@@ -10,13 +10,12 @@ import orjson
 from django.core.management.base import CommandError, OutputWrapper
 
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
+from checks.asking.question import Asked, allow
+from checks.compare.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
+from checks.compare.review_page import counted, described, shown, shown_action
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
-from checks.workbench.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
-from checks.workbench.review_text import counted, described, shown, shown_action
 from facts.formats import without_formula
 from facts.notation import value_from_text
 from policy.management.command import PolicyCommand

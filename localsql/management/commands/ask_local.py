@@ -8,8 +8,7 @@ from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
 from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked, Question
+from checks.asking.question import Asked, Question, allow
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text

@@ -1,27 +1,88 @@
-"""A question as the address of its page has it: kinds, fields, and what they mean.
-
-kind=who&action=read&resource=Repo:anvil        who may read Repo:anvil?
-"""
+"""The question on a page: its fields, completions, and names in it that are unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import quote, urlencode
 
-from checks.asking.query import allow
-from checks.asking.question import Asked, Question
+from django.urls import reverse
+
+from checks.asking.advice import Unknown, unknown_in_question, unknown_words
+from checks.asking.question import Asked, Question, allow
+from checks.asking.snapshot import Snapshot
+from checks.compare.kinds import values_in_rules
 from checks.explain.cases import ANY
-from checks.workbench.addresses import written
+from checks.explain.tree import is_plain
 from facts import wire
+from facts.mentioned_as_of import MentionedAsOf
+from facts.mentioned_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.wire import Argument, Fact
+from policy import clock
 from policy.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import PolicyVersion
-from policy.moments import AsOf, Moment, as_of_from_text, moment_of
+from policy.moments import LAST_REVISION, AsOf, Moment, as_of_from_text, moment_of
+from policy.rules.declarations import nearest
 from policy.rules.program import Program
-from policy.values import PRIMITIVES, STRING, Value
+from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
+
+# ---- Addresses by which pages lead to each other: short, and readable ---------------------------------------------
+# /admin/policy/policyversion/3/ask/?kind=authorize&actor=User:ann&action=read&resource=Repo:acme/anvil
+
+_AS_THEY_ARE = ":/*@,()"  # characters without a meaning in a query string, which are not escaped
+
+
+def query_of(fields: Mapping[str, str]) -> str:
+    """Return what follows the question mark: the fields that are filled, as they stand."""
+    filled = {name: text for name, text in fields.items() if text}
+    return urlencode(filled, quote_via=quote, safe=_AS_THEY_ARE)
+
+
+def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = None) -> str:
+    """Return the address of a page of a policy version."""
+    path = reverse(f"admin:policy_policyversion_{name}", args=[version])
+    query = query_of(fields or {})
+    return f"{path}?{query}" if query else path
+
+
+def line_url(version: int, line: int) -> str:
+    return f"{page_url('change', version)}#L{line}"
+
+
+def revision_url(environment_id: int, number: int) -> str:
+    return reverse("admin:facts_signature_revision", args=[environment_id, number])
+
+
+def value_url(slug: str, value: Value) -> str:
+    """Return the address of a value's page; an empty text if the value has no identity."""
+    if value.id == ANY or value.type in (STRING, INTEGER, BOOLEAN):
+        return ""
+    query = query_of({"environment": slug, "type": value.type, "id": value.id})
+    return f"{reverse('admin:index')}facts/value/?{query}"
+
+
+# ---- values in fields ----------------------------------------------------------------------------------------------
+
+
+def written(value: Value) -> str:
+    """Return the value as fields and commands take it: `User:ann`, `User:"ann b."`; `User:*` is any."""
+    if value.id == ANY:
+        return f"{value.type}:*"
+    return f"{value.type}:{value.id if is_plain(value.id) else json_text(value.id)}"
+
+
+def json_text(value: object) -> str:
+    """Return JSON with invisible characters escaped, so that nothing hides in what is copied to a terminal."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+# ---- A question as the address of its page has it: kinds, fields, and what they mean ------------------------------
+# kind=who&action=read&resource=Repo:anvil        who may read Repo:anvil?
 
 # ---- kinds ---------------------------------------------------------------------------------------------------------
 
@@ -267,3 +328,153 @@ def moment_fields(asked: AsOf | None, moment: Moment) -> dict[str, str]:
     if asked is None:
         return {}
     return {"revision": str(moment.revision)} if isinstance(asked, int) else {"at": text_of(moment.at)}
+
+
+# ---- completion ---------------------------------------------------------------------------------------------------
+# What a field of a question may be completed to: names of the policy, and ids that stored facts mention.
+
+MOST_TYPES = 8  # of actors, and of resources, whose ids are suggested before anything is typed
+MOST_IDS = 20  # of each of these types
+_AS_WRITTEN = 50  # ids that begin with what is typed
+
+
+def suggestions(environment_id: int, program: Program, start: str = "") -> dict[str, list[str]]:
+    """Return suggestions for each field: ids of the type that `start` names before its colon.
+
+    If `start` has no colon, return names of the policy, and some ids of the first types.
+    """
+    actors, declared = actor_types(program), sorted(program.types)
+    type_name = max((name for name in declared if start.startswith(f"{name}:")), key=len, default="")
+    if type_name:
+        begun = start.removeprefix(f"{type_name}:").lstrip('"')
+        found = _values(environment_id, [type_name], begun, _AS_WRITTEN)
+        return {"actors": found if type_name in actors else [], "resources": found}
+    if ":" in start:
+        return {"actors": [], "resources": []}
+    resources = [name for name in declared if program.types[name].permissions] or declared
+    return {
+        "actors": _values(environment_id, actors[:MOST_TYPES], "", MOST_IDS),
+        "resources": _values(environment_id, resources[:MOST_TYPES], "", MOST_IDS),
+        "types": [name for name in declared if program.types[name].permissions or name not in actors],
+        "actor-types": actors,
+        "actions": sorted({name for each in program.types.values() for name in each.permissions}),
+    }
+
+
+def _values(environment_id: int, types: list[str], begun: str, most: int) -> list[str]:
+    ids = known_ids(environment_id, types, begun, most)
+    return [written(Value(name, text)) for name in types for text in ids.get(name, ())]
+
+
+# ---- unknown ------------------------------------------------------------------------------------------------------
+# Notes on unknown names in a question: words that the policy does not have, and ids that no fact mentions.
+#
+# Each note comes with what may have been meant: the same question with that in the unknown name's place.
+
+MOST_WORDS = 12  # known words that a note lists
+_BEGINNING = 2  # letters that an id and the one that was meant have in common
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A word, and the question's fields with it in place; no fields if the unknown word stands in none of them."""
+
+    word: str
+    fields: Fields
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence about what is unknown, what may have been meant, and the words that are known."""
+
+    sentence: str
+    meant: Correction | None = None
+    known: tuple[Correction, ...] = ()
+    more: int = 0  # how many known words are not listed
+
+
+def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Question]) -> list[Note]:
+    """Return a note for each word of the question, and of its context, that the policy does not have."""
+    found = dict.fromkeys(each for one in questions for each in unknown_in_question(session.program, one))
+    in_context = dict.fromkeys(
+        each
+        for fact in asked.context
+        for each in unknown_words(session.program, fact.predicate, [(arg.type, arg.id) for arg in fact.args])
+        if each not in found
+    )
+    return [
+        *(_note(each, asked.fields) for each in found if _is_named(each, asked)),
+        *(_note(each, {}) for each in in_context),
+    ]
+
+
+def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
+    """Return a note for each type of the question that the policy does not have."""
+    known = tuple(sorted(program.types))
+    return [
+        _note(Unknown("type", name, "", known), asked.fields)
+        for name in dict.fromkeys(_types_of(asked))
+        if not program.knows(name)
+    ]
+
+
+def _is_named(unknown: Unknown, asked: PageQuestion) -> bool:
+    """Say whether the user named the word: types of actors are not named if all of them are asked about."""
+    return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
+
+
+def _types_of(asked: PageQuestion) -> list[str]:
+    return [each.type for each in (asked.actor, asked.resource) if each is not None]
+
+
+def _note(unknown: Unknown, fields: Fields) -> Note:
+    meant = unknown.meant
+    known = [_correction(unknown, word, fields) for word in unknown.known[:MOST_WORDS]]
+    more = len(unknown.known) - len(known)
+    return Note(unknown.sentence, meant and _correction(unknown, meant, fields), tuple(known), more)  # type: ignore[arg-type]
+
+
+def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:
+    if unknown.noun == "action" and fields.get("action"):
+        return Correction(word, asked_again(fields, action=word))
+    if unknown.noun == "type":
+        changed = {
+            name: word + fields[name].removeprefix(unknown.word)
+            for name in ("actor", "resource")
+            if fields.get(name) == unknown.word or fields.get(name, "").startswith(f"{unknown.word}:")
+        }
+        if changed:
+            return Correction(word, asked_again(fields, **changed))
+    return Correction(word, {})
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------
+
+
+def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
+    """Yield a note for the actor, and one for the resource, if no fact and no rule mentions it."""
+    moment = session.past or Moment(LAST_REVISION, clock.now(), None)
+    in_context = {value for fact in asked.context for value in fact.args}
+    for value in asked.values:
+        if value.type in PRIMITIVES or value in in_context or not session.program.knows(value.type):
+            continue
+        if MentionedAsOf(session.numbers, value.type, (moment,)).has(value.id):
+            continue
+        if value.id in values_in_rules((session.program,), value.type):
+            continue
+        yield Note(f"no stored fact mentions {written(value)}", _meant(asked, value))
+
+
+def _meant(asked: PageQuestion, value: Value) -> Correction | None:
+    start = value.id[:_BEGINNING]
+    near = nearest(value.id, known_ids(asked.environment_id, [value.type], start).get(value.type, ()))
+    if near is None or near == value.id:
+        return None
+    meant = written(Value(value.type, near))
+    changed = {
+        name: meant
+        for name, each in (("actor", asked.actor), ("resource", asked.resource))
+        if each is not None and each.type == value.type and each.ids == (value.id,)
+    }
+    return Correction(meant, asked_again(asked.fields, **changed))

@@ -1,9 +1,4 @@
-"""What a policy that is not published yet would change: its tests, the facts it has no use for, and decisions.
-
-Answers are compared for questions that are given, or for those that the difference between the policies reaches: what
-rules that differ are about, and all that depends on it. Both policies are asked the same questions over the same facts,
-as of one moment.
-"""
+"""Preview the impact of a policy: its tests, unused facts, and decisions that differ."""
 
 from __future__ import annotations
 
@@ -17,17 +12,16 @@ from dataclasses import dataclass, replace
 import orjson
 from django.utils.module_loading import import_string
 
+from checks.ask_pages.links import page_lines
 from checks.asking import run
 from checks.asking.deadline import Deadline
 from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
+from checks.compare.differences import Compared, Given, GivenToBoth, PolicyComparison, Sampler, differing
+from checks.compare.kinds import kinds_of
 from checks.decisions.lines import BadLine, Line, line_of_text
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
-from checks.workbench.differences import Compared, PolicyComparison
-from checks.workbench.given import Given, GivenToBoth, differing
-from checks.workbench.kinds import kinds_of
-from checks.workbench.samples import Sampler
 from facts.accept import UnusedStored, unused_signatures
 from facts.notation import fact_from_text
 from facts.numbering import signature_numbers
@@ -37,10 +31,18 @@ from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.language.source import NOWHERE
 from policy.models import PolicyVersion
+from policy.pages.excerpts import excerpts_of_failures
 from policy.publishing import Draft
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule
 from policy.values import STRING
+
+# ---- preview ------------------------------------------------------------------------------------------------------
+# What a policy that is not published yet would change: its tests, the facts it has no use for, and decisions.
+#
+# Answers are compared for questions that are given, or for those that the difference between the policies reaches:
+# what rules that differ are about, and all that depends on it. Both policies are asked the same questions over the
+# same facts, as of one moment.
 
 SECONDS = 5.0  # for asking, by default; as many again for explaining
 MOST_SHOWN = 100  # answers that differ, of each kind of question and in each direction; the others are counted
@@ -321,3 +323,54 @@ def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
     except AuthzError:
         return flip  # that it differs is known all the same
     return replace(flip, before=before, after=after)
+
+
+# ---- What a preview's page shows, as far as the template cannot work it out ---------------------------------------
+
+_MOST_FLIPS = 300  # answers that differ
+_FIRST_FLIPS = 20  # of them that are to be seen at once, each way
+_MOST_FAILURES = 50  # of tests
+
+_Explained = tuple[Flip, list]  # an answer that differs, with what either policy says of it
+
+
+@dataclass(frozen=True, slots=True)
+class FlipGroup:
+    """What would be allowed, or what would be denied: the first to be seen at once, and the rest."""
+
+    title: str
+    count: str
+    shown: Sequence[_Explained]
+    rest: Sequence[_Explained]
+
+
+def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, object]:
+    flips = found.flips[:most]
+    explained = [(flip, [(side, page_lines(side, slug)) for side in flip.sides]) for flip in flips]
+    kinds = [(each.tally.flips, (each.kind, _numbers(each), each.extent)) for each in found.asked.kinds]
+    failures = excerpts_of_failures(found.draft.program.source, found.draft.report)
+    return {
+        "flips": explained,
+        "groups": [group for group in _groups(found, explained) if group.shown],
+        "differ": f"{found.differ:,}",
+        "hidden": f"{found.differ - len(flips):,}" if found.differ > len(flips) else "",
+        "failing": sum(bool(test.failures) for test in found.draft.report.tests),
+        "failures": failures[:_MOST_FAILURES],
+        "hidden_failures": len(failures[_MOST_FAILURES:]),
+        "kinds": [shown for differs, shown in kinds if differs],
+        "same_kinds": [shown for differs, shown in kinds if not differs],
+    }
+
+
+def _groups(found: Preview, explained: Sequence[_Explained]) -> Iterator[FlipGroup]:
+    gained = sum(each.tally.gained for each in found.asked.kinds)
+    lost = sum(each.tally.lost for each in found.asked.kinds)
+    for is_allowed, title, total in ((True, "Would be allowed", gained), (False, "Would be denied", lost)):
+        flips = [each for each in explained if each[0].is_allowed == is_allowed]
+        count = f"{len(flips):,} of {total:,} are shown" if total > len(flips) else f"{len(flips):,}"
+        yield FlipGroup(title, count, flips[:_FIRST_FLIPS], flips[_FIRST_FLIPS:])
+
+
+def _numbers(compared: Compared) -> list[str]:
+    tally = compared.tally
+    return [f"{number:,}" for number in (tally.answers, tally.gained, tally.lost)]

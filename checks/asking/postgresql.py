@@ -1,7 +1,4 @@
-"""Runs statements on PostgreSQL by its driver's lowest layer: the cursors above it take longer than most questions.
-
-A statement is prepared on a connection the second time that it runs there.
-"""
+"""Run statements on PostgreSQL by the driver's lowest layer: its cursors take longer than most questions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Who had what as of a moment, or what was gained and lost between two moments.
-
-Each kind of access (a type of actors, an action, a type of resources) is asked about some resources at a time, as of
-each moment, by the policy of that moment: "which actors may do this on these?" Which kinds there are, and which of them
-can have changed, follows from the policies and from the facts that changed (`reached`): there may be too many of them,
-never too few. If only certain actors or resources can have changed, only those are asked about.
-"""
+"""Review access as of a moment, or what was gained and lost between two."""
 
 from __future__ import annotations
 
@@ -14,13 +8,21 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from checks.asking.question import FEW, Question
-from checks.asking.snapshot import snapshot
+from checks.asking import run
+from checks.asking.question import FEW, Page, Question
+from checks.asking.snapshot import Snapshot, snapshot
+from checks.compare.kinds import (
+    AccessKind,
+    access_kinds,
+    exceptions,
+    kinds_that_differ,
+    missing,
+    values_in_rules,
+    without_covered,
+)
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.explain.cases import ANY
-from checks.workbench.access_kinds import AccessKind, access_kinds, kinds_that_differ, values_in_rules
-from checks.workbench.answer_sets import exceptions, missing, without_covered
 from facts.mentioned_as_of import MentionedAsOf, changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
@@ -28,6 +30,12 @@ from policy.errors import AuthzError
 from policy.moments import AsOf, Moment, NoSuchMoment, check_kept, moment_of, present
 from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+# ---- Who had what as of a moment, or what was gained and lost between two moments ---------------------------------
+# Each kind of access (a type of actors, an action, a type of resources) is asked about some resources at a time, as
+# of each moment, by the policy of that moment: "which actors may do this on these?" Which kinds there are, and which
+# of them can have changed, follows from the policies and from the facts that changed (`reached`): there may be too
+# many of them, never too few. If only certain actors or resources can have changed, only those are asked about.
 
 MOST_RESOURCES = 500  # in one question
 MOST_ROWS = 100_000  # of one answer; if there are more, fewer resources are asked about at a time
@@ -387,3 +395,52 @@ def _in_order(line: tuple[str, Row]) -> tuple:
 
 def asked_id(type_name: str, text: str) -> str:
     return _NO_INTEGER if text == ANY and type_name == INTEGER else text
+
+
+# ---- in order -----------------------------------------------------------------------------------------------------
+# Reads answers with one column in order, as of one moment or two, a part at a time: however many there are.
+
+ROWS = 1_000  # that are read at once
+ONE_SECONDS = 5.0  # for a question about one actor, or one resource
+
+
+class InOrder:
+    """Reads the answers of a question with one column side by side, as of one moment or two, a part at a time."""
+
+    def __init__(self, sides: Sequence[Snapshot], question: Question, of_another: Question, text: str):
+        """`of_another` asks the same about a value that nothing mentions: if that holds, every value is an answer."""
+        self.sides, self.question, self.text = sides, question, text
+        self.every = [side.holds(of_another) for side in sides]
+
+    def _read(self, side: Snapshot, page: Page) -> list[Row]:
+        with run.limited(ONE_SECONDS):
+            return side.page(self.question, page)
+
+    def after(self, text: str | None) -> tuple[list[tuple[str, str | None]], str | None]:
+        """Return the lines after an id, as (state, id or None for every value), and the last id that they reach.
+
+        That last id is None if no line follows.
+        """
+        pages = [self._read(side, Page(ROWS, text or "", None, self.text)) for side in self.sides]
+        lasts = [str(rows[-1][0]) for rows in pages if len(rows) >= ROWS]
+        last = min(lasts) if lasts else None
+        ids = [{str(row[0]) for row in rows if last is None or str(row[0]) <= last} for rows in pages]
+        is_first = text is None
+        return sorted(self._changes(ids, is_first), key=lambda line: line[1] or ""), last
+
+    def _changes(self, ids: list[set[str]], is_first: bool) -> Iterator[tuple[str, str | None]]:
+        if len(ids) == 1:
+            states = [(AccessState.HAS, set() if self.every[0] else ids[0])]
+            every = AccessState.HAS if self.every[0] else None
+        else:
+            was, now = self.every
+            every = None if was == now else AccessState.LOST if was else AccessState.GAINED
+            lost, gained = (AccessState.LOST, ids[0] - ids[1]), (AccessState.GAINED, ids[1] - ids[0])
+            states = [lost, gained] if not (was or now) else []
+            if every:  # every value was lost or gained, except the ids that the other side lists: they are kept
+                states = [(AccessState.KEPT, ids[1] if was else ids[0])]
+        if every and is_first:
+            yield every, None
+        for state, some in states:
+            for each in some:
+                yield state, each

@@ -1,20 +1,31 @@
-"""Goes through a review chunk by chunk, from a cursor on: each chunk is a small question, asked as of each moment.
-
-Usually resources lead, some at a time: who may do it on these? If only some actors can differ, actors lead: on what may
-these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose answers
-are read in order.
-"""
+"""Walk through an access review from a cursor on, a small question at a time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import orjson
+from django.db import connection
 
 from checks.asking import run
-from checks.asking.query import allow
-from checks.asking.question import FEW, Asked, Question
+from checks.asking.question import FEW, Asked, Question, allow
 from checks.asking.snapshot import Snapshot
+from checks.compare.kinds import MOST_ACTORS, AccessKind, collapsed, values_in_rules, without_covered
+from checks.compare.review import (
+    ONE_SECONDS,
+    ROWS,
+    Access,
+    AccessState,
+    InOrder,
+    NotAnswered,
+    Review,
+    asked_id,
+    compared,
+)
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.engine.rules.clauses import Slot
@@ -22,19 +33,260 @@ from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
-from checks.workbench.access_kinds import MOST_ACTORS, AccessKind, values_in_rules
-from checks.workbench.answer_sets import collapsed, without_covered
-from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
-from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
-from checks.workbench.review_cursor import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, ReviewCursor
-from checks.workbench.stretches import Chunk, Filter, ReviewLine, named
 from facts.mentioned_as_of import MentionedAsOf
-from policy.errors import AuthzError, Cancelled
-from policy.moments import NoSuchMoment
+from policy.errors import AuthzError, Cancelled, MalformedRequest
+from policy.moments import LAST_REVISION, NoSuchMoment
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
+# ---- review cursor ------------------------------------------------------------------------------------------------
+# Review cursors: each stands after the lines that were shown. The next page begins there, so addresses have it.
+#
+#     ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
+#
+# Kinds of access come in order. Within a kind one column leads (resources, or actors), and the other follows. What
+# was "now" on the first page stays so on the pages that continue it: the last two numbers are its revision and its
+# time.
+
+COUNTED = ("has", "gained", "lost")  # states of lines, in the order in which an address has their numbers
+_MOST = 10**12
+RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: actors, one at a time, resource by resource
+WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, or resources or actors with a text
+
+
+class Piece(NamedTuple):
+    """A kind of access, or what a filter leaves of it; `without` are resources that another piece is about."""
+
+    kind: AccessKind
+    phase: int = WHOLE
+    without: frozenset[str] = frozenset()
+    leads: int = RESOURCES
+
+    @property
+    def order(self) -> tuple[str, bool, str, str, int]:
+        kind = self.kind
+        return kind.resource, kind.action is None, kind.action or "", kind.actor, self.phase
+
+    def cursor(self, leading: str | None = None, following: str | None = None, action: str = "") -> ReviewCursor:
+        kind = self.kind
+        return ReviewCursor(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
+
+
+class ReviewCursor(NamedTuple):
+    """What was shown last: all of a leading id (`following` is None), or up to a line; without `leading`, nothing."""
+
+    resource_type: str
+    action: str | None  # of the kind
+    actor_type: str
+    phase: int
+    leads: int
+    leading: str | None = None
+    following: str | None = None
+    named: str = ""  # the action of the line
+
+    @property
+    def order(self) -> tuple[str, bool, str, str, int]:
+        return self.resource_type, self.action is None, self.action or "", self.actor_type, self.phase
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return a key that orders the cursors of one piece."""
+        return self.leading or "", self.following or "", self.named
+
+    def is_of(self, kind: AccessKind) -> bool:
+        return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
+
+    def is_before(self, leading: str, following: str, named: str) -> bool:
+        """Say whether a line of the same piece comes after this cursor, so that it is still to be shown."""
+        if self.leading is None:
+            return True
+        if self.following is None:
+            return leading > self.leading
+        return (leading, following, named) > (self.leading, self.following, self.named)
+
+
+class Last(NamedTuple):
+    """The last of the moments: a revision, and its time in microseconds."""
+
+    revision: int
+    at: int
+
+
+class PageStart(NamedTuple):
+    """Where a page begins, how many lines of each state were shown before it, and the last moment of its review."""
+
+    cursor: ReviewCursor
+    shown: Mapping[str, int]
+    last: Last
+
+
+def page_start_text(page_start: PageStart) -> str:
+    cursor, shown, last = page_start
+    return orjson.dumps([*cursor, [shown.get(state, 0) for state in COUNTED], [*last]]).decode()
+
+
+def page_start_from_text(text: str) -> PageStart | None:
+    """Return what an address says of where its page begins; None if it is the first page."""
+    if not text:
+        return None
+    try:
+        *parts, numbers, last = orjson.loads(text)
+        resource_type, action, actor_type, phase, leads, leading, following, named = parts
+        texts = (resource_type, actor_type, named)
+        maybe = (action, leading, following)
+        is_right = all(type(each) is str for each in texts) and all(each is None or type(each) is str for each in maybe)
+        is_right = is_right and type(phase) is int and type(leads) is int
+        is_right = is_right and len(numbers) == len(COUNTED) and len(last) == len(Last._fields)
+        is_right = is_right and all(type(each) is int and 0 <= each < _MOST for each in numbers)
+        is_right = is_right and all(type(each) is int and 0 <= each <= LAST_REVISION for each in last)
+    except (ValueError, TypeError):
+        is_right = False
+    if not is_right:
+        raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
+    shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+    cursor = ReviewCursor(resource_type, action, actor_type, phase, leads, leading, following, named)
+    return PageStart(cursor, shown, Last(*last))
+
+
+# ---- stretches ----------------------------------------------------------------------------------------------------
+# A stretch of a review: a page of its lines from a cursor on, and where the next page begins.
+#
+# A page asks small questions until its time is over, at least one of them. So going from page to page shows
+# everything, however much there is. Each page says how far it has looked.
+
+PAGE = 100  # lines
+WAIT = 1.0  # seconds of real time, after which a page asks nothing more
+SECONDS = 0.1  # for a page to find its lines and then count those that follow; planning does not count
+_WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
+
+
+class ReviewLine(NamedTuple):
+    cursor: ReviewCursor
+    access: Access
+
+
+class Chunk(NamedTuple):
+    """Lines in order, what could not be answered, and the cursor after all of them."""
+
+    lines: list[ReviewLine]
+    end: ReviewCursor
+    refused: tuple[NotAnswered, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A page of lines. `counts` are all lines found: on earlier pages, on this one, and beyond as far as it looked."""
+
+    lines: tuple[Access, ...]
+    counts: Mapping[str, int]
+    before: Mapping[str, int]  # the same, but only those on earlier pages
+    not_answered: tuple[NotAnswered, ...]
+    is_first: bool
+    is_whole: bool  # whether the review was read to its end
+    looked: ReviewCursor | None  # how far it was read, if not
+    next: PageStart | None
+    has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
+
+    @property
+    def is_short(self) -> bool:
+        """Say whether the time was over before the page was full."""
+        return not self.is_whole and len(self.lines) < PAGE
+
+    @property
+    def start(self) -> int:
+        """Return the number of the page's first line, from 1."""
+        return sum(count for state, count in self.before.items() if state != AccessState.KEPT) + 1
+
+    @property
+    def counted(self) -> int:
+        """Return how many of the page's lines have numbers: those that were kept have none."""
+        return sum(line.state != AccessState.KEPT for line in self.lines)
+
+
+def stretch_of(
+    chunks: Iterable[Chunk],
+    page_start: PageStart | None,
+    last: Last,
+    wanted: Callable[[Access], bool],
+    planning: Callable[[], float],
+) -> Stretch:
+    """Read wanted lines from the chunks until the time is over; `planning` returns seconds that do not count."""
+    clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
+    began, opened = clock(), time.monotonic()
+    before = Counter(page_start.shown if page_start else {})
+    page: list[ReviewLine] = []
+    found: Counter[str] = Counter()
+    refused: list[NotAnswered] = []
+    beyond: list[NotAnswered] = []  # of chunks that were read after the page was full
+    here: ReviewCursor | None = None
+    is_whole, has_more = True, False
+    for chunk in chunks:
+        for line in chunk.lines:
+            if not wanted(line.access):
+                continue
+            if len(page) < PAGE:
+                page.append(line)
+            else:
+                has_more = True
+            found[line.access.state] += 1
+        (refused if len(page) < PAGE else beyond).extend(chunk.refused)
+        here = chunk.end
+        is_late = time.monotonic() - opened > max(WAIT, SECONDS)
+        if clock() - began - planning() > SECONDS * (1 if page else _WITHOUT_LINES) or is_late:
+            is_whole = False
+            break
+    following = None
+    if has_more or (not is_whole and len(page) == PAGE):
+        following = page[-1].cursor
+    elif not is_whole:
+        following = here
+    if following is None:
+        refused += beyond  # no further page will show them
+    shown = before + Counter(line.access.state for line in page)
+    return Stretch(
+        tuple([line.access for line in page]),
+        before + found,
+        before,
+        tuple(refused),
+        page_start is None,
+        is_whole,
+        None if is_whole else here,
+        PageStart(following, shown, last) if following else None,
+        any(line.access.resource.id == ANY and line.cursor.leads != ACTORS for line in page),
+    )
+
+
+class Filter(NamedTuple):
+    """A text that a line's resource or actor (as `User:ann`) must contain; or its action, without `is_of_actors`.
+
+    Without `is_of_actors` all lines are of one actor, whose id is not searched.
+    """
+
+    text: str
+    is_of_actors: bool = True
+
+    def has(self, line: Access) -> bool:
+        other = named(line.actor.type, line.actor.id) if self.is_of_actors else line.action.id or "*"
+        return self.text in named(line.resource.type, line.resource.id) or self.text in other
+
+    def is_about_ids(self, type_name: str) -> bool:
+        """Say whether values of the type can contain the text only in their ids."""
+        return bool(self.text) and ":" not in self.text and self.text not in type_name and self.text != "*"
+
+
+def named(type_name: str, text: str) -> str:
+    """Return a value as filters see it."""
+    return f"{type_name}:{'*' if text == ANY else text}"
+
+
+# ---- chunks -------------------------------------------------------------------------------------------------------
+# Goes through a review chunk by chunk, from a cursor on: each chunk is a small question, asked as of each moment.
+#
+# Usually resources lead, some at a time: who may do it on these? If only some actors can differ, actors lead: on what
+# may these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose
+# answers are read in order.
+
 _FIRST = 8  # ids that are asked about at first
-_MOST = 250
+_MOST_AT_ONCE = 250
 _WHOLE = 5_000  # rows of one actor, of any action: read at once
 _GROUP_SECONDS = 0.2  # for a question about several ids
 _LOOKING_SECONDS = 1.0  # to look up all ids that contain the filter's text; if it takes longer, all lines are searched
@@ -261,7 +513,7 @@ class Chunks:
                     after, is_begun = ids[-1], False
                 continue
             yield _chunk(piece, compared(piece.kind, sides), start, end)
-            after, is_begun, size = ids[-1], False, min(2 * size, _MOST)
+            after, is_begun, size = ids[-1], False, min(2 * size, _MOST_AT_ONCE)
 
     def _asked(self, piece: Piece) -> AccessKind:
         """Return the kind to ask about: if the resources are known, for all actors, which is quicker than for some."""

@@ -1,7 +1,4 @@
-"""The page of the picture: what its address asks for, and what there is to see then.
-
-A policy of a few types is drawn whole. One of many begins with an index; a search, a type or a permission narrows it.
-"""
+"""The page of the diagram."""
 
 from __future__ import annotations
 
@@ -12,11 +9,29 @@ from urllib.parse import urlencode
 
 from django.utils.safestring import SafeString
 
-from checks.workbench.backward_slice import Leading, joined, leading_to, sheet_named, targets
-from checks.workbench.graph import ANY_NAME, Graph, Node, Sheet, graph_of
-from checks.workbench.layout import Layout, layout_of_all, layout_of_sheet, printable, shortened
-from checks.workbench.mermaid import mermaid
-from checks.workbench.picture import document, document_of_sheets, picture_of
+from checks.picture.drawing import (
+    Layout,
+    document,
+    document_of_sheets,
+    layout_of_all,
+    layout_of_sheet,
+    mermaid,
+    picture_of,
+    printable,
+    shortened,
+)
+from checks.picture.graph import (
+    ANY_NAME,
+    Graph,
+    Leading,
+    Node,
+    Sheet,
+    graph_of,
+    joined,
+    leading_to,
+    sheet_named,
+    targets,
+)
 from policy.errors import AuthzError
 from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program

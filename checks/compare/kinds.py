@@ -1,0 +1,375 @@
+"""Kinds of questions to compare by, and sets of answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import NamedTuple
+
+from checks.asking.question import BUILT_IN, Asked, Question, allow, question_about
+from checks.engine.answers import Row
+from checks.explain.cases import ANY, Goal
+from checks.explain.tree import shown_atom
+from facts.mentioned_as_of import ChangedFacts
+from policy.language.source import NOWHERE
+from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
+from policy.rules.flatten import terms_of
+from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
+from policy.values import PRIMITIVES, STRING, Value
+
+# ---- Compares sets of answers in which None stands for every value ------------------------------------------------
+# old  (ann, d)        new  (None, d)        gained (None, d), except what was there before: (ann, d)
+
+
+def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
+    """Return the rows of the first set that no row of the second covers: (None, "b") covers ("a", "b")."""
+    opened = _open_places(other)
+    if not opened:
+        return list(rows - other)
+    return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
+
+
+def without_covered(rows: Set[Row]) -> set[Row]:
+    """Return the rows without those that another of them covers: they say the same."""
+    opened = _open_places(rows)
+    if not opened:
+        return set(rows)
+    return {row for row in rows if not any(_opened(row, each) in rows and _opened(row, each) != row for each in opened)}
+
+
+def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
+    """Return what the gained rows with a None have in common with the other rows. The last column is never None.
+
+    gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
+    """
+    wild = [row for row in gained if None in row]
+    if not wild:
+        return set()
+    by_last: dict[str | None, list[Row]] = defaultdict(list)
+    for row in other:
+        by_last[row[-1]].append(row)
+    found = (met(row, each) for row in wild for each in by_last.get(row[-1], ()))
+    return {each for each in found if each is not None}
+
+
+def met(row: Row, other: Row) -> Row | None:
+    """Return the row of what both rows cover, or None: (None, "b") and ("a", None) both cover ("a", "b")."""
+    if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
+        return None
+    return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
+
+
+def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str, Row]]:
+    """Return (state, row) for what one actor lost, gained and kept; a row is (action, resource).
+
+    What was kept are the exceptions to lost and gained rows with a None. The actions in `others` have kinds of their
+    own (see `AccessKind`), so they appear here only as such exceptions. They do not appear at all if they were lost or
+    gained on every resource: their own kinds say then what was kept.
+    """
+    old, new = without_covered(old), without_covered(new)
+    lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
+    kept = {each for row in lost if None in row for other in new if (each := met(row, other))}
+    kept |= {each for row in gained if None in row for other in old if (each := met(row, other))}
+    exempt = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
+    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in exempt]
+
+
+def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:
+    was, now = (any((each, None) in rows for each in (action, None)) for rows in (old, new))
+    return was != now
+
+
+def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
+    """Return the sets of columns in which rows are None: few different ones, even of very many rows."""
+    wild = [row for row in rows if None in row]
+    return {tuple([place for place, text in enumerate(row) if text is None]) for row in wild}
+
+
+def _opened(row: Row, places: tuple[int, ...]) -> Row:
+    return tuple(None if place in places else text for place, text in enumerate(row))
+
+
+# ---- Kinds of questions: what is asked about a predicate, for values of certain types -----------------------------
+# allow(User:_, "read", Doc:_)      all questions of this kind may be asked at once, or some of them
+
+DECISION = "allow"
+MOST_KINDS = 2_000  # that are looked into; a preview says when it leaves some out
+
+
+class QuestionKind(NamedTuple):
+    """A predicate with a type for each argument, and its value where only one is asked about."""
+
+    predicate: str
+    types: tuple[str, ...]
+    values: tuple[Value | None, ...]
+    origins: tuple[Origins, ...]  # of the arguments of answers that may differ
+
+    def __str__(self) -> str:
+        args = zip(self.types, self.values)
+        return shown_atom(self.predicate, tuple(value or Value(name, ANY) for name, value in args))
+
+    @property
+    def is_decision(self) -> bool:
+        return self.predicate == DECISION
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Return the places of the arguments that are open."""
+        return tuple(place for place, value in enumerate(self.values) if value is None)
+
+    @property
+    def anchors(self) -> tuple[int, ...]:
+        """Return the open arguments by whose values the kind may be split: those with an identity, if there are any."""
+        return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
+
+    def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
+        """Return all questions of the kind as one, or those about given ids in some of the places."""
+        asked = [
+            Asked(type_name, ids.get(place) if value is None else (value.id,))
+            for place, (type_name, value) in enumerate(zip(self.types, self.values))
+        ]
+        return question_about(self.predicate, asked, self.places)
+
+    def goal(self, row: Row) -> Goal:
+        """Return what a row of the answer says holds; None in it is any value."""
+        ids = iter(row)
+        args = (value or Value(name, next(ids) or ANY) for name, value in zip(self.types, self.values))
+        return Goal(self.predicate, tuple(args))
+
+    def is_known_to(self, program: Program) -> bool:
+        """Say whether the program can be asked; a predicate that it does not have holds for nothing."""
+        return self.predicate in program.predicates or self.predicate in BUILT_IN
+
+
+def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[QuestionKind], bool]:
+    """Return the kinds of questions about what may differ, decisions first; and whether these are all.
+
+    No kind is part of another: `allow(User:_, _, Doc:_)` takes the place of `allow(User:_, "read", Doc:_)`.
+    """
+    hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
+    kinds: dict[tuple, QuestionKind] = {}
+    for each in found:
+        predicate, types, _ = each.atoms
+        is_named = any(predicate in program.predicates for program in programs)
+        if is_named and (predicate, len(types)) not in hidden:
+            for kind in _question_kinds_of(each):
+                kinds[kind[:3]] = _with_origins(kind, kinds.get(kind[:3]))
+    for kind in list(kinds.values()):
+        wider = [kinds[key] for key in _wider(kind) if key in kinds]
+        if wider:
+            del kinds[kind[:3]]
+            kinds |= {each[:3]: _with_origins(each, kind) for each in wider}
+    ordered = sorted(kinds.values(), key=lambda kind: (not kind.is_decision, str(kind)))
+    return ordered[:MOST_KINDS], len(ordered) <= MOST_KINDS
+
+
+def _with_origins(kind: QuestionKind, other: QuestionKind | None) -> QuestionKind:
+    return kind if other is None else kind._replace(origins=united(kind.origins, other.origins))
+
+
+def _is_default(program: Program, arity: int) -> bool:
+    """Say whether `allow` has only its default rule, so that asking about permissions too would ask the same twice."""
+    return [rule.origin for rule in program.rules_by_predicate.get((DECISION, arity), ())] == [NOWHERE]
+
+
+def _question_kinds_of(found: Reached) -> Iterator[QuestionKind]:
+    predicate, types, values = found.atoms
+    for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
+        if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by its name
+            yield QuestionKind(predicate, concrete, values, found.origins)
+
+
+def _wider(kind: QuestionKind) -> Iterator[tuple]:
+    """Yield the keys of the kinds that the kind is part of: each leaves some of its values open."""
+    choices = [((value, None) if value else (None,)) for value in kind.values]
+    for values in product(*choices):
+        if values != kind.values:
+            yield kind.predicate, kind.types, values
+
+
+# ---- Kinds of access that there may be, or that may have changed: allow(User:_, "read", Doc:_) --------------------
+# They are derived from types, names and the facts that changed, without asking a question. There may be too many of
+# them, never too few: what is not among them cannot hold, or cannot differ.
+
+MOST_ACTORS = 1_000  # that a question names; if there are more, it is about any
+
+_Ids = frozenset[str] | None  # None: any
+_Key = tuple[str, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKind:
+    """One action of actors of a type on resources of a type; or, if `action` is None, all actions but `others_than`.
+
+    The actions in `others_than` have kinds of their own. Only the ids in `actors` and `resources` may be concerned;
+    None: any may be.
+    """
+
+    actor: str
+    action: str | None
+    resource: str
+    others_than: frozenset[str] = frozenset()
+    actors: _Ids = None
+    resources: _Ids = None
+
+    def __str__(self) -> str:
+        action = None if self.action is None else Value(STRING, self.action)
+        return shown_atom(DECISION, (Value(self.actor, ANY), action, Value(self.resource, ANY)))
+
+    def narrowed(self, actor_type: str, action: str, resource_type: str, actor: str = "") -> AccessKind | None:
+        """Return the part of the kind that matches, or None; an empty text matches everything."""
+        if actor_type not in ("", self.actor) or resource_type not in ("", self.resource):
+            return None
+        if actor:
+            is_concerned = self.actors is None or actor in self.actors
+            mine = replace(self, actors=frozenset((actor,))) if is_concerned else None
+            return mine and mine.narrowed(actor_type, action, resource_type)
+        if not action:
+            return self
+        if self.action is None and action not in self.others_than:
+            return replace(self, action=action, others_than=frozenset())
+        return self if action == self.action else None
+
+    def question(self, ids: tuple[str, ...] | None) -> Question:
+        """Return the question which actors may do what on these resources, or (None) on which resources.
+
+        A single resource is not a column of the answer.
+        """
+        actors = None if self.actors is None else tuple(sorted(self.actors))
+        action = Asked(STRING, None if self.action is None else (self.action,))
+        is_open = ids is None or len(ids) > 1
+        outs = ["actor", *(["action"] if self.action is None else []), *(["resource"] if is_open else [])]
+        return allow(Asked(self.actor, actors), action, Asked(self.resource, ids), tuple(outs))
+
+    def rows(self, row: Row, ids: tuple[str, ...]) -> list[Row]:
+        """Return an answer as rows (actor, action, resource): one for each of the ids, if it names no resource."""
+        actor, *others = row
+        action = others.pop(0) if self.action is None else self.action
+        resource = others[0] if others else None
+        return [(actor, action, text) for text in (ids if resource is None else (resource,))]
+
+    def reports(self, action: str | None) -> bool:
+        """Say whether this kind reports the action, rather than a kind of the action's own."""
+        return action not in self.others_than
+
+
+# ---- kinds of one moment -------------------------------------------------------------------------------------------
+
+
+def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
+    """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
+    free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
+    found = reached(program, program, [*map(_atom_set_of, numbers), *free])
+    return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
+
+
+def _atom_set_of(signature: Signature) -> AtomSet:
+    types = tuple([frozenset((name,)) for name in signature.types])
+    return AtomSet(signature.predicate, types, (None,) * len(types))
+
+
+def _is_decision(found: Reached) -> bool:
+    predicate, types, _ = found.atoms
+    return predicate == DECISION and len(types) == 3 and STRING in types[1]
+
+
+# ---- kinds that differ between two ---------------------------------------------------------------------------------
+
+
+def kinds_that_differ(
+    old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
+) -> list[AccessKind]:
+    """Return the kinds that may differ, because of facts or of the policy, or (`clock`) because of the time."""
+    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(_atom_set_of(each.signature), each) for each in changes]
+    starts += [(each.head, None) for each in changed_rules(old, new)]
+    starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
+    if clock:
+        rules = (rule for program in (old, new) for rule in program.rules if _reads_clock(rule))
+        starts += [(head, None) for head in dict.fromkeys(map(head_of, rules))]
+    if not starts:
+        return []
+    found = reached(old, new, [atoms for atoms, _ in starts])
+    return _kinds_of([each for each in found if _is_decision(each)], [old, new], [change for _, change in starts])
+
+
+def _reads_clock(rule: Rule) -> bool:
+    return any(isinstance(term, Now) for literal in (rule.head, *rule.body) for term in terms_of(literal))
+
+
+# ---- out of what is reached ----------------------------------------------------------------------------------------
+
+
+def _kinds_of(
+    found: Iterable[Reached], programs: Sequence[Program], changes: Sequence[ChangedFacts | None]
+) -> list[AccessKind]:
+    origins: dict[_Key, tuple[Origins, ...]] = {}
+    for key, each in _keyed(found):
+        origins[key] = united(origins[key], each) if key in origins else each
+    names = _names(origins, programs)
+    kinds = []
+    for actor, action, resource in _every(origins, names):
+        # What may hold for any action may hold for each.
+        mine = [origins[key] for key in ((actor, action, resource), (actor, None, resource)) if key in origins]
+        whole = mine[0] if len(mine) == 1 else united(mine[0], mine[-1])
+        actors, _, resources = (_ids_of(each, changes) for each in whole)
+        if actors is not None and len(actors) > MOST_ACTORS:
+            actors = None
+        others = frozenset(names[actor, resource]) if action is None else frozenset()
+        kinds.append(AccessKind(actor, action, resource, others, actors, resources))
+    return sorted(kinds, key=lambda kind: (kind.resource, kind.action is None, kind.action or "", kind.actor))
+
+
+def _keyed(found: Iterable[Reached]) -> Iterator[tuple[_Key, tuple[Origins, ...]]]:
+    for (_, types, values), origins in found:
+        for actor, resource in product(types[0], types[2]):
+            yield (actor, values[1].id if values[1] else None, resource), origins
+
+
+def _names(origins: Iterable[_Key], programs: Sequence[Program]) -> dict[tuple[str, str], set[str]]:
+    """Return the actions with kinds of their own, by the types of actor and resource.
+
+    These are the actions that the keys name, and, where a key leaves the action open, all that the type declares.
+    """
+    names: dict[tuple[str, str], set[str]] = {}
+    for actor, action, resource in origins:
+        found = names.setdefault((actor, resource), set())
+        if action is not None:
+            found.add(action)
+            continue
+        for program in programs:
+            found.update(program.types[resource].permissions if resource in program.types else ())
+    return names
+
+
+def _every(origins: Mapping[_Key, object], names: Mapping[tuple[str, str], set[str]]) -> Iterator[_Key]:
+    for (actor, resource), actions in names.items():
+        yield from ((actor, action, resource) for action in sorted(actions))
+        if (actor, None, resource) in origins:
+            yield actor, None, resource
+
+
+def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
+    """Return the ids that changed facts have in the places that the origins name; None if others are possible."""
+    if origins is None:
+        return None
+    found: set[str] = set()
+    for start, place in origins:
+        change = changes[start]
+        ids = None if change is None else change.ids(place)
+        if ids is None:
+            return None
+        found |= ids
+    return frozenset(found)
+
+
+def values_in_rules(programs: Iterable[Program], type_name: str) -> frozenset[str]:
+    """Return the ids of the type that rules name."""
+    literals = (each for program in programs for rule in program.rules for each in (rule.head, *rule.body))
+    terms = (term for literal in literals for term in _terms_and_values(literal))
+    return frozenset(term.id for term in terms if isinstance(term, Value) and term.type == type_name)
+
+
+def _terms_and_values(literal: Literal) -> tuple:
+    return literal.values if isinstance(literal, Member) else terms_of(literal)

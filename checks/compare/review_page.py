@@ -1,0 +1,278 @@
+"""The page of an access review, a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from django import forms
+from django.utils.safestring import SafeString
+
+from checks.ask_pages.links import command_line, value_html
+from checks.ask_pages.question import as_of_asked, asked_again, moment_fields, page_url, written
+from checks.asking import run
+from checks.asking.snapshot import Snapshot, snapshot
+from checks.compare.review import Access, AccessState, Review, Wanted, moments_reviewed
+from checks.compare.review_walk import (
+    Chunks,
+    Filter,
+    Last,
+    PageStart,
+    ReviewCursor,
+    Stretch,
+    page_start_from_text,
+    page_start_text,
+    stretch_of,
+)
+from checks.explain.cases import ANY
+from checks.explain.tree import shown_value
+from facts.mentioned_as_of import any_ends
+from facts.notation import value_from_text
+from facts.numbering import numbers_as_of
+from policy.clock import now, text_of, time_of
+from policy.errors import MalformedRequest
+from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
+from policy.moments import AsOf, Moment, moment_of
+from policy.values import Value, quoted
+
+# ---- Texts for what a review found: values, moments, counts, and how far it was read ------------------------------
+
+
+def shown(value: Value) -> str:
+    """Return `User:ann`; `User:*` is every User that no other line is about."""
+    return f"{value.type}:*" if value.id == ANY else shown_value(value)
+
+
+def shown_action(action: Value) -> str:
+    """Return the action without quotes, unless it could be taken for something else then."""
+    if action.id == ANY:
+        return "*"
+    return action.id if action.id.replace("_", "").isalnum() else quoted(action.id)
+
+
+def described(moments: tuple[Moment, ...]) -> str:
+    """Return the title of a review of these moments."""
+    whens = [_when(moment) for moment in moments]
+    return f"Who had what at {whens[0]}" if len(whens) == 1 else f"What changed from {whens[0]} to {whens[1]}"
+
+
+def _when(moment: Moment) -> str:
+    number = PolicyVersion.objects.values_list("number", flat=True).get(pk=moment.version or 0)
+    return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
+
+
+def headline(found: Stretch, moments: int) -> str:
+    """Return how many lines there are, or at least how many if the review was not read to its end."""
+    if not any(found.counts.values()):
+        nothing = "Nothing" if moments == 1 else "Nothing changed"
+        return nothing if found.is_whole else "Nothing so far"
+    if found.is_whole:
+        return counted(found.counts, moments)
+    if moments == 1:
+        return f"At least {found.counts.get(AccessState.HAS, 0):,}"
+    return f"At least {counted(found.counts, moments)}"
+
+
+def lines_of(found: Stretch, moments: int) -> str:
+    """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
+    if not found.counted or (found.is_first and found.next is None):
+        return ""
+    total = sum(count for state, count in found.counts.items() if state != AccessState.KEPT)
+    of_all = f" of {total:,}" if found.is_whole else ""
+    return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
+
+
+def looked_text(cursor: ReviewCursor) -> str:
+    """Return how far the review was read: all that comes before the cursor."""
+    action = "any action" if cursor.action is None else f"“{cursor.action}”"
+    kind = f"{action} on {cursor.resource_type} by {cursor.actor_type}"
+    if cursor.leading is None:
+        return f"all that comes before {kind}"
+    if cursor.leading == ANY:
+        return f"{kind}, of resources that no fact names"
+    can_be_shown = bool(cursor.leading.strip()) and cursor.leading.isprintable()
+    return f"{kind}, up to {cursor.leading}" if can_be_shown else f"a part of {kind}"
+
+
+def counted(counts: Mapping[str, int], moments: int) -> str:
+    if moments == 1:
+        return f"{counts.get(AccessState.HAS, 0):,} in all"
+    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
+
+
+# ---- changed ------------------------------------------------------------------------------------------------------
+# A page of what changed between two moments, above all for one actor: gained, lost, and what was kept.
+
+_MEANWHILE = 60_000_000  # microseconds; a page takes less
+
+
+def changes_of(
+    environment_id: int, moments: tuple[Moment, Moment], wanted: Wanted, text: str = "", start: PageStart | None = None
+) -> Stretch:
+    """Compare what the wanted actor may do, by the policy of each moment."""
+    return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
+
+
+def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: bool = False) -> Stretch:
+    """Return a page of a review."""
+    with run.question_time(), run.snapshot(), ExitStack() as stack:
+        sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
+        chunks = Chunks(review, sides, text, start.cursor if start else None, collapses)
+        last = Last(review.moments[-1].revision, review.moments[-1].at)
+        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides))
+
+
+def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
+    """Return the moments of a page. None is now; on a page that continues others, what was now on the first one."""
+    then = _went_on(environment_id, start.last) if start is not None and None in asked else None
+    return moments_reviewed(environment_id, *asked, now=then)
+
+
+def asked_of_page(
+    asked: Sequence[AsOf | None], moments: Sequence[Moment], start: PageStart | None
+) -> Iterator[AsOf | None]:
+    """Yield how links ask about each moment alone; they ask about what was now on the first page by its time."""
+    for when, moment in zip(asked, moments):
+        yield time_of(moment.at) if when is None and start is not None else when
+
+
+def _went_on(environment_id: int, last: Last) -> Moment:
+    found = moment_of(environment_id, last.revision, called="after")
+    if found is None or last.at > now():
+        raise MalformedRequest("after", "goes on up to a time that is still to come; begin with the first page")
+    return replace(found, at=last.at)
+
+
+@contextmanager
+def _side(environment_id: int, moment: Moment) -> Iterator[Snapshot]:
+    """Open a session as of the moment. If the same facts hold now, the session reads those, which is quicker."""
+    asked = None if _is_as_now(environment_id, moment) else moment
+    with snapshot(environment_id, moment.version, (), frozenset(), asked) as found:
+        yield replace(found, now=moment.at // 1_000_000)
+
+
+def _is_as_now(environment_id: int, moment: Moment) -> bool:
+    """Say whether nothing was written since the moment, and no fact has expired or expires while a page is read."""
+    if Environment.objects.values_list("offset", flat=True).get(pk=environment_id) != moment.revision:
+        return False
+    return not any_ends(numbers_as_of(environment_id), moment.at, now() + _MEANWHILE)
+
+
+# ---- review page --------------------------------------------------------------------------------------------------
+# The page of reviews: who had what as of a moment, or who gained and who lost what between two; a page at a time.
+
+
+class ReviewForm(forms.Form):
+    """Asks for a review from one moment to another, or at one; moments are written as for the option `--as-of`."""
+
+    start = forms.CharField(label="From", strip=True, required=False, max_length=60)
+    end = forms.CharField(label="To", strip=True, required=False, max_length=60)
+    at = forms.CharField(label="At", strip=True, required=False, max_length=60)
+    actor_type = forms.CharField(strip=True, required=False)
+    action = forms.CharField(strip=True, required=False)
+    resource_type = forms.CharField(strip=True, required=False)
+    filter = forms.CharField(strip=True, required=False)
+    after = forms.CharField(strip=False, required=False, max_length=4_000)
+
+    def clean(self) -> dict:
+        super().clean()
+        sent = self.cleaned_data
+        if not self.errors and bool(sent["start"]) == bool(sent["at"]):
+            self.add_error(None, "name a moment to compare from, or one to list who had what then")
+        elif not self.errors and sent["at"] and sent["end"]:
+            self.add_error(None, "a moment to compare up to goes with one to compare from")
+        return sent
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPage:
+    """A page of a review's lines. The command prints all of them."""
+
+    described: str
+    moments: tuple[Moment, ...]
+    stretch: Stretch
+    command: str
+    asked: tuple[AsOf | None, ...]
+
+    @property
+    def is_compared(self) -> bool:
+        return len(self.moments) > 1
+
+    @property
+    def headline(self) -> str:
+        return headline(self.stretch, len(self.moments))
+
+    @property
+    def range(self) -> str:
+        return lines_of(self.stretch, len(self.moments))
+
+    @property
+    def looked(self) -> str:
+        return looked_text(self.stretch.looked) if self.stretch.looked else ""
+
+
+def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
+    page_start = page_start_from_text(sent["after"])
+    asked = _moments_sent(sent)
+    moments = moments_of_page(environment.pk, asked, page_start)
+    review = Review(environment.pk, moments, _wanted(sent))
+    found = reviewed(review, Filter(sent["filter"]), page_start)
+    again = tuple(asked_of_page(asked, moments, page_start))
+    return ReviewPage(described(moments), moments, found, _command(environment, sent), again)
+
+
+def _wanted(sent: Mapping[str, str]) -> Wanted:
+    """Return what the review is narrowed to; the field `actor_type` has a type, or one actor such as `User:ann`."""
+    text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
+    if ":" not in text.replace("::", ""):
+        return Wanted(text, action, resource_type)
+    actor = value_from_text(text)
+    return Wanted(actor.type, action, resource_type, actor.id)
+
+
+def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
+    if sent["at"]:
+        return [as_of_asked(sent["at"], "at")]
+    return [as_of_asked(sent["start"], "from"), as_of_asked(sent["end"], "to") if sent["end"] else None]
+
+
+def _command(environment: Environment, sent: Mapping[str, str]) -> str:
+    """Return the command that prints the whole review in a terminal; an empty text if it cannot be copied safely."""
+    options = {"from": "start", "to": "end", "at": "at", "actor-type": "actor_type", "action": "action"}
+    options["resource-type"] = "resource_type"
+    is_one = ":" in sent["actor_type"].replace("::", "")
+    options |= {"actor" if is_one else "actor-type": options.pop("actor-type")}
+    given = [f"--{name}={sent[field]}" for name, field in options.items() if sent[field]]
+    there = [] if environment.slug == DEFAULT_SLUG else [f"--environment={environment.slug}"]
+    return command_line("review_access", *there, *given)
+
+
+# ---- as it is shown ------------------------------------------------------------------------------------------------
+
+ReviewRow = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action and resource; why
+
+
+def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
+    """Return the lines, with links to what they name and to explanations, and the addresses of other pages."""
+    fields = {name: text for name, text in sent.items() if text and name != "after"}
+    following = found.stretch.next
+    return {
+        "lines": [_row(found, line, slug) for line in found.stretch.lines],
+        "first": "" if found.stretch.is_first else page_url("review", version, fields),
+        "next": page_url("review", version, fields | {"after": page_start_text(following)}) if following else "",
+    }
+
+
+def _row(found: ReviewPage, line: Access, slug: str) -> ReviewRow:
+    """Return the line, with the address that explains it as of the moment when it held."""
+    place = 0 if line.state == AccessState.LOST else -1
+    moment, asked = found.moments[place], found.asked[place]
+    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
+    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
+    why = page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
+    return line.state, (_value(line.actor, slug), shown_action(line.action), _value(line.resource, slug)), why
+
+
+def _value(value: Value, slug: str) -> SafeString | str:
+    return shown(value) if value.id == ANY else value_html(value, slug)

@@ -1,0 +1,470 @@
+"""Lay a graph out, and draw it as SVG or Mermaid."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from checks.picture.graph import ANY_NAME, Grant, Node, Sheet, joined
+
+# ---- Where nodes and lines are in a picture: in columns from left to right, permissions last ----------------------
+
+_CHARACTER, _SMALL, PADDING, HEIGHT, _GAP, _COLUMN = 7.3, 6.2, 12, 28, 14, 72
+TALL = 42  # of a node that says whose it is
+_LANE = 6  # the height of what only passes through a column
+MOST_TEXT = 60  # characters of a node
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Where lines from a node pass through a column between the node's and their target's."""
+
+    node: Node
+    rank: int
+
+
+LayoutNode = Node | Lane  # where lines begin, end, or pass through
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> tuple[float, float]:
+        return self.x, self.y + self.height / 2
+
+    @property
+    def right(self) -> tuple[float, float]:
+        return self.x + self.width, self.y + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The grants that are drawn, the column of each node, and a box for each layout node."""
+
+    grants: tuple[Grant, ...]
+    ranks: dict[Node, int]
+    boxes: dict[LayoutNode, Box]
+
+    @property
+    def width(self) -> float:
+        return max((box.x + box.width for box in self.boxes.values()), default=0) + 30
+
+    @property
+    def height(self) -> float:
+        below = 28 if any(self._goes_back(grant) for grant in self.grants) else 8
+        return max((box.y + box.height for box in self.boxes.values()), default=0) + below
+
+    def _goes_back(self, grant: Grant) -> bool:
+        """Say whether the lines of a grant go around below."""
+        return any(self.ranks[source] >= self.ranks[grant.target] for source in grant.sources)
+
+
+def layout_of_sheet(sheet: Sheet) -> Layout:
+    return _laid_out(sheet.grants, _ranks_of_sheet(sheet))
+
+
+def layout_of_all(grants: tuple[Grant, ...], target: Node) -> Layout:
+    """Lay nodes of several types out together: each left of what it leads to, and the target last."""
+    return _laid_out(grants, _ranks_before(grants, target))
+
+
+def _laid_out(grants: tuple[Grant, ...], ranks: dict[Node, int]) -> Layout:
+    return Layout(grants, ranks, _placed(_columns(grants, ranks), grants, ranks))
+
+
+# ---- columns: lines lead from left to right, as far as rules are not circular ------------------------------------
+
+
+def _ranks_of_sheet(sheet: Sheet) -> dict[Node, int]:
+    """Return the column of each node: roles after what grants them, permissions last, others before their targets."""
+    roles = dict.fromkeys(Node("role", name) for name in sheet.roles)
+    permissions = dict.fromkeys(Node("permission", name) for name in sheet.permissions)
+    for node in (node for grant in sheet.grants for node in (*grant.sources, grant.target)):
+        if node.kind in ("role", "permission"):
+            (roles if node.kind == "role" else permissions)[node] = None
+    ranks = _ranked(list(roles), sheet.grants, 1)
+    ranks |= _ranked(list(permissions), sheet.grants, max(ranks.values(), default=0) + 1)
+    for grant in sheet.grants:
+        for node in grant.sources:
+            if node.kind not in ("role", "permission"):
+                ranks[node] = min(ranks.get(node, ranks[grant.target]), ranks[grant.target] - 1)
+    return ranks
+
+
+def _ranked(nodes: list[Node], grants: Iterable[Grant], first: int) -> dict[Node, int]:
+    """Return columns for these nodes, each right of those that grant it; a cycle begins with its first node."""
+    above: dict[Node, set[Node]] = {node: set() for node in nodes}
+    for grant in grants:
+        for source in grant.sources:
+            if grant.target in above and source in above and source != grant.target:
+                above[grant.target].add(source)
+    ranks: dict[Node, int] = {}
+    waiting = list(nodes)
+    while waiting:
+        for node in [node for node in waiting if above[node] <= ranks.keys()] or waiting[:1]:
+            ranks[node] = max((ranks[each] + 1 for each in above[node] if each in ranks), default=first)
+        waiting = [node for node in waiting if node not in ranks]
+    return ranks
+
+
+def _ranks_before(grants: Iterable[Grant], target: Node) -> dict[Node, int]:
+    """Return the column of each node, by its longest path to the target; cycles are cut."""
+    above: dict[Node, dict[Node, None]] = {target: {}}
+    for grant in grants:
+        for source in grant.sources:
+            above.setdefault(grant.target, {})[source] = None
+            above.setdefault(source, {})
+    distances = dict.fromkeys(above, 0)
+    for node in reversed(_finished(above, target)):  # each after all that it leads to
+        for source in above[node]:
+            distances[source] = max(distances[source], distances[node] + 1)
+    furthest = max(distances.values())
+    return {node: furthest - distance for node, distance in distances.items()}
+
+
+def _finished(above: dict[Node, dict[Node, None]], target: Node) -> list[Node]:
+    """Return the nodes in postorder of a depth-first search back from the target; cut edges that close a cycle."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    open_: dict[Node, Iterator[Node]] = {}
+    for start in (target, *above):
+        if start not in seen:
+            seen.add(start)
+            open_[start] = iter(list(above[start]))
+        while open_:
+            node = next(reversed(open_))
+            source = next(open_[node], None)
+            if source is None:
+                order.append(node)
+                del open_[node]
+            elif source in open_:
+                del above[node][source]
+            elif source not in seen:
+                seen.add(source)
+                open_[source] = iter(list(above[source]))
+    return order
+
+
+def _columns(grants: Iterable[Grant], ranks: dict[Node, int]) -> list[list[LayoutNode]]:
+    columns: list[dict[LayoutNode, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
+    for node, rank in ranks.items():
+        columns[rank][node] = None
+    for grant in grants:
+        for source in grant.sources:
+            for each in route(source, grant.target, ranks):
+                if isinstance(each, Lane):
+                    columns[each.rank][each] = None
+    return [list(column) for column in columns if column]
+
+
+def route(source: Node, target: Node, ranks: dict[Node, int]) -> list[LayoutNode]:
+    """Return where a line goes from the source through the columns between to the target."""
+    return [source, *(Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
+
+
+def _placed(columns: list[list[LayoutNode]], grants: Iterable[Grant], ranks: dict[Node, int]) -> dict[LayoutNode, Box]:
+    """Return a box for each layout node, next to what it is connected with, as far as there is room."""
+    neighbours: dict[LayoutNode, set[LayoutNode]] = {node: set() for column in columns for node in column}
+    for grant in grants:
+        for source in grant.sources:
+            for one, other in itertools.pairwise(route(source, grant.target, ranks)):
+                neighbours[one].add(other)
+                neighbours[other].add(one)
+    boxes = _stacked(columns)
+    for _ in range(3):
+        columns = [sorted(column, key=lambda node: _height_wanted(node, neighbours, boxes)) for column in columns]
+        boxes = _stacked(columns)
+    return boxes
+
+
+def _height_wanted(
+    node: LayoutNode, neighbours: dict[LayoutNode, set[LayoutNode]], boxes: dict[LayoutNode, Box]
+) -> float:
+    around = [boxes[each].left[1] for each in neighbours[node]] or [boxes[node].left[1]]
+    return sum(around) / len(around)
+
+
+def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
+    """Return boxes for every column from above, centred beside the tallest."""
+    heights = [sum(_height(node) + _GAP for node in column) for column in columns]
+    boxes: dict[LayoutNode, Box] = {}
+    x: float = 2
+    for column, height in zip(columns, heights):
+        width = max(_width(node) for node in column)
+        y = 8 + (max(heights) - height) / 2
+        for node in column:
+            boxes[node] = Box(x, y, width, _height(node))
+            y += _height(node) + _GAP
+        x += width + _COLUMN
+    return boxes
+
+
+# ---- texts and how much room they take ----------------------------------------------------------------------------
+
+
+def text_of(node: Node) -> str:
+    text = f"every {node.kind}" if node.label == ANY_NAME else node.label.replace(f"{ANY_NAME} on ", "the same on ")
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """Return the text as one that can be shown, and not too long."""
+    text = printable(text)
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Replace unprintable characters: some cannot stand in a picture, others reverse the text beside them."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def _height(node: LayoutNode) -> int:
+    if isinstance(node, Lane):
+        return _LANE
+    return TALL if node.owner else HEIGHT
+
+
+def _width(node: LayoutNode) -> float:
+    if isinstance(node, Lane):
+        return 0
+    wide = max(_columns_of(text_of(node)) * _CHARACTER, _columns_of(shortened(node.owner)) * _SMALL)
+    return max(wide, 12) + 2 * PADDING
+
+
+def _columns_of(text: str) -> int:
+    """Return how many letters wide the text is: some characters are as wide as two."""
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+# ---- What grants what as Mermaid text, which many programs that show Markdown draw --------------------------------
+# A policy's names stand in labels alone, where all but letters, digits and a few signs are escaped by their numbers.
+# The ids of nodes are made up here.
+
+_SHAPES = {"role": ("([", "])"), "permission": ("[", "]"), "relation": ("[/", "/]"), "condition": ("{{", "}}")}
+_STROKES = {"role": "#3b7dd8", "permission": "#2da44e", "relation": "#8a4fd0", "condition": "#8c959f"}
+_PLAIN = " _.,-=()"  # beside letters and digits
+
+
+def mermaid(sheets: Sequence[Sheet]) -> str:
+    """Return a flowchart with a box for each type."""
+    grants = joined(sheets)
+    names = {node: f"n{number}" for number, node in enumerate(_nodes(sheets, grants))}
+    lines = ["flowchart LR"]
+    owners: dict[str, list[str]] = {}
+    for node, name in names.items():
+        owners.setdefault(node.owner, []).append(_node(node, name))
+    for number, grant in enumerate(grants):
+        if len(grant.sources) > 1:
+            owners[grant.target.owner].append(f'd{number}(("and"))')
+    for number, (owner, nodes) in enumerate(owners.items()):
+        lines.append(f'  subgraph t{number}["{_label(shortened(owner))}"]')
+        lines += [f"    {node}" for node in nodes]
+        lines.append("  end")
+    lines += _arrows(grants, names)
+    for kind, stroke in _STROKES.items():
+        of_kind = [name for node, name in names.items() if node.kind == kind]
+        if of_kind:
+            dashes = ",stroke-dasharray:4 3" if kind == "condition" else ""
+            lines.append(f"  classDef {kind} stroke:{stroke},stroke-width:2px{dashes}")
+            lines.append(f"  class {','.join(of_kind)} {kind}")
+    return "\n".join(lines) + "\n"
+
+
+def _nodes(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[Node, None]:
+    """Return the nodes of all declared roles and permissions, and of all grants."""
+    found: dict[Node, None] = {}
+    for sheet in sheets:
+        found |= dict.fromkeys(Node("role", name, sheet.title) for name in sheet.roles)
+        found |= dict.fromkeys(Node("permission", name, sheet.title) for name in sheet.permissions)
+    for grant in grants:
+        found |= dict.fromkeys((*grant.sources, grant.target))
+    return found
+
+
+def _node(node: Node, name: str) -> str:
+    begin, end = _SHAPES[node.kind]
+    return f'{name}{begin}"{_label(text_of(node))}"{end}'
+
+
+def _arrows(grants: Sequence[Grant], names: dict[Node, str]) -> Iterator[str]:
+    for number, grant in enumerate(grants):
+        if len(grant.sources) == 1:
+            yield f"  {names[grant.sources[0]]} --> {names[grant.target]}"
+            continue
+        yield f"  d{number} --> {names[grant.target]}"
+        for source in grant.sources:
+            yield f"  {names[source]} --- d{number}"
+
+
+def _label(text: str) -> str:
+    return "".join(each if each.isalnum() or each in _PLAIN else f"#{ord(each)};" for each in text)
+
+
+# ---- picture ------------------------------------------------------------------------------------------------------
+# A layout as SVG: text, lines and boxes, with links on them if the picture is part of a page.
+#
+# The drawing takes its colours from the page's stylesheet, or from its own if it is a file (`document`).
+
+Link = Callable[[Node], str]  # the address that a node leads to, or an empty text
+
+
+def no_link(node: Node) -> str:
+    return ""
+
+
+def picture_of(
+    layout: Layout, title: str, link: Link = no_link, meant: Node | None = None, percent: int = 100
+) -> SafeString:
+    """Draw a layout; `meant` is a node to highlight, and `percent` the size of the whole picture."""
+    return format_html(
+        '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
+        round(layout.width),
+        round(layout.height),
+        round(layout.width * percent / 100),
+        round(layout.height * percent / 100),
+        printable(title),
+        _drawing(layout, link, meant),
+    )
+
+
+def _drawing(layout: Layout, link: Link, meant: Node | None) -> SafeString:
+    lines = [line for grant in layout.grants for line in _lines(grant, layout)]
+    nodes = [(each, box) for each, box in layout.boxes.items() if isinstance(each, Node)]
+    drawn = [_drawn(node, box, link(node), node == meant) for node, box in nodes]
+    return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
+
+
+# ---- a file of its own -----------------------------------------------------------------------------------------
+
+_STYLE = mark_safe(
+    "svg{background:#fff}text{fill:#1f2328;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
+    "text.heading{font:600 16px system-ui,sans-serif}text.owner{fill:#59636e;font:10px system-ui,sans-serif}"
+    "rect{fill:#fff;stroke:#8c959f;stroke-width:1.5}path{fill:none;stroke:#6e7781;stroke-width:1.5}"
+    ".ground{fill:#fff;stroke:none}.role rect{fill:#e8f1fd;stroke:#3b7dd8}"
+    ".permission rect{fill:#e4f7e6;stroke:#176f2c}.relation rect{fill:#f3ebfc;stroke:#8a4fd0}"
+    ".condition rect{stroke-dasharray:4 3}.tip,circle{fill:#6e7781;stroke:none}"
+    "@media (prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}text.owner{fill:#9198a1}"
+    "rect{fill:#0d1117;stroke:#7d8590}path{stroke:#8b949e}.ground{fill:#0d1117}"
+    ".role rect{fill:#12294a;stroke:#6ea8fe}.permission rect{fill:#12341d;stroke:#7ee787}"
+    ".relation rect{fill:#2c1a45;stroke:#c297ff}.tip,circle{fill:#8b949e}}"
+)
+_MARGIN, _HEADING = 24, 34
+
+
+def document(pictures: Sequence[tuple[str, Layout]]) -> str:
+    """Return pictures with headings, one below the other, as an SVG that needs nothing else."""
+    widths = [200.0] + [max(layout.width, len(shortened(heading)) * 10.0) for heading, layout in pictures]
+    drawn, y = [], _MARGIN
+    for heading, layout in pictures:
+        drawn.append(_below_heading(shortened(heading), layout, y))
+        y += _HEADING + round(layout.height) + _MARGIN
+    return format_html(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}">'
+        '<style>{2}</style>\n<rect class="ground" width="{0}" height="{1}"/>\n{3}</svg>\n',
+        round(max(widths) + 2 * _MARGIN), y, _STYLE, format_html_join("", "{}", ((each,) for each in drawn)),
+    )  # fmt: skip
+
+
+def _below_heading(heading: str, layout: Layout, y: int) -> SafeString:
+    return format_html(
+        '<g transform="translate({} {})"><text class="heading" y="16">{}</text>'
+        '<g transform="translate(0 {})">{}</g></g>\n',
+        _MARGIN, y, heading, _HEADING, _drawing(layout, no_link, None),
+    )  # fmt: skip
+
+
+def document_of_sheets(sheets: Sequence[Sheet]) -> str:
+    return document([(sheet.title, layout_of_sheet(sheet)) for sheet in sheets])
+
+
+# ---- strokes -------------------------------------------------------------------------------------------------
+
+
+def _drawn(node: Node, box: Box, address: str, is_meant: bool) -> SafeString:
+    drawn = format_html(
+        '<g class="{}{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/>{}</g>',
+        node.kind,
+        " meant" if is_meant else "",
+        printable(f"{node.owner}: {node.label}" if node.owner else node.label),
+        round(box.x, 1),
+        round(box.y, 1),
+        round(box.width, 1),
+        box.height,
+        box.height / 2 if node.kind == "role" else 4,
+        _texts(node, box),
+    )
+    return format_html('<a href="{}">{}</a>', address, drawn) if address else drawn
+
+
+def _texts(node: Node, box: Box) -> SafeString:
+    middle, x = box.y + box.height / 2, round(box.x + PADDING, 1)
+    if not node.owner:
+        return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(node))
+    owner = format_html('<text class="owner" x="{}" y="{}">{}</text>', x, round(middle - 5, 1), shortened(node.owner))
+    return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(node))
+
+
+def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
+    """Draw a grant: a line from its source to its target.
+
+    If several sources must hold together, draw a line from each to a dot, and one from the dot to the target.
+    """
+    target = layout.boxes[grant.target].left
+    title = printable(f"line {grant.line}: {grant.text}")
+    if len(grant.sources) == 1:
+        return [_line(grant.sources[0], grant.target, target, True, title, layout)]
+    last = [layout.boxes[route(source, grant.target, layout.ranks)[-2]] for source in grant.sources]
+    dot = (target[0] - 26, (sum(box.right[1] for box in last) / len(last) + target[1]) / 2)
+    joined = [_line(source, grant.target, dot, False, title, layout) for source in grant.sources]
+    drawn = format_html('<circle cx="{}" cy="{}" r="4"><title>{}</title></circle>', *_rounded(dot), title)
+    return [*joined, _stroke([dot, target], title, True), drawn]
+
+
+def _line(
+    source: Node, target: Node, end: tuple[float, float], is_last: bool, title: str, layout: Layout
+) -> SafeString:
+    ranks, boxes = layout.ranks, layout.boxes
+    if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes back below the boxes
+        return _back(boxes[source], boxes[target], title)
+    points = [boxes[source].right]
+    for lane in route(source, target, ranks)[1:-1]:
+        assert isinstance(lane, Lane)
+        points += [boxes[lane].left, boxes[lane].right]
+    return _stroke([*points, end], title, is_last)
+
+
+def _stroke(points: list[tuple[float, float]], title: str, is_last: bool) -> SafeString:
+    shape = "M{} {}".format(*_rounded(points[0]))
+    for (x, y), (to_x, to_y) in itertools.pairwise(points):
+        middle = x + (to_x - x) / 2
+        shape += "C{} {} {} {} {} {}".format(*_rounded((middle, y, middle, to_y, to_x, to_y)))
+    return _path(shape, title, points[-1] if is_last else None)
+
+
+def _back(source: Box, target: Box, title: str) -> SafeString:
+    low = max(source.y + source.height, target.y + target.height, HEIGHT) + 10
+    (x, y), (to_x, to_y) = source.right, target.left
+    shape = "M{} {}C{} {} {} {} {} {}".format(*_rounded((x, y, x + 28, y, x + 28, low, (x + to_x) / 2, low)))
+    shape += "C{} {} {} {} {} {}".format(*_rounded((to_x - 28, low, to_x - 28, to_y, to_x, to_y)))
+    return _path(shape, title, target.left)
+
+
+def _path(shape: str, title: str, tip: tuple[float, float] | None) -> SafeString:
+    stroke = format_html('<path d="{}"><title>{}</title></path>', shape, title)
+    if tip is None:
+        return stroke
+    return format_html('{}<path class="tip" d="M{} {}l-7 -4v8z"/>', stroke, *_rounded(tip))
+
+
+def _rounded(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple([round(each, 1) for each in numbers])
