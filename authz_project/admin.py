@@ -20,17 +20,23 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from authz_project.key_rotation import NotToBeRotated, Rotated, rotate_key
-from authz_project.key_state import scopes_text, state_of
-from authz_project.keys import TEST_SLUG, create_key, revoke_key
+from authz_project.keys import (
+    TEST_SLUG,
+    NotToBeRotated,
+    Rotated,
+    create_key,
+    revoke_key,
+    rotate_key,
+    scopes_text,
+    state_of,
+)
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.history_pages import timeline_url
 from policy.errors import Unavailable
+from policy.ground.journal import Done, Kind, advance, changing, record
 from policy.models import DEFAULT_SLUG, Environment
-from policy.offsets import advance, changing
 from policy.pages.author import by_admin
-from policy.revisions import Done, Kind, record
 
 RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 

@@ -15,14 +15,14 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request as FrameworkRequest
 
-from authz_project.connections import refresh_connection
+from authz_project.database import refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
-from authz_project.rate_limit import take_token
+from authz_project.limits import take_token
 from policy.active import Caller
-from policy.configured import configured
-from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
+from policy.ground.cache import configured
+from policy.ground.endpoint import Endpoint, Request, Response
 from policy.replicas.reading import primary
 from policy.scopes import Scope
 

@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
-from policy.timeline import meet_connection
+from policy.ground.clock import meet_connection
 
 
 class AuthzProjectConfig(AppConfig):

@@ -17,15 +17,15 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import Error, connection
 
-from authz_project import installation
+from authz_project import environments
+from authz_project.database import missing_database, state_of_database
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
-from authz_project.schema_state import missing_database, state_of_database
 from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
-from policy.clock import now, time_of
-from policy.replicas.standing import looked_at, state_of
+from policy.ground.clock import now, time_of
+from policy.replicas.watch import looked_at, state_of
 
 # ---- What a check of the service found of one thing: a line of the report -----------------------------------------
 
@@ -133,7 +133,7 @@ def _look(found: SimpleQueue[CheckFinding | None], workers: int, threads: int) -
 
 
 def _findings(workers: int, threads: int) -> Iterator[CheckFinding]:
-    yield ok("database", installation.database_text())
+    yield ok("database", environments.database_text())
     migrations = migrations_finding()
     yield migrations
     yield clock_finding()
@@ -290,7 +290,7 @@ def settings_findings() -> Iterator[CheckFinding]:
 
 
 def _unset() -> Iterator[str]:
-    for each in installation.unset():
+    for each in environments.unset():
         yield f"{each.name} is not set: {each.why}"
 
 

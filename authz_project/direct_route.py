@@ -15,13 +15,13 @@ from rest_framework.views import APIView
 
 from authz_project import observing
 from authz_project.api import JSON, caller_of, parsed, refused, written
-from authz_project.connections import let_go_if_broken
+from authz_project.database import let_go_if_broken
 from authz_project.endpoint_views import description_of
-from authz_project.logs.current import current, enter, leave
+from authz_project.logs.formats import current, enter, leave
 from authz_project.middleware import request_id_of
-from policy import noticing
-from policy.endpoint import Endpoint, Request, Response
-from policy.noticing import WAITS_SINCE
+from policy.ground import spans
+from policy.ground.endpoint import Endpoint, Request, Response
+from policy.ground.spans import WAITS_SINCE
 
 Environ = dict[str, Any]  # as the specification of WSGI has it
 Headers = list[tuple[str, str]]
@@ -55,7 +55,7 @@ class Route:
     def answer(self, environ: Environ) -> Answer:
         """Answer a request. Never raises an `Exception`: it becomes a response."""
         started = time.perf_counter()
-        parts = noticing.begin(started, environ.get(WAITS_SINCE, 0.0)) if noticing.is_on else None
+        parts = spans.begin(started, environ.get(WAITS_SINCE, 0.0)) if spans.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         enter(request_id, self._path)
         method = environ["REQUEST_METHOD"].upper()

@@ -12,8 +12,8 @@ from rest_framework.metadata import SimpleMetadata
 from rest_framework.views import APIView
 
 from authz_project.api import KeyAuthentication, refused
-from authz_project.logs.current import current
-from policy.endpoint import Endpoint, Request, Response
+from authz_project.logs.formats import current
+from policy.ground.endpoint import Endpoint, Request, Response
 
 
 class View(APIView):

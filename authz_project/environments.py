@@ -1,10 +1,25 @@
-"""Environments by name, made where they are missing and may be."""
+"""Environments by name, those of test runs, and what is installed here."""
 
+import platform
+import secrets
+import sqlite3
+import string
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.db import connection
 
-from authz_project.keys import TEST_SLUG
+from authz_project import __version__
+from authz_project.keys import TEST_SLUG, create_key
+from facts.store import copy_facts
 from policy.errors import AuthzError
-from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
+from policy.ground.journal import By, changing
+from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
+from policy.publishing import Figures, active_version
+
+# ---- Environments by name, made where they are missing and may be -------------------------------------------------
 
 
 class NotAName(AuthzError):
@@ -27,3 +42,96 @@ def _made(slug: str) -> Environment:
     except ValidationError as reason:
         raise NotAName(f"`{slug}` names no environment: {reason.message}") from None
     return Environment.objects.create(slug=slug, name=slug)
+
+
+# ---- Environments for one test run each ---------------------------------------------------------------------------
+
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+@changing()
+def create_test_environment(copied: bool) -> str:
+    """Return a key to a new environment, `copied` from the default one or empty."""
+    slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))  # as TEST_SLUG
+    environment = Environment.objects.create(slug=slug, name="Test environment")
+    if copied:
+        _copy(default_environment(), environment)
+    return create_key(environment, "test environment", by=By("test environment"))[1]
+
+
+def _copy(origin: Environment, target: Environment) -> None:
+    version = origin.policy_version
+    if version is not None:
+        target.policy_version = PolicyVersion.objects.create(
+            environment=target, number=1, source=version.source, filename=version.filename, digest=version.digest,
+            author=version.author, note=version.note, **asdict(Figures.of_version(version)),
+        )  # fmt: skip
+        target.save(update_fields=["policy_version"])
+    copy_facts(origin.id, target.id)
+
+
+# ---- What is installed and set here: what `version` and `serve` say of it -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A setting that a service in production wants, and that is not made."""
+
+    name: str
+    why: str
+
+
+def database_text() -> str:
+    """Return which database this is, in which version, and where: never with a password."""
+    version = database_version()
+    if connection.vendor == "sqlite":
+        return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
+    name = connection.settings_dict["NAME"]
+    host = connection.settings_dict["HOST"] or "this machine"
+    return f"{version}, `{name}` on {host}"
+
+
+def database_version() -> str:
+    """Return which database this is, in which version, and no more: `PostgreSQL 16.4`."""
+    connection.ensure_connection()
+    if connection.vendor == "sqlite":
+        return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
+    major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
+    return f"PostgreSQL {major}.{minor}"
+
+
+def facts_text() -> str:
+    """Return the versions that pages show to everybody. Sends no query, so that no page waits for the database."""
+    return f"authz {__version__} · Python {platform.python_version()} · {_kind_of_database()}"
+
+
+def _kind_of_database() -> str:
+    """Return the database's name; PostgreSQL's version only once a thread that called this had a connection."""
+    if connection.vendor == "sqlite":
+        return f"SQLite {sqlite3.sqlite_version}"
+    if connection.connection is not None and not _known_version:
+        _known_version.append(connection.pg_version)  # type: ignore[attr-defined]
+    if not _known_version:
+        return "PostgreSQL"
+    major, minor = divmod(_known_version[0], 10_000)
+    return f"PostgreSQL {major}.{minor}"
+
+
+_known_version: list[int] = []
+
+
+def policy_text(environment_id: int, slug: str) -> str:
+    version = active_version(environment_id)
+    if version is None:
+        return f"none yet in `{slug}`"
+    return f"version {version.number} of `{slug}`, since {version.created_at:%Y-%m-%d %H:%M} UTC"
+
+
+def unset() -> list[Unset]:
+    """Return what production wants and is off, the most important first."""
+    wanted = {
+        Unset("ALLOWED_HOSTS", "any name leads to this service"): "*" not in settings.ALLOWED_HOSTS,
+        Unset("CSRF_TRUSTED_ORIGINS", "the admin's cookies also go over plain HTTP"): settings.SESSION_COOKIE_SECURE,
+        Unset("DECISION_LOG", "nobody writes down what was answered"): bool(settings.DECISION_LOG),
+    }
+    return [setting for setting, is_made in wanted.items() if not is_made]

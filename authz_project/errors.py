@@ -18,16 +18,14 @@ from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
-from authz_project.connections import note_loss
-from authz_project.logs.details import without_details
-from authz_project.logs.lines import OnceASecond, more
-from authz_project.rate_limit import TooManyRequests
-from authz_project.trouble import AWAY, Trouble, trouble_of
+from authz_project.database import AWAY, Trouble, note_loss, trouble_of
+from authz_project.limits import TooManyRequests
+from authz_project.logs.formats import OnceASecond, more, without_details
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
-from policy.memory import exhausted
-from policy.offsets import was_cancelled
+from policy.ground.journal import was_cancelled
+from policy.ground.memory import exhausted
 
 log = logging.getLogger("authz.request")
 

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.models import Q
 
-from authz_project.connections import let_go_if_broken
+from authz_project.database import let_go_if_broken
 from authz_project.models import ApiKey
-from policy.clock import now, time_of
 from policy.errors import Unavailable
-from policy.offsets import changing
+from policy.ground.clock import now, time_of
+from policy.ground.journal import changing
 
 log = logging.getLogger("authz.keys")
 

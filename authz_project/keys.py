@@ -1,24 +1,29 @@
-"""Making, reading and revoking API keys."""
+"""Make, find, rotate and revoke API keys."""
+
+from __future__ import annotations
 
 import hashlib
 import re
 import secrets
 import string
 from collections.abc import Collection, Mapping
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
+from django.db.models import F
 from django.utils import timezone
 
 from authz_project.key_use import note_use
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
-from policy.configured import configured
-from policy.errors import KeyRefused
+from policy.errors import AuthzError, KeyRefused, NotFound
+from policy.ground.cache import configured
+from policy.ground.clock import now, time_of
+from policy.ground.journal import NOBODY, By, changing
 from policy.models import Environment
-from policy.offsets import changing
-from policy.revisions import NOBODY, By
 from policy.scopes import Scope
+
+# ---- Making, reading and revoking API keys ------------------------------------------------------------------------
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
@@ -163,3 +168,136 @@ def _remember(caller: Caller) -> None:
         each: Caller(caller.environment_id, caller.key_hash, each, environment=caller.environment, key_id=caller.key_id)
         for each in needs
     }
+
+
+# ---- Keys by what people call them --------------------------------------------------------------------------------
+
+_SHOWN = 5
+
+
+def key_named(text: str) -> ApiKey:
+    """Return the key with this beginning, this number or this label; `NotFound` where there is none, or more than one.
+
+    A whole key works too: its secret is ignored. A label must lead to one key that is neither revoked nor expired; keys
+    that have a successor are passed over if another one has the label.
+    """
+    by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3])).first()
+    if by_beginning is not None:
+        return by_beginning
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        by_number = ApiKey.objects.filter(pk=int(text)).first()
+        if by_number is not None:
+            return by_number
+    return _labelled(text)
+
+
+def _labelled(label: str) -> ApiKey:
+    moment = time_of(now())
+    labelled = ApiKey.objects.filter(label=label, revoked_at__isnull=True).order_by("pk") if label else ()
+    found = [key for key in labelled if key.expires_at is None or key.expires_at > moment]
+    latest = [key for key in found if key.successor_id is None] or found
+    if len(latest) == 1:
+        return latest[0]
+    if not latest:
+        raise NotFound("there is no such key; list_api_keys shows them")
+    named = ", ".join(key.prefix for key in latest[:_SHOWN]) + (", …" if len(latest) > _SHOWN else "")
+    raise NotFound(f"{len(latest)} keys have this label; say which: {named}")
+
+
+# ---- key rotation -------------------------------------------------------------------------------------------------
+# A key's successor: another secret for the same things, while the old one is still good for a time.
+
+OVERLAP = timedelta(hours=24)
+
+
+class NotToBeRotated(AuthzError):
+    """The key is not good any more, or has a successor already."""
+
+
+class Rotated(NamedTuple):
+    old: ApiKey
+    new: ApiKey
+    token: str  # of the new one
+
+    @property
+    def outcome(self) -> str:
+        """Return what has become of the old one."""
+        if self.old.revoked_at is not None:
+            return f"{self.old.prefix} is revoked"
+        return f"{self.old.prefix} is good until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
+
+
+def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:
+    """Make a successor, with the same environment, label and scopes; the old key ends after the overlap.
+
+    Without `expires_at`, the new key lasts as long as the old one was made to last. An old key that expires before the
+    overlap is over still does. If two rotate a key at the same time, one is refused.
+    """
+    with changing():
+        # The first transaction locks the row until it commits; the second then reads the successor that the first made.
+        ApiKey.objects.filter(pk=key.pk).update(label=F("label"))
+        old = ApiKey.objects.select_related("environment", "successor").get(pk=key.pk)
+        moment = time_of(now())
+        _refuse_what_is_over(old, moment)
+        expires_at = expires_at or _same_span(old, moment)
+        new, token = create_key(old.environment, old.label, expires_at, old.scopes, by)
+        old.successor = new
+        if overlap:
+            end = moment + overlap
+            old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
+            old.save(update_fields=["successor", "expires_at"])
+        else:
+            old.save(update_fields=["successor"])
+            revoke_key(old)
+    return Rotated(old, new, token)
+
+
+def good_predecessors(key: ApiKey) -> list[ApiKey]:
+    """Return the keys before this one whose overlap is not over, the latest first."""
+    found: list[ApiKey] = []
+    moment = time_of(now())
+    waiting = [key.pk]
+    while waiting:
+        before = list(ApiKey.objects.filter(successor_id__in=waiting))
+        found += [each for each in before if not each.revoked_at and (not each.expires_at or each.expires_at > moment)]
+        waiting = [each.pk for each in before]
+    return found
+
+
+def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
+    if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= moment):
+        over = "revoked" if key.revoked_at is not None else "expired"
+        raise NotToBeRotated(f"{key.prefix} is {over}: create_api_key makes another")
+    if key.successor is not None:
+        raise NotToBeRotated(f"{key.prefix} has a successor already: {key.successor.prefix}, which can be rotated")
+    if not key.scopes:
+        raise NotToBeRotated(f"{key.prefix} has no scope, and so is good for nothing: create_api_key makes another")
+
+
+def _same_span(key: ApiKey, moment: datetime) -> datetime | None:
+    if key.expires_at is None:
+        return None
+    try:
+        return moment + (key.expires_at - key.created_at)
+    except OverflowError:  # it would end after the year 9999
+        return key.expires_at
+
+
+# ---- What is said of a key where keys are shown -------------------------------------------------------------------
+
+
+def state_of(key: ApiKey, moment: datetime) -> str:
+    """Say whether it is good at the moment, and until when."""
+    if key.revoked_at:
+        return f"revoked {key.revoked_at:%Y-%m-%d}"
+    if key.expires_at is None:
+        return "active"
+    return f"{'expired' if key.expires_at <= moment else 'active until'} {key.expires_at:%Y-%m-%d}"
+
+
+def scopes_text(key: ApiKey) -> str:
+    return "all" if len(key.scopes) == len(Scope) else " ".join(key.scopes) or "nothing"
+
+
+def used_text(key: ApiKey) -> str:
+    return f"last used {key.last_used_at:%Y-%m-%d}" if key.last_used_at else "never used"

@@ -18,11 +18,11 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
 from authz_project import observing
+from authz_project.database import HEALTH, READINESS
 from authz_project.errors import too_large
-from authz_project.logs.current import enter, leave
-from authz_project.readiness import HEALTH, READINESS
-from policy import noticing
-from policy.configured import configured
+from authz_project.logs.formats import enter, leave
+from policy.ground import spans
+from policy.ground.cache import configured
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # a UUID's variant digit
@@ -51,8 +51,8 @@ def request_ids(get_response):
 
     def respond(request):
         request.started = time.perf_counter()
-        since = request.META.get(noticing.WAITS_SINCE, 0.0)
-        parts = noticing.begin(request.started, since) if noticing.is_on else None
+        since = request.META.get(spans.WAITS_SINCE, 0.0)
+        parts = spans.begin(request.started, since) if spans.is_on else None
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
         enter(request.request_id, observing.name_of(request.path))
         response = get_response(request)

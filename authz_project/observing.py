@@ -14,10 +14,10 @@ from typing import NamedTuple
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from authz_project.connections import note_connecting
-from policy import noticing
+from authz_project.database import note_connecting
 from policy.active import Caller
-from policy.noticing import Noted, Part
+from policy.ground import spans
+from policy.ground.spans import Noted, Part
 
 log = logging.getLogger("authz.observing")
 
@@ -67,7 +67,7 @@ def stop(observer: Observer) -> None:
 def _set_observers(observers: tuple[tuple[Observer, float], ...]) -> None:
     global _observers, _least
     _observers, _least = observers, min([least for _, least in observers], default=math.inf)
-    noticing.watch(bool(observers))
+    spans.watch(bool(observers))
 
 
 @cache
@@ -91,11 +91,11 @@ def tell(
     request_id: str,
     caller: Caller | None = None,
     traceparent: str = "",
-    parts: noticing.Parts | None = None,
+    parts: spans.Parts | None = None,
 ) -> None:
     """Tell of a request that `began` then, by `perf_counter`, and is answered now. Never raises an `Exception`."""
     seconds = time.perf_counter() - began
-    noticing.end()
+    spans.end()
     if seconds < _least:
         return
     environment, key_id = (caller.environment, caller.key_id) if caller is not None else ("", None)

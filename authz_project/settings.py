@@ -408,10 +408,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": f"authz_project.logs.formats.{LOG_FORMAT.title()}"}},
-    "filters": {"briefly": {"()": "authz_project.logs.lines.Briefly"}},
+    "filters": {"briefly": {"()": "authz_project.logs.formats.Briefly"}},
     "handlers": {
-        "console": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line"},
-        "briefly": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line", "filters": ["briefly"]},
+        "console": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line"},
+        "briefly": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line", "filters": ["briefly"]},
     },
     "root": {"handlers": ["console"], "level": log_level()},
     # A caller's mistake is told to the caller, and ours is logged where it is answered.

@@ -10,10 +10,10 @@ import facts.urls
 import localsql.urls
 import policy.urls
 from authz_project import views
-from authz_project.documents import paths as documents
+from authz_project.documents import library as documents
 from authz_project.endpoint_views import view_class
 from authz_project.openapi.document import Document, Page
-from policy.endpoint import Endpoint
+from policy.ground.endpoint import Endpoint
 
 _below_api: dict[str, Endpoint] = {
     **checks.urls.endpoints,

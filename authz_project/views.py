@@ -8,10 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
 
+from authz_project.database import current
+from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
-from authz_project.readiness import current
-from authz_project.test_environments import create_test_environment
-from policy.endpoint import Endpoint, Request, Response, caller
+from policy.ground.endpoint import Endpoint, Request, Response, caller
 
 API_VERSION = 0
 

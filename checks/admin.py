@@ -27,11 +27,10 @@ from facts.history_pages import activated_url
 from facts.models import Signature
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError
+from policy.ground.endpoint import public_url_of
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
-from policy.pages.editing import Pane, editor_url_name
-from policy.pages.typed import Turns, program_of
-from policy.public_url import public_url_of
+from policy.pages.editing import Pane, Turns, editor_url_name, program_of
 from policy.publishing import active_version
 from policy.rules.program import Program
 from policy.values import Value

@@ -8,13 +8,13 @@ from checks.asking import question
 from checks.asking.question import Asked, Check
 from checks.explain.cases import ANY
 from facts import wire
+from facts.accept import HEADER
 from facts.batches import lasting_from_json
-from facts.context_header import HEADER
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
-from policy.configured import configured
 from policy.errors import MalformedRequest, TooLarge
-from policy.json_schema import Schema, many, nullable, ref, taken
+from policy.ground.cache import configured
+from policy.ground.endpoint import Schema, many, nullable, ref, taken
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING

@@ -26,10 +26,11 @@ from checks.serializers import (
     MomentQuery,
     any_value,
 )
-from facts.context_header import answer
+from facts.accept import answer
 from policy.active import Caller
-from policy.configured import configured
-from policy.endpoint import (
+from policy.errors import MalformedRequest
+from policy.ground.cache import configured
+from policy.ground.endpoint import (
     Endpoint,
     Request,
     Response,
@@ -39,9 +40,8 @@ from policy.endpoint import (
     position_seen,
     unconfirmed_caller,
 )
-from policy.errors import MalformedRequest
+from policy.ground.journal import current_offset
 from policy.moments import Moment, moment_of
-from policy.offsets import current_offset
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded

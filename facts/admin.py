@@ -16,14 +16,13 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from facts import history_pages
+from facts.accept import sentences
 from facts.models import Signature
-from facts.names import sentences
-from facts.pages import adding, browse, deleting, exporting, importing
+from facts.pages import browse, change, files
 from facts.pages import value as value_page
 from facts.pages.addresses import browse_url
-from facts.pages.file_on_disk import FileOnDisk
-from facts.pages.listing import end_of
-from facts.pages.narrowing import narrowed
+from facts.pages.files import FileOnDisk
+from facts.pages.listing import end_of, narrowed
 from facts.wire import Fact
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, default_environment
@@ -85,17 +84,17 @@ class FactAdmin(admin.ModelAdmin):
     def add(self, request: HttpRequest) -> HttpResponse:
         self._check_add(request)
         where, ends_stay = self._environment(request), not self._may_change_ends(request)
-        form = adding.NewFact(by_admin(request), request.POST or None, where, ends_stay)
+        form = change.NewFact(by_admin(request), request.POST or None, where, ends_stay)
         if request.method == "POST" and form.is_valid():
             return self._added(request, form.cleaned_data["environment"], form.cleaned_data["stored"])
-        shapes = adding.shapes(adding.program_of(self._environment(request)))
+        shapes = change.shapes(change.program_of(self._environment(request)))
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
         stored = f"{fact} {end_of(fact)}".rstrip()
-        self._note(request, adding.kind_of(environment, fact), "added a fact")
+        self._note(request, change.kind_of(environment, fact), "added a fact")
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
-        for sentence in sentences(adding.unknown(environment, fact)):
+        for sentence in sentences(change.unknown(environment, fact)):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
         first = fact.args[0]
@@ -111,7 +110,7 @@ class FactAdmin(admin.ModelAdmin):
             return HttpResponseRedirect(back)
         if "confirmed" in request.POST:
             return self._delete(request, back)
-        shown, gone = deleting.asked_about(request.POST.getlist("selected"))
+        shown, gone = change.asked_about(request.POST.getlist("selected"))
         self._tell_gone(request, gone)
         if not shown:
             self.message_user(request, "No facts are selected.", messages.WARNING)
@@ -120,7 +119,7 @@ class FactAdmin(admin.ModelAdmin):
 
     def _delete(self, request: HttpRequest, back: str) -> HttpResponse:
         try:
-            done = deleting.delete(deleting.confirmed(request.POST.getlist("fact")), by_admin(request))
+            done = change.delete(change.confirmed(request.POST.getlist("fact")), by_admin(request))
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, f"Nothing is deleted: {reason.message}", messages.ERROR)
             return HttpResponseRedirect(back)
@@ -136,7 +135,7 @@ class FactAdmin(admin.ModelAdmin):
             self.message_user(request, f"{deleted}.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
-    def _asked_about(self, request: HttpRequest, shown: tuple[deleting.Shown, ...], back: str) -> HttpResponse:
+    def _asked_about(self, request: HttpRequest, shown: tuple[change.Shown, ...], back: str) -> HttpResponse:
         count = len(shown)
         title = "Delete this fact?" if count == 1 else f"Delete these {count} facts?"
         slugs = sorted({each.kind.environment.slug for each in shown})
@@ -152,7 +151,7 @@ class FactAdmin(admin.ModelAdmin):
     def import_facts(self, request: HttpRequest) -> HttpResponse:
         self._check_add(request)
         environment = self._environment(request)
-        form = importing.ImportForm(
+        form = files.ImportForm(
             request.POST or None,
             request.FILES or None,
             initial={"environment": environment, "format": "notation"},
@@ -160,13 +159,13 @@ class FactAdmin(admin.ModelAdmin):
         )
         outcome = None
         if request.method == "POST" and form.is_valid():
-            outcome = importing.act(form, by_admin(request), not self._may_change_ends(request))
+            outcome = files.act(form, by_admin(request), not self._may_change_ends(request))
             if outcome.loaded is not None:
                 return self._imported(request, form.cleaned_data["environment"], outcome)
         return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
 
     def _imported(
-        self, request: HttpRequest, environment: Environment, outcome: importing.ImportOutcome
+        self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome
     ) -> HttpResponse:
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
@@ -182,10 +181,10 @@ class FactAdmin(admin.ModelAdmin):
         self._check_view(request)
         form, asked = request.GET.get("format", ""), narrowed(request.GET)
         environment = browse.only_environment(asked)
-        if form not in exporting.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
+        if form not in files.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
             raise Http404("there is no such export: name a format, and an environment where there are several")
         name = f"facts-{environment.slug if environment else 'none'}"
-        return exporting.exported(asked.walk, form, name)
+        return files.exported(asked.walk, form, name)
 
     # ---- history ----------------------------------------------------------------------------------------------
 

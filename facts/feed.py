@@ -1,25 +1,305 @@
-"""The feed of changes after a revision, in order and without gaps: each revision once, whole or in parts.
-
-A revision says how many facts it changed, so one statement reads as many revisions as fit into a response. A revision
-that is too large for a response is read in parts, in the order of its facts, from the stored and the past facts: a fact
-that it inserted may be a past one before its last part is read. The state as of the horizon is read in parts too.
-"""
+"""The feed of changes after a revision, in order and without gaps."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from itertools import takewhile
 from typing import Any
 
+import orjson
 from django.db import connection
 
-from facts.feed_position import FeedPosition, Inside, digest_of
-from facts.feed_rows import Changed, Chosen, Row, arms_of, count, counts, inserted_and_deleted, part_of
-from policy.clock import text_of
+from facts.models import COLUMNS
+from facts.numbering import types_of_text
+from facts.read import read_snapshot
+from policy.active import Caller, confirm
 from policy.errors import AuthzError, MalformedRequest
-from policy.revisions import newest_and_horizon
+from policy.ground.clock import short_text_of, text_of
+from policy.ground.journal import newest_and_horizon
+from policy.ground.waking import run_with_connection, thread, watch
+
+# ---- feed position ------------------------------------------------------------------------------------------------
+# The position of a reader in the feed of changes: after a revision, or inside a revision that is sent in parts.
+#
+# As text, the first is the revision's number, and the second a token that contains all it takes to go on.
+
+MOST = 10_000  # facts of an answer
+LARGEST = 2**63 - 1  # what databases number revisions with
+_TOKEN = re.compile(r"([0-9]{1,19})\.([0-9A-Za-z_-]{8,32768})", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+Entry = tuple[int, int, tuple[str, ...]]  # 0 for what was inserted and 1 for what was deleted, sig, ids
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Between two parts of a revision, which all have the same size."""
+
+    is_state: bool  # the parts are of all facts as of the revision, not of what the revision changed
+    part: int  # the next part, from 1
+    parts: int
+    size: int
+    asked: str  # for which facts, as `digest_of` has it
+    last: Entry  # of the part before
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """After this revision, or inside of it."""
+
+    revision: int
+    inside: Inside | None = None
+
+    @property
+    def text(self) -> int | str:
+        """Return the position as the member `next` of an answer has it."""
+        if self.inside is None:
+            return self.revision
+        on = self.inside
+        token = orjson.dumps([int(on.is_state), on.part, on.parts, on.size, on.asked, *on.last[:2], on.last[2]])
+        return f"{self.revision}.{base64.urlsafe_b64encode(token).decode().rstrip('=')}"
+
+
+def digest_of(predicates: Iterable[str]) -> str:
+    """Return a short hash of a filter, by which a token is bound to the filter that it was made for."""
+    return sha256(orjson.dumps(sorted(predicates))).hexdigest()[:12]
+
+
+def feed_position_from_text(text: str) -> FeedPosition:
+    """Parse and check the parameter `after`, which comes from the caller."""
+    if _NUMBER.fullmatch(text) and int(text) <= LARGEST:
+        return FeedPosition(int(text))
+    found = _TOKEN.fullmatch(text)
+    inside = _inside(found[2]) if found else None
+    if found is None or inside is None or int(found[1]) > LARGEST:
+        raise MalformedRequest("after", "must be the number of a revision, or what `next` was before")
+    return FeedPosition(int(found[1]), inside)
+
+
+def _inside(encoded: str) -> Inside | None:
+    try:
+        raw = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (binascii.Error, ValueError):
+        return None
+    match raw:
+        case [0 | 1 as state, int(part), int(parts), int(size), str(asked), 0 | 1 as gone, int(sig), list(ids)]:
+            numbers_fit = part > 1 and parts > 0 and 1 <= size <= MOST and max(part, parts, abs(sig)) < 2**31
+            if numbers_fit and len(ids) == len(COLUMNS) and all(_is_text(each) for each in ids):
+                return Inside(bool(state), part, parts, size, asked, (int(gone), sig, tuple(ids)))
+    return None
+
+
+def _is_text(raw: object) -> bool:
+    return isinstance(raw, str) and "\0" not in raw
+
+
+# ---- The rows of facts and past facts that revisions began and ended ----------------------------------------------
+# If a revision both ended and began the same fact, it changed the fact's end (`expires_at`): the fact is listed among
+# the inserted only. This happens only with signatures whose facts may end.
+
+MANY = 50_000  # facts of a revision, from which on a part of it is looked for among all facts
+
+_NAMES = ", ".join(COLUMNS)
+_SAME = " AND ".join(f"other.{name} = past_fact.{name}" for name in ("sig", *COLUMNS))
+_BEGUN_AGAIN = (
+    f"EXISTS (SELECT 1 FROM fact other WHERE {_SAME} AND other.since = past_fact.until)"
+    f" OR EXISTS (SELECT 1 FROM past_fact other WHERE {_SAME} AND other.since = past_fact.until)"
+)
+
+Row = tuple[Any, ...]  # 0 for what was inserted and 1 for what was deleted, sig, ids, expires_at
+Changed = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Signatures whose facts are read, by their numbers: each a predicate and types."""
+
+    signatures: dict[int, tuple[str, tuple[str, ...]]]
+    ending: frozenset[int]  # of those, the ones whose facts may end
+
+    @classmethod
+    def of(cls, environment_id: int, predicates: frozenset[str]) -> Chosen:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id, predicate, types, may_end FROM signature WHERE environment_id = %s", (environment_id,)
+            )
+            rows = [row for row in cursor.fetchall() if not predicates or row[1] in predicates]
+        signatures = {number: (predicate, types_of_text(types)) for number, predicate, types, _ in sorted(rows)}
+        return cls(signatures, frozenset(row[0] for row in rows if row[3]))
+
+    @property
+    def listed(self) -> str:
+        return _listed(self.signatures)
+
+    @property
+    def begun_again(self) -> str:
+        """Return the condition that leaves out past facts which began again; it follows those on facts that ended."""
+        return f" AND NOT (sig IN ({_listed(self.ending)}) AND ({_BEGUN_AGAIN}))" if self.ending else ""
+
+    def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
+        predicate, types = self.signatures[number]
+        args = [{"type": name, "id": text} for name, text in zip(types, ids)]
+        if expires_at is None:
+            return {"predicate": predicate, "args": args}
+        return {"predicate": predicate, "args": args, "expires_at": short_text_of(expires_at)}
+
+
+# ---- all facts of some revisions ---------------------------------------------------------------------------------
+
+
+def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Changed]:
+    """Return facts that these revisions inserted and deleted, by revision."""
+    found: dict[int, Changed] = {}
+    if chosen.signatures:
+        columns = f"sig, {_NAMES}"
+        inserted = _between("since", f"since, 0, {columns}, expires_at", chosen)
+        deleted = _between("until", f"until, 1, {columns}, NULL", chosen)
+        with connection.cursor() as cursor:
+            cursor.execute(f"{inserted} UNION ALL {deleted}", (first, last) * 3)
+            rows = cursor.fetchall()
+        rows.sort()
+        to_json = chosen.fact_to_json
+        for number, gone, sig, *ids, expires_at in rows:
+            if number not in found:
+                found[number] = ([], [])
+            found[number][gone].append(to_json(sig, ids, expires_at))
+    return found
+
+
+def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
+    """Return how many facts each of these revisions inserted and deleted."""
+    if not chosen.signatures:
+        return {}
+    inserted, deleted = _between("since", "since AS number", chosen), _between("until", "until AS number", chosen)
+    counted = f"SELECT number, COUNT(*) FROM ({inserted} UNION ALL {deleted}) changed GROUP BY number"
+    with connection.cursor() as cursor:
+        cursor.execute(counted, (first, last) * 3)
+        return dict(cursor.fetchall())
+
+
+def _between(column: str, selected: str, chosen: Chosen) -> str:
+    """Return rows that began, or ended, from one revision to another."""
+    condition = f"sig IN ({chosen.listed}) AND {column} BETWEEN %s AND %s"
+    if column == "until":
+        return f"SELECT {selected} FROM past_fact{_by('past_fact_until')} WHERE {condition}{chosen.begun_again}"
+    stored = f"SELECT {selected} FROM fact{_by('fact_since')} WHERE {condition}"
+    return f"{stored} UNION ALL SELECT {selected} FROM past_fact{_by('past_fact_since')} WHERE {condition}"
+
+
+# ---- one revision, in the order of its facts ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Where some of a revision's facts are."""
+
+    gone: int  # 0: they were inserted, 1: deleted
+    table: str
+    condition: str
+    values: tuple[int, ...]
+    index: str  # by which the condition is met
+
+
+def arms_of(number: int, is_state: bool) -> tuple[Arm, ...]:
+    if is_state:
+        stored = Arm(0, "fact", "+since <= %s", (number,), "")
+        return stored, Arm(0, "past_fact", "+since <= %s AND +until > %s", (number, number), "")
+    return (
+        Arm(0, "fact", "since = %s", (number,), "fact_since"),
+        Arm(0, "past_fact", "since = %s", (number,), "past_fact_since"),
+        Arm(1, "past_fact", "until = %s", (number,), "past_fact_until"),
+    )
+
+
+def count(arms: Iterable[Arm], chosen: Chosen) -> int:
+    counted = 0
+    with connection.cursor() as cursor:
+        for arm in arms:
+            again = chosen.begun_again if arm.gone else ""
+            condition = f"sig IN ({chosen.listed}) AND {arm.condition}{again}"
+            cursor.execute(f"SELECT COUNT(*) FROM {arm.table}{_by(arm.index)} WHERE {condition}", arm.values)
+            counted += cursor.fetchone()[0]
+    return counted
+
+
+def part_of(arms: Sequence[Arm], chosen: Chosen, after: Entry | None, most: int, size: int) -> list[Row]:
+    """Return the next so many facts of a revision of this size: inserted ones first, by signature and ids."""
+    found: list[Row] = []
+    if connection.vendor == "postgresql" and (size > MANY or not all(arm.index for arm in arms)):
+        # It would rather read all that is left and sort it, as it does not expect there to be much.
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL enable_sort = off")
+    for gone in (0, 1):
+        mine = [arm for arm in arms if arm.gone == gone]
+        for sig in chosen.signatures if mine else ():
+            if after is not None and (gone, sig) < after[:2]:
+                continue
+            start = after[2] if after is not None and (gone, sig) == after[:2] else None
+            found += _of_signature(mine, chosen, sig, start, most - len(found), size)
+            if len(found) == most:
+                return found
+    return found
+
+
+def _of_signature(
+    arms: Sequence[Arm], chosen: Chosen, sig: int, start: tuple[str, ...] | None, most: int, size: int
+) -> list[Row]:
+    """Return facts of one signature, by ids. Past facts are looked for no further than stored ones."""
+    found: list[Row] = []
+    end: tuple[str, ...] | None = None
+    with connection.cursor() as cursor:
+        for arm in arms:
+            cursor.execute(
+                _statement(arm, chosen, start is not None, end is not None, size),
+                (sig, *arm.values, *(start or ()), *(end or ()), most),
+            )
+            rows = cursor.fetchall()
+            found += [(arm.gone, sig, *row) for row in rows]
+            if len(rows) == most:
+                end = rows[-1][:-1]
+    found.sort()
+    return found[:most]
+
+
+def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size: int) -> str:
+    bounds = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)" if is_begun else ""
+    bounds += f" AND ({_NAMES}) <= (%s, %s, %s, %s, %s)" if is_bounded else ""
+    selected = f"{_NAMES}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
+    again = chosen.begun_again if arm.gone else ""
+    ordered = f"ORDER BY {_NAMES} LIMIT %s"
+    if not arm.index or (size > MANY and not (connection.vendor == "sqlite" and arm.table == "fact")):
+        condition = arm.condition if not arm.index else f"+{arm.condition}"
+        return f"SELECT {selected} FROM {arm.table} WHERE sig = %s AND {condition}{again}{bounds} {ordered}"
+    if connection.vendor == "sqlite":
+        by = _by(arm.index)
+        return f"SELECT {selected} FROM {arm.table}{by} WHERE sig = %s AND {arm.condition}{again}{bounds} {ordered}"
+    mine = f"SELECT {selected} FROM {arm.table} WHERE sig = %s AND {arm.condition}{again}{bounds}"
+    return f"WITH mine AS MATERIALIZED ({mine}) SELECT * FROM mine {ordered}"
+
+
+def _by(index: str) -> str:
+    """Return the clause that names an index, for a database that would not choose it."""
+    return f" INDEXED BY {index}" if index and connection.vendor == "sqlite" else ""
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(str(int(number)) for number in numbers) or "NULL"
+
+
+# ---- feed ---------------------------------------------------------------------------------------------------------
+# The feed of changes after a revision, in order and without gaps: each revision once, whole or in parts.
+#
+# A revision says how many facts it changed, so one statement reads as many revisions as fit into a response. A
+# revision that is too large for a response is read in parts, in the order of its facts, from the stored and the past
+# facts: a fact that it inserted may be a past one before its last part is read. The state as of the horizon is read
+# in parts too.
 
 SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
 PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
@@ -256,3 +536,47 @@ def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
 
 def as_json(found: FeedPage) -> dict[str, Any]:
     return {"changes": found.changes, "next": found.after.text, "more": found.more}
+
+
+# ---- Following the feed of changes: reading them as they come -----------------------------------------------------
+# A thread that waits keeps no connection. A thread that has one reads for it, and checks the caller's key in the same
+# snapshot.
+
+
+def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
+    """Return the changes as soon as there are some, or none after `patience` seconds. Each read checks the key."""
+    return _awaited(caller.environment_id, partial(_read_as, caller), asked, patience)
+
+
+def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
+    """Yield changes without end, as they come; yield an empty `FeedPage` whenever `patience` seconds brought none."""
+    while True:
+        here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
+        yield here
+        asked = replace(asked, after=here.after)
+
+
+def _awaited(
+    environment_id: int, look: Callable[[FeedRequest], FeedPage], asked: FeedRequest, patience: float
+) -> FeedPage:
+    """Read until there are changes or time is up. A revision without a fact asked for does not end the waiting."""
+    until = time.monotonic() + patience
+    while True:
+        here = run_with_connection(partial(look, asked))
+        if here.changes or here.more or time.monotonic() >= until:
+            return here
+        if thread.hand_on is None and not connection.in_atomic_block:
+            connection.close()
+        if not watch.wait(environment_id, here.newest, until):
+            return here
+        asked = replace(asked, after=here.after)
+
+
+def _read_as(caller: Caller, asked: FeedRequest) -> FeedPage:
+    with read_snapshot():
+        return read(confirm(caller).environment_id, asked)
+
+
+def _read(environment_id: int, asked: FeedRequest) -> FeedPage:
+    with read_snapshot():
+        return read(environment_id, asked)

@@ -1,26 +1,33 @@
-"""What changed when: the revisions that began or ended facts, newest first, in pages.
-
-A page holds so many facts, not so many revisions: one revision may be a load of millions. If a revision does not fit,
-the next page goes on with it. The history begins after the horizon: what happened before is no longer known whole.
-"""
+"""What changed when: revisions and the facts that they began or ended, in pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import groupby
 
+import orjson
+from django.core import signing
 from django.db import connection
 
 from facts import indexes
 from facts.models import COLUMNS, MAX_ARGUMENTS, Row
 from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching, read_snapshot
-from facts.wire import Argument, Fact
-from policy.models import Revision
-from policy.revisions import newest_and_horizon
+from facts.serializers import pattern_from_query
+from facts.wire import Argument, Fact, fact_to_json
+from policy.errors import MalformedRequest
+from policy.ground.clock import short_text_of, text_of, time_of
+from policy.ground.journal import newest_and_horizon
+from policy.models import Environment, Revision
 from policy.rules.program import Signature
 from policy.values import PRIMITIVES, Value
+
+# ---- What changed when: the revisions that began or ended facts, newest first, in pages ---------------------------
+# A page holds so many facts, not so many revisions: one revision may be a load of millions. If a revision does not
+# fit, the next page goes on with it. The history begins after the horizon: what happened before is no longer known
+# whole.
 
 _NAMES = ", ".join(COLUMNS)
 _AT_ONCE = 300  # parts of a statement, three for each signature: SQLite joins 500 at most
@@ -278,3 +285,215 @@ def _beyond(at: str, number: int, after: HistoryCursor | None) -> tuple[str, tup
         return f" AND {at} < %s", (after.revision,)
     following = f"({_NAMES}) > (%s, %s, %s, %s, %s)"
     return f" AND ({at} < %s OR {following})", (after.revision, *after.row[1:])
+
+
+# ---- history query ------------------------------------------------------------------------------------------------
+# What GET /history is asked: a pattern as GET /facts takes it, and which page. And its answer.
+#
+# A token that continues a history can be written by this service only. It continues one pattern of one environment
+# after the last fact that was sent, with the size that the first request asked for: what changes meanwhile is newer.
+
+USUAL, LARGEST = 1_000, 10_000  # facts on a page
+_SALT = "facts.history"
+_REFUSED = "is not a token that this history was continued with"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    environment_id: int
+    predicate: str | None
+    args: tuple[Argument, ...]
+    size: int
+    after: HistoryCursor | None
+
+
+def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery:
+    predicate, args = pattern_from_query(query)
+    token = query.get("page_token")
+    if not token:
+        return HistoryQuery(environment_id, predicate, args, _size(query.get("page_size")), None)
+    try:
+        environment, digest, size, revision, row = _signer().unsign_object(token)
+    except (signing.BadSignature, ValueError):
+        raise MalformedRequest("page_token", _REFUSED) from None
+    if environment != environment_id or digest != _digest(predicate, args):
+        raise MalformedRequest("page_token", _REFUSED)
+    return HistoryQuery(environment_id, predicate, args, size, HistoryCursor(revision, tuple(row)))
+
+
+def _size(text: str | None) -> int:
+    if not text:
+        return USUAL
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST):
+        raise MalformedRequest("page_size", f"must be an integer from 1 to {LARGEST}")
+    return int(text)
+
+
+def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
+    results = [
+        {
+            "revision": entry.revision.number,
+            "at": text_of(entry.revision.at),
+            "author": entry.revision.author,
+            "kind": entry.revision.kind,
+            "inserted": [_changed_to_json(each) for each in entry.inserted],
+            "deleted": [_changed_to_json(each) for each in entry.deleted],
+            "policy_version": entry.revision.policy_version.number if entry.revision.policy_version else None,
+        }
+        for entry in found.entries
+    ]
+    return {"results": results, "next_page_token": _token(asked, found.more), "horizon": found.horizon}
+
+
+def _changed_to_json(changed: FactChange) -> dict[str, object]:
+    end = {} if changed.expires_at is None else {"expires_at": short_text_of(changed.expires_at)}
+    return fact_to_json(changed.fact) | end
+
+
+def _token(asked: HistoryQuery, more: HistoryCursor | None) -> str | None:
+    if more is None:
+        return None
+    digest = _digest(asked.predicate, asked.args)
+    return _signer().sign_object([asked.environment_id, digest, asked.size, more.revision, list(more.row)])
+
+
+def _signer() -> signing.Signer:
+    return signing.Signer(salt=_SALT)
+
+
+def _digest(predicate: str | None, args: Sequence[Argument]) -> str:
+    return sha256(orjson.dumps([predicate, [[arg.type, arg.id] for arg in args]])).hexdigest()
+
+
+# ---- The periods in which facts were stored: since when and by whom, and until when -------------------------------
+
+_KEY = ", ".join(("sig", *COLUMNS))
+_WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
+_FACTS_AT_ONCE = 400  # facts that one statement looks for
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A revision at which a fact began or ended. If the revision was pruned, only its number is known.
+
+    Without a number: the fact began before revisions were kept; `before` is then the oldest revision that is known.
+    """
+
+    revision: int | None
+    at: int | None = None  # microseconds
+    author: str = ""
+    kind: str = ""
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValidityPeriod:
+    """A period in which a fact was stored. Without `until` it still is, or it has ended and is not swept yet."""
+
+    since: Mark
+    until: Mark | None
+    expires_at: int | None  # microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    since: int
+    until: int | None
+    expires_at: int | None
+
+    def as_of(self, revision: int) -> _Found:
+        """Return the same as of a revision: leave `until` out if it is later."""
+        return self if self.until is None or self.until <= revision else replace(self, until=None)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(number for number in (self.since, self.until) if number)
+
+
+def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | None = None) -> dict[Row, ValidityPeriod]:
+    """Return the last time that each of these facts of the environment was there, if it ever was.
+
+    As of a revision: the last one that had begun by then. Takes at most two statements for 400 facts, and two more.
+    """
+    found = dict(_latest("fact", "NULL", rows, revision))
+    found |= dict(_latest("past_fact", "until", [row for row in rows if row not in found], revision))
+    if revision is not None:
+        found = {row: each.as_of(revision) for row, each in found.items()}
+    marks = _marks(environment_id, {number for each in found.values() for number in each.numbers})
+    horizon = _horizon(environment_id) if any(not each.since for each in found.values()) else 0
+    return {row: _period(each, marks, horizon) for row, each in found.items()}
+
+
+def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -> Iterator[tuple[Row, _Found]]:
+    begun = "" if revision is None else " AND since <= %s"
+    for start in range(0, len(rows), _FACTS_AT_ONCE):
+        some = rows[start : start + _FACTS_AT_ONCE]
+        keys = ", ".join(f"({int(row[0])}, %s, %s, %s, %s, %s)" for row in some)
+        ranked = (
+            f"SELECT {_KEY}, since, {until} AS until, expires_at,"
+            f" ROW_NUMBER() OVER (PARTITION BY {_KEY} ORDER BY since DESC) AS place"
+            f" FROM (VALUES {keys}) AS wanted CROSS JOIN {table}{_by_first(table)} WHERE {_WANTED}{begun}"
+        )
+        values = [value for row in some for value in row[1:]] + ([] if revision is None else [revision])
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {_KEY}, since, until, expires_at FROM ({ranked}) AS ranked WHERE place = 1", values)
+            for row in cursor.fetchall():
+                yield row[:-3], _Found(*row[-3:])
+
+
+def _by_first(table: str) -> str:
+    """Return a hint for SQLite: for past facts it would choose the index on a1, where names have many facts each."""
+    return indexes.hint(table, "a0") if connection.vendor == "sqlite" else ""
+
+
+def _marks(environment_id: int, numbers: set[int]) -> dict[int, Mark]:
+    if not numbers:
+        return {}
+    found = Revision.objects.filter(environment_id=environment_id, number__in=numbers)
+    return {each[0]: Mark(*each) for each in found.values_list("number", "at", "author", "kind")}
+
+
+def _horizon(environment_id: int) -> int:
+    return Environment.objects.values_list("horizon", flat=True).get(pk=environment_id)
+
+
+def _period(found: _Found, marks: dict[int, Mark], horizon: int) -> ValidityPeriod:
+    since = marks.get(found.since, Mark(found.since)) if found.since else Mark(None, before=max(horizon, 1))
+    return ValidityPeriod(since, marks.get(found.until, Mark(found.until)) if found.until else None, found.expires_at)
+
+
+# ---- as sentences ----------------------------------------------------------------------------------------------
+
+
+def since_text(period: ValidityPeriod) -> str:
+    """Say since when a fact is there: `since 2026-11-03 14:02 by key 3 "billing" (revision 481), until 2026-12-01`."""
+    return f"{_since(period.since)}{f', until {shown_end(period.expires_at)}' if period.expires_at is not None else ''}"
+
+
+def until_text(period: ValidityPeriod) -> str:
+    """Say until when it was: `was there until revision 512, 2026-11-09 08:30, deleted by admin ann`."""
+    mark, end = period.until, period.expires_at
+    if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
+        return f"was there until {shown_end(end)}, when it ended"
+    assert mark is not None, "what is stored and does not hold has come to its end"
+    when = f"was there until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
+    return f"{when}, deleted by {mark.author}" if mark.author else when
+
+
+def _since(mark: Mark) -> str:
+    if mark.revision is None:
+        return f"since before revision {mark.before}"
+    if mark.at is None:
+        return f"since revision {mark.revision}"
+    by = f" by {mark.author}" if mark.author else ""
+    return f"since {minute(mark.at)}{by} (revision {mark.revision})"
+
+
+def minute(microseconds: int) -> str:
+    return f"{time_of(microseconds):%Y-%m-%d %H:%M}"
+
+
+def shown_end(microseconds: int) -> str:
+    """Return the day, and the minute unless the fact ends as the day begins."""
+    time = time_of(microseconds)
+    return f"{time:%Y-%m-%d}" if (time.hour, time.minute) == (0, 0) else f"{time:%Y-%m-%d %H:%M}"

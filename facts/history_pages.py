@@ -11,16 +11,15 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Entry, FactChange, HistoryCursor
+from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, shown_end, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
 from facts.read import fact_of_row
-from facts.validity import latest_periods, minute, shown_end, since_text, until_text
 from facts.wire import Argument
-from policy.clock import microseconds_of, now
+from policy.ground.clock import microseconds_of, now
+from policy.ground.journal import Kind
 from policy.models import Environment, PolicyVersion, Revision
-from policy.revisions import Kind
 from policy.rules import program
 from policy.values import Value
 

@@ -1,14 +1,21 @@
-"""The ids that stored facts mention, by type, to pick some from. They are read from indexes, never from all facts."""
+"""The ids that facts mention, now or as of earlier moments."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
 
-from facts.numbering import signature_numbers
-from facts.read import index_condition, places_of
-from facts.walk import IdRange, beginning
+from facts.indexes import PAST, STORED, condition, hint
+from facts.keyset_pages import IdRange, beginning
+from facts.models import COLUMNS
+from facts.numbering import Numbered, signature_numbers
+from facts.read import Then, index_condition, places_of
 from policy.rules.program import Signature
+
+# ---- mentioned ids ------------------------------------------------------------------------------------------------
+# The ids that stored facts mention, by type, to pick some from. They are read from indexes, never from all facts.
 
 MOST_IDS = 20_000  # of a type
 _MOST_PLACES = 40  # of a type
@@ -82,3 +89,124 @@ def _ids_from(ids: IdRange, places: list[tuple[int, str]], limit: int) -> set[st
             cursor.execute(statement, [*bounds, ids.low, *bounds, limit])
             found.update(text for (text,) in cursor.fetchall())
     return found
+
+
+# ---- What facts mentioned as of earlier moments, and which facts changed between two of them ----------------------
+# Ids come in order, some at a time: what is read at once does not grow with the number of facts.
+
+MOST_CHANGES = 5_000  # of a signature that are read; of more, only that there are
+
+_NAMES = ", ".join(COLUMNS)
+
+
+# ---- ids ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MentionedAsOf:
+    """The ids of a type that facts mention, of those that held at one of some moments."""
+
+    numbers: Mapping[Signature, int]
+    type: str
+    moments: Sequence[Then]
+
+    def after(self, text: str, most: int) -> list[str]:
+        """Return the ids that follow a text, so many at most."""
+        found: set[str] = set()
+        with connection.cursor() as cursor:
+            for column, selected in self._selects("{column} > %s"):
+                cursor.execute(f"SELECT DISTINCT {selected} ORDER BY {column} LIMIT %s", (text, most))
+                found.update(row[0] for row in cursor.fetchall())
+        return sorted(found)[:most]
+
+    def containing(self, most: int, read: Callable[[str], Iterable[Sequence[str]]]) -> list[str]:
+        """Return ids that contain a text, so many at most.
+
+        Whoever reads runs each statement, puts the text in place of its `%s`, and limits the time: all ids are read.
+        """
+        found: set[str] = set()
+        test = "instr({column}, %s) > 0" if connection.vendor == "sqlite" else "strpos({column}, %s) > 0"
+        for _, selected in self._selects(test):
+            found.update(row[0] for row in read(f"SELECT DISTINCT {selected} LIMIT {int(most)}"))
+        return sorted(found)[:most]
+
+    def has(self, text: str) -> bool:
+        """Say whether a fact mentions the id."""
+        with connection.cursor() as cursor:
+            for _, selected in self._selects("{column} = %s"):
+                cursor.execute(f"SELECT 1 FROM (SELECT {selected}) seen LIMIT 1", (text,))
+                if cursor.fetchone():
+                    return True
+        return False
+
+    def count(self) -> int:
+        selects = [f"SELECT {selected}" for _, selected in self._selects("TRUE")]
+        if not selects:
+            return 0
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT COUNT(*) FROM ({' UNION '.join(selects)}) seen")
+            return cursor.fetchone()[0]
+
+    def _selects(self, wanted: str) -> Iterator[tuple[str, str]]:
+        """Yield what to select from each place where the ids may stand, with the column."""
+        for number, column in places_of(self.numbers, self.type):
+            for table in (STORED, PAST):
+                named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
+                needed = condition(table, column)
+                tests = [f"sig = {int(number)}", wanted.format(column=column), *([needed] if needed else [])]
+                held = " OR ".join(_held(table, moment) for moment in self.moments)
+                yield column, f"{column} FROM {named} WHERE {' AND '.join(tests)} AND ({held})"
+
+
+def _held(table: str, moment: Then) -> str:
+    revision, at = int(moment.revision), int(moment.at)
+    held = f"since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
+    return f"({held} AND until + 0 > {revision})" if table == PAST else f"({held})"
+
+
+# ---- changes -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFacts:
+    """Facts of a signature that hold at one of two moments only, among others; `rows` are their ids, None: too many."""
+
+    signature: Signature
+    rows: tuple[tuple[str, ...], ...] | None
+
+    def ids(self, place: int) -> frozenset[str] | None:
+        return None if self.rows is None else frozenset(row[place] for row in self.rows)
+
+
+def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[ChangedFacts]:
+    """Return for each signature the facts that began or ended after the first moment, and up to the last."""
+    found = []
+    with connection.cursor() as cursor:
+        for signature, number in known.numbers.items():
+            cursor.execute(_changes(number, first, last, signature in known.ending))
+            rows = [row[: len(signature.types)] for row in cursor.fetchall()]
+            if rows:
+                found.append(ChangedFacts(signature, tuple(rows) if len(rows) <= MOST_CHANGES else None))
+    return found
+
+
+def any_ends(known: Numbered, first: int, last: int) -> bool:
+    """Say whether a stored fact comes to its end after the first time and up to the last, in microseconds."""
+    numbers = [int(number) for signature, number in known.numbers.items() if signature in known.ending]
+    if not numbers:
+        return False
+    named = f"{STORED} INDEXED BY fact_expires_at" if connection.vendor == "sqlite" else STORED
+    tests = f"expires_at IS NOT NULL AND expires_at BETWEEN {int(first) + 1} AND {int(last)}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {named} WHERE {tests} AND sig IN ({', '.join(map(str, numbers))}) LIMIT 1")
+        return cursor.fetchone() is not None
+
+
+def _changes(number: int, first: Then, last: Then, may_end: bool) -> str:
+    between = f"BETWEEN {int(first.revision) + 1} AND {int(last.revision)}"
+    arms = [(STORED, f"since {between}"), (PAST, f"since {between}"), (PAST, f"until {between}")]
+    if may_end:
+        ended = f"expires_at BETWEEN {int(first.at) + 1} AND {int(last.at)}"
+        arms += [(STORED, ended), (PAST, f"until > {int(last.revision)} AND {ended}")]
+    selects = (f"SELECT {_NAMES} FROM {table} WHERE sig = {int(number)} AND {test}" for table, test in arms)
+    return f"{' UNION '.join(selects)} LIMIT {MOST_CHANGES + 1}"

@@ -1,16 +1,28 @@
-"""Facts, patterns and values as people write them: `has_role(User:ann, "admin", Repo:_)`.
+"""Facts, patterns and values as people write them, and the formats of files of facts."""
 
-Without a type, a quoted or bare word is a String, digits are an Integer, `true` and `false` are Booleans; `Type:_` is
-any value of the type and `_` is anything.
-"""
+from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import BinaryIO, TextIO
+
+import orjson
 
 from facts import wire
-from facts.wire import Argument, Fact, FactPattern
-from policy.errors import MalformedRequest
+from facts.wire import END, Argument, Fact, FactPattern, end_from_json, fact_to_json
+from policy.errors import AuthzError, MalformedRequest
 from policy.fact_text import NotFactText, WrittenArgument, WrittenFact, parsed
+from policy.ground.clock import short_text_of
+from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+# ---- Facts, patterns and values as people write them: `has_role(User:ann, "admin", Repo:_)` -----------------------
+# Without a type, a quoted or bare word is a String, digits are an Integer, `true` and `false` are Booleans; `Type:_`
+# is any value of the type and `_` is anything.
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -67,3 +79,192 @@ def _type_of(arg: WrittenArgument) -> str | None:
     if arg.id in ("true", "false"):
         return BOOLEAN
     return INTEGER if _NUMBER.fullmatch(arg.id) else STRING
+
+
+# ---- formats ------------------------------------------------------------------------------------------------------
+# How files write facts, a line each: as JSON, as CSV, or in the notation of policies' tests.
+#
+#     {"predicate": "member", "args": [{"type": "User", "id": "ann"}, {"type": "Team", "id": "ops"}]}
+#     member,User,ann,Team,ops
+#     member(User:ann, Team:ops)
+#
+# A cell of CSV that a spreadsheet would take for a formula, `=1+1` or `-5`, is written with a `'` before it, and read
+# without it. So is one that has such quotes already: what is written is read as it was.
+#
+# Until when a fact counts, a line of JSON says as `expires_at`, one of CSV in its last cell,
+# `expires_at=2026-12-01T00:00:00Z`, and one of the notation at its end: `until 2026-12-01T00:00:00Z`.
+
+_END_CELL = f"{END}="
+_UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@/-]*")
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
+_QUOTED = re.compile(f"'+{_FORMULA.pattern}")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    number: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.reason}"
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------
+
+
+def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """Yield each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
+    for number, line in enumerate(file, 1):
+        text = line.removeprefix(_BOM) if number == 1 else line
+        if not text.isspace():
+            try:
+                yield number, orjson.loads(text)
+            except orjson.JSONDecodeError as error:
+                yield number, BadLine(number, f"not JSON: {error}")
+
+
+def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
+    """Write one line for each fact; return how many there were."""
+    return sum(1 for fact in facts if file.write(orjson.dumps(fact_to_json(fact)).decode() + "\n"))
+
+
+# ---- CSV -------------------------------------------------------------------------------------------------------
+
+
+def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """Read CSV as `read_json` reads JSON; a first line may name the columns."""
+    # Bytes that are no text become lone surrogates, which are refused where they stand.
+    rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
+            continue
+        cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]
+        if cells and not (rows.line_num == 1 and _are_names(cells)):
+            yield rows.line_num, _json_of_cells(rows.line_num, cells)
+
+
+def _are_names(cells: list[str]) -> bool:
+    """Say whether a line has names, and no fact: `predicate,type,id,type,id …`, perhaps with the end's last."""
+    names = cells[1:-1] if len(cells) % 2 == 0 and cells[-1] == END else cells[1:]
+    return cells[0] == "predicate" and names == ["type", "id"] * (len(names) // 2)
+
+
+def _json_of_cells(number: int, cells: list[str]) -> object:
+    predicate, pairs = cells[0], cells[1:]
+    end = {END: pairs.pop().removeprefix(_END_CELL)} if len(pairs) % 2 and pairs[-1].startswith(_END_CELL) else {}
+    while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
+        pairs = pairs[:-2]  # columns that shorter facts leave empty
+    if len(pairs) % 2:
+        return BadLine(number, "a type without an id")
+    args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
+    return {"predicate": predicate, "args": args, **end}
+
+
+def without_formula(cell: str) -> str:
+    """Return a cell of CSV that no spreadsheet takes for a formula; `read_csv` takes the quote away again."""
+    return f"'{cell}" if _FORMULA.match(cell.lstrip("'")) else cell
+
+
+def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
+    rows, count = csv.writer(file), 0
+    for count, fact in enumerate(facts, 1):
+        cells = list(map(without_formula, _cells_of(fact)))
+        if count == 1 and _are_names(cells):
+            rows.writerow(cells)  # or the fact would be taken for names
+        rows.writerow(cells)
+    return count
+
+
+def _cells_of(fact: Fact) -> list[str]:
+    pairs = [part for value in fact.args for part in (value.type, value.id)]
+    end = [] if fact.expires_at is None else [f"{_END_CELL}{short_text_of(fact.expires_at)}"]
+    return [fact.predicate, *pairs, *end]
+
+
+# ---- the notation ----------------------------------------------------------------------------------------------
+
+
+def read_notation(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """Read the notation likewise; lines of JSON will do as well. Empty lines and comments say nothing."""
+    for number, line in enumerate(file, 1):
+        text = (line.removeprefix(_BOM) if number == 1 else line).decode(errors="surrogateescape").strip()
+        if text.startswith("{"):
+            yield number, _json_of(number, text.encode(errors="surrogateescape"))
+        elif text and not text.startswith("#"):
+            yield number, _fact_of(number, text)
+
+
+def _fact_of(number: int, text: str) -> object:
+    try:
+        end = _end_in(text)
+        if end is None:
+            return fact_from_text(text)
+        fact = fact_from_text(text[: end.start()])
+        return replace(fact, expires_at=end_from_json(end[1], END))
+    except AuthzError as error:
+        return BadLine(number, error.message)
+
+
+def _end_in(text: str) -> re.Match[str] | None:
+    """Find the end behind a fact's arguments, whatever stands in these."""
+    try:
+        rest = parsed(text).rest
+    except NotFactText:
+        return None
+    return _UNTIL.fullmatch(text, len(text) - len(rest)) if rest else None
+
+
+def _json_of(number: int, text: bytes) -> object:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return BadLine(number, f"not JSON: {error}")
+
+
+def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:
+    return sum(1 for fact in facts if file.write(f"{line_of(fact)}\n"))
+
+
+def line_of(fact: Fact) -> str:
+    """Return the fact on a line that `read_notation` takes for the same fact: as JSON, where its names do not fit."""
+    return _noted(fact) if _can_be_noted(fact.signature) else orjson.dumps(fact_to_json(fact)).decode()
+
+
+@lru_cache(maxsize=10_000)
+def _can_be_noted(signature: Signature) -> bool:
+    """Say whether the names of the signature are read as they are written; ids are whatever they are."""
+    ids = {INTEGER: "1", BOOLEAN: "true"}
+    sample = Fact(signature.predicate, tuple([Value(name, ids.get(name, "x")) for name in signature.types]))
+    return [fact for _, fact in read_notation(io.BytesIO(_noted(sample).encode()))] == [sample]
+
+
+def _noted(fact: Fact) -> str:
+    end = "" if fact.expires_at is None else f" until {short_text_of(fact.expires_at)}"
+    return f"{fact.predicate}({', '.join(map(noted_value, fact.args))}){end}"
+
+
+def noted_value(value: Value) -> str:
+    """Return the value as an argument: `User:ann`, `User:"a b"`, `"admin"`."""
+    if value.type in (INTEGER, BOOLEAN):
+        return value.id
+    text = value.id if _WORD.fullmatch(value.id) and value.type != STRING else orjson.dumps(value.id).decode()
+    return text if value.type == STRING else f"{value.type}:{text}"
+
+
+READERS: dict[str, Callable[[BinaryIO], Iterator[tuple[int, object]]]] = {
+    "json": read_json,
+    "csv": read_csv,
+    "notation": read_notation,
+}
+WRITERS: dict[str, Callable[[TextIO, Iterator[Fact]], int]] = {
+    "json": write_json,
+    "csv": write_csv,
+    "notation": write_notation,
+}

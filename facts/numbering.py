@@ -12,8 +12,8 @@ from typing import NamedTuple
 import orjson
 from django.db import connection, transaction
 
+from policy.ground.clock import timeline
 from policy.rules.program import Signature
-from policy.timeline import timeline
 
 _REMEMBERED = 100_000
 

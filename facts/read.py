@@ -1,6 +1,6 @@
 """Read stored facts, never derived ones: all facts of a pattern, some that mention a value, and counts.
 
-Pages of facts for people are in `facts/walk.py`.
+Pages of facts for people are in `facts/keyset_pages.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,14 +11,13 @@ from rest_framework import serializers
 
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
-from facts.changesets import changes_from_json
-from facts.feed import FeedRequest
-from facts.feed_position import MOST, feed_position_from_text
+from facts.feed import MOST, FeedRequest, feed_position_from_text
 from facts.models import MAX_ARGUMENTS
+from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
-from policy import json_schema
 from policy.errors import MalformedRequest
-from policy.json_schema import Schema, many, ref, taken
+from policy.ground import endpoint
+from policy.ground.endpoint import Schema, many, ref, taken
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 
@@ -51,7 +50,7 @@ SHAPES: dict[str, Schema] = {
         "description": "A value; any value of a type, when `id` is null or absent; anything, when both are, or null.",
         "anyOf": [
             {"type": "null"},
-            taken("", {"type": json_schema.text()}, {"id": {"type": ["string", "null"]}}),
+            taken("", {"type": endpoint.text()}, {"id": {"type": ["string", "null"]}}),
             taken("", {}, {"type": {"type": "null"}, "id": {"type": "null"}}),
         ],
     },

@@ -1,4 +1,6 @@
-"""Change the stored facts. Every call is one transaction, which makes its changes in the order given, all or none."""
+"""Change the stored facts. Every call is one transaction: all of its changes, in the order given, or none."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,21 +9,78 @@ from itertools import groupby
 from django.conf import settings
 from django.db import connection
 
-from facts import past
 from facts.accept import check_facts
-from facts.batches import rows_of, some_end
+from facts.batches import batch_from_json, rows_of, some_end
 from facts.ends import Ends, check_ends, lasting, parted_by_end
 from facts.models import COLUMNS, NewRow, Row
 from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
-from facts.past import ChangeCounts
 from facts.read import id_conditions, matching
 from facts.table import fact_table
-from facts.wire import Fact, FactPattern, exact_pattern
+from facts.wire import Fact, FactPattern, exact_pattern, patterns_from_json
 from policy.active import program_of_version
-from policy.errors import TooLarge
-from policy.offsets import WriterTurn, advance, changing
-from policy.revisions import NOBODY, By, Done, Kind, record
+from policy.errors import MalformedRequest, TooLarge
+from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, record
 from policy.rules.program import Signature
+
+# ---- past ---------------------------------------------------------------------------------------------------------
+# Past facts: what a revision really changed, worked out after its changes have been made one after the other.
+#
+# A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, and then the roles that she
+# has. A fact that is the same before and after a revision has not changed, and is not recorded as changed.
+
+_KEY = ("sig", *COLUMNS)
+_SAME = " AND ".join(f"fact.{name} = past_fact.{name}" for name in _KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """How many facts a revision inserted that were not there before, and deleted that were."""
+
+    inserted: int = 0
+    deleted: int = 0
+
+
+def settle(numbers: Iterable[int], revision: int) -> None:
+    """Undo what the revision ended and began again itself, of the signatures with these numbers."""
+    here = f"past_fact.sig IN ({_listed(numbers)}) AND past_fact.until = %s"
+    alike = "IS" if connection.vendor == "sqlite" else "IS NOT DISTINCT FROM"
+    same = f"{_SAME} AND fact.expires_at {alike} past_fact.expires_at"
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM past_fact WHERE {here} AND since = until", (revision,))
+        cursor.execute(
+            f"UPDATE fact SET since = past_fact.since FROM past_fact WHERE {here} AND {same}"
+            " AND fact.since = past_fact.until",
+            (revision,),
+        )
+        # A stored fact has the `since` of its past fact only if the statement before this one restored it.
+        restored = f"EXISTS (SELECT 1 FROM fact WHERE {same} AND fact.since = past_fact.since)"
+        cursor.execute(f"DELETE FROM past_fact WHERE {here} AND {restored}", (revision,))
+
+
+def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
+    """Return what each of these revisions changed, of facts of the signatures with these numbers."""
+    listed = _listed(numbers)
+    inserted: dict[int, int] = {}
+    deleted: dict[int, int] = {}
+    with connection.cursor() as cursor:
+        counted = (("fact", "since", inserted), ("past_fact", "since", inserted), ("past_fact", "until", deleted))
+        for table, column, counts in counted:
+            cursor.execute(
+                f"SELECT {column}, COUNT(*) FROM {table} WHERE sig IN ({listed}) AND {column} BETWEEN %s AND %s"
+                f" GROUP BY {column}",
+                (first, last),
+            )
+            for number, count in cursor.fetchall():
+                counts[number] = counts.get(number, 0) + count
+    return {each: ChangeCounts(inserted.get(each, 0), deleted.get(each, 0)) for each in range(first, last + 1)}
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(str(int(number)) for number in numbers) or "NULL"
+
+
+# ---- store --------------------------------------------------------------------------------------------------------
+# Change the stored facts. Every call is one transaction, which makes its changes in the order given, all or none.
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +241,13 @@ class Work:
     def settle(self, revision: int) -> None:
         """Undo, after all changes of a revision, what it both began and ended itself, which is no change."""
         if self.is_mixed:
-            past.settle(self.touched, revision)
+            settle(self.touched, revision)
 
     def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
         """Return what each of these revisions changed in the end."""
         if first == last and not self.is_mixed:
             return {first: ChangeCounts(self.inserted, self.deleted)}
-        return past.changed(self.touched, first, last)
+        return changed(self.touched, first, last)
 
 
 # ---- inserting ------------------------------------------------------------------------------------------
@@ -211,3 +270,24 @@ def _check_deleted(deleted: int) -> None:
     limit = settings.MAX_DELETE_MATCHES
     if limit and deleted > limit:
         raise TooLarge(f"the deletes match more than {limit} facts, the limit of MAX_DELETE_MATCHES")
+
+
+# ---- The elements of a batch: what is to be stored and what is to go, in order ------------------------------------
+
+
+def changes_from_json(raw: object, path: str) -> list[Change]:
+    """Return the elements of a batch, in order."""
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "the body must be an array of changesets")
+    return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
+
+
+def _change_from_json(raw: object, path: str) -> Change:
+    match raw:
+        case {"inserts": _, "deletes": _}:
+            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
+        case {"inserts": facts}:
+            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
+        case {"deletes": patterns}:
+            return Deletes(patterns_from_json(patterns, f"{path}.deletes"))
+    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')

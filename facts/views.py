@@ -5,14 +5,15 @@ from typing import ClassVar
 
 from django.conf import settings
 
-from facts import following, history, read, store, together, wire
+from facts import feed, group_commit, history, read, store, wire
 from facts.feed import as_json
-from facts.history_query import history_query, history_to_json
+from facts.history import history_query, history_to_json
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
 from facts.store import Change, Deletes, Inserts
-from policy import noticing
 from policy.active import NOTHING_SEEN, Caller
-from policy.endpoint import (
+from policy.errors import TooLarge
+from policy.ground import spans
+from policy.ground.endpoint import (
     MAY_WAIT,
     OFFSET,
     Endpoint,
@@ -25,10 +26,9 @@ from policy.endpoint import (
     unconfirmed_caller,
     writing,
 )
-from policy.errors import TooLarge
+from policy.ground.journal import By
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
-from policy.revisions import By
 from policy.scopes import Scope
 from policy.serializers import decoded
 
@@ -96,7 +96,7 @@ class BulkLoad(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
 
     def post(self, request: Request) -> Response:
-        with noticing.lasting("load"):
+        with spans.lasting("load"):
             return _apply(request, [Inserts(FACTS.decode(request.data, ""))], "the facts are stored")
 
 
@@ -130,17 +130,17 @@ class Changes(Endpoint):
     def get(self, request: Request) -> Response:
         asked, wait = feed_from_query(request)
         patience = wait if request.headers.get(MAY_WAIT, True) else 0
-        return Response(as_json(following.found(unconfirmed_caller(request), asked, patience)))
+        return Response(as_json(feed.found(unconfirmed_caller(request), asked, patience)))
 
 
 def _apply(request: Request, changes: list[Change], message: str) -> Response:
     _check_entries(changes)
-    return changed(message, together.apply(unconfirmed_caller(request), changes, request.id))
+    return changed(message, group_commit.apply(unconfirmed_caller(request), changes, request.id))
 
 
 def _check_entries(changes: list[Change]) -> None:
     entries = sum(len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
-    if noticing.is_on:
-        noticing.note("change", entries=entries)
+    if spans.is_on:
+        spans.note("change", entries=entries)
     if settings.MAX_BATCH_ENTRIES and entries > settings.MAX_BATCH_ENTRIES:
         raise TooLarge(f"{entries} entries are more than {settings.MAX_BATCH_ENTRIES}, the limit of MAX_BATCH_ENTRIES")

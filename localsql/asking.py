@@ -32,24 +32,17 @@ from checks.errors import PolicyMoved
 from facts.accept import Unused
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
-from localsql.bindings import Bindings, bindings_from_text
-from localsql.column_names import check_column, output_name
+from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
 from localsql.errors import CannotSay
-from localsql.layouts import Layouts
-from localsql.planning import LocalBranches, planned
-from localsql.pruning import pruned
-from localsql.relations import CallerTables
-from localsql.render import LocalRenderer
-from localsql.residual import Residual
-from localsql.split import SplitBranch, SplitBranches, Splitter
+from localsql.fold import Execution, Residual, SplitBranch, SplitBranches, Splitter, pruned
+from localsql.plan import CallerTables, LocalBranches, planned
+from localsql.render import Layouts, LocalRenderer
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
-from localsql.stored_statements import Execution
-from localsql.unused_bindings import log_once
-from policy import noticing
 from policy.active import Seen, versions
 from policy.errors import AuthzError
+from policy.ground import spans
+from policy.ground.clock import timeline
 from policy.rules.program import Atom, Program
-from policy.timeline import timeline
 
 RenderSql = Callable[[LocalRenderer, Folded], str]
 
@@ -207,8 +200,8 @@ versions.forgets(lambda version: plans.drop_all(lambda key: key.policy == versio
 
 def _found(key: PlanKey) -> PreparedPlan | None:
     found = plans.get(key)
-    if found is not None and noticing.is_on:
-        noticing.note("found", key=key)
+    if found is not None and spans.is_on:
+        spans.note("found", key=key)
     return found
 
 
@@ -222,7 +215,7 @@ timeline.forgets(_rules_of.cache_clear)
 
 
 def _prepared(key: PlanKey) -> PreparedPlan:
-    with noticing.noted("compile", key=key):
+    with spans.noted("compile", key=key):
         return _planned(key)
 
 

@@ -1,20 +1,433 @@
-"""Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`, once for each text."""
+"""Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import sha256
+from itertools import islice
 
-from localsql.binding_keys import BindingKey, key_from_text
-from localsql.binding_queries import problem_of
-from localsql.dialects import DIALECTS, Dialect
-from localsql.documents import document_from_text
-from localsql.errors import BindingRejected
-from localsql.families import Family, default_family, is_sql_type
-from policy.rules.program import Signature
+import sqlglot
+import yaml
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from checks.asking import deadline
+from facts.accept import MOST_NAMED, printable, unaccepted_of
+from localsql.dialects import DIALECTS, Dialect, Family, default_family, is_sql_type
+from localsql.errors import BindingRejected, ColumnRejected
+from policy.active import program_of_version
+from policy.fact_text import NotFactText, WrittenArgument, parsed
+from policy.language.lexer import NAME
+from policy.rules.program import Program, Signature
+from policy.values import ABSTRACT, STRING, canonical_id
+
+# ---- documents ----------------------------------------------------------------------------------------------------
+# YAML text -> plain maps, lists, texts, truth values and None: what data bindings are made of, and nothing more.
+#
+# Anchors and aliases, merge keys, tags and deep nesting are short to write and may take long to read: they are
+# refused while the text is parsed, before they cost anything. Numbers and dates stay the texts that they are.
+
+LARGEST = 1024 * 1024  # characters of the document
+DEEPEST = 20  # maps and lists in one another
+MOST_NODES = 50_000
+
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml if it is installed: thirty times as fast
+_MERGE = "<<"
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{spelt: True for word in ("yes", "true", "on") for spelt in (word, word.title(), word.upper())},
+    **{spelt: False for word in ("no", "false", "off") for spelt in (word, word.title(), word.upper())},
+}
+
+
+def document_from_text(text: str) -> object:
+    """Return what the document says; None if the text has no document."""
+    if len(text) > LARGEST:
+        raise BindingRejected("", f"must have at most {LARGEST} characters")
+    try:
+        return _Reader(text).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = _place(mark.line, mark.column) if mark else ""
+        raise BindingRejected("", f"is not YAML: {error.problem or error.context}{place}") from None
+    except yaml.YAMLError as error:
+        raise BindingRejected("", f"is not YAML: {str(error).splitlines()[0]}") from None
+    except ValueError:
+        raise BindingRejected("", "is not YAML: it has a character that no YAML has") from None
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self._events: Iterator[Event] = yaml.parse(text, Loader=_PARSER)
+        self._left = MOST_NODES
+
+    def document(self) -> object:
+        documents = [self._value(next(self._events), 1) for event in self._events if type(event) is DocumentStartEvent]
+        if len(documents) > 1:
+            raise BindingRejected("", "must be one YAML document")
+        return documents[0] if documents else None
+
+    def _value(self, event: Event, depth: int) -> object:
+        self._check(event, depth)
+        match event:
+            case ScalarEvent():
+                return _scalar(event)
+            case SequenceStartEvent():
+                return [self._value(each, depth + 1) for each in self._until(SequenceEndEvent)]
+        return self._map(depth)
+
+    def _map(self, depth: int) -> dict[object, object]:
+        """Read a map. A key that stands twice is refused: to keep the last one would hide a mistake."""
+        found: dict[object, object] = {}
+        seen: set[str] = set()
+        for event in self._until(MappingEndEvent):
+            key = self._key(event, depth)
+            if key.value in seen:
+                raise BindingRejected(key.value, "stands twice")
+            seen.add(key.value)
+            found[_scalar(key)] = self._value(next(self._events), depth + 1)
+        return found
+
+    def _key(self, event: Event, depth: int) -> ScalarEvent:
+        self._check(event, depth)
+        if not isinstance(event, ScalarEvent):
+            raise _refused(event, "a key must be text")
+        if event.value == _MERGE and event.implicit[0]:
+            raise _refused(event, "merge keys (`<<`) are not accepted; write out what they stand for")
+        return event
+
+    def _until(self, end: type[Event]) -> Iterator[Event]:
+        """Yield the first event of each node before the end; the caller takes the rest of the node before going on."""
+        for event in self._events:
+            if type(event) is end:
+                return
+            yield event
+
+    def _check(self, event: Event, depth: int) -> None:
+        deadline.check()
+        self._left -= 1
+        if self._left < 0:
+            raise BindingRejected("", f"must have at most {MOST_NODES} keys and values")
+        if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
+            raise _refused(event, "anchors and aliases (`&`, `*`) are not accepted; write out what they stand for")
+        if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
+            raise _refused(event, "tags (`!`) are not accepted")
+        if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
+            raise _refused(event, f"must be nested at most {DEEPEST} levels deep")
+
+
+def _scalar(event: ScalarEvent) -> object:
+    """Return the scalar's value; words such as `true` and `null` have a meaning only without quotes."""
+    return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
+
+
+def _refused(event: Event, reason: str) -> BindingRejected:
+    mark = event.start_mark
+    return BindingRejected("", f"{reason}{_place(mark.line, mark.column) if mark else ''}")
+
+
+def _place(line: int, column: int) -> str:
+    return f" (line {line + 1}, column {column + 1})"
+
+
+# ---- binding keys -------------------------------------------------------------------------------------------------
+# The keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants.
+
+MOST_ARGUMENTS = 5
+
+_NAME = re.compile(NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingKey:
+    """A signature, and for each argument its constant, or None where the query has a column for it."""
+
+    signature: Signature
+    constants: tuple[str | None, ...]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The arguments that the query has a column for; none if the key has constants only."""
+        return tuple(index for index, constant in enumerate(self.constants) if constant is None)
+
+    def __str__(self) -> str:
+        shown = (f"{t}:{'_' if c is None else c}" for t, c in zip(self.signature.types, self.constants))
+        return f"{self.signature.predicate}({', '.join(shown)})"
+
+
+def key_from_text(text: str) -> BindingKey:
+    try:
+        predicate, args, rest = parsed(text)
+    except NotFactText as reason:
+        raise BindingRejected(text, f"must be a predicate with arguments, as `is_public(Repo:_)`: {reason}") from None
+    if rest:
+        raise BindingRejected(text, "nothing may follow the arguments")
+    if len(args) > MOST_ARGUMENTS:
+        raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
+    _check_name(text, predicate)
+    signature = Signature(predicate, tuple(_type_of(text, arg) for arg in args))
+    return BindingKey(signature, tuple(_constant(text, arg) for arg in args))
+
+
+def _type_of(text: str, arg: WrittenArgument) -> str:
+    """Return the argument's type; a constant that is written without one is a String, whatever it looks like."""
+    if arg.type is None and arg.id is None:
+        raise BindingRejected(text, "a variable needs its type, as `Repo:_`")
+    if arg.type in ABSTRACT:
+        raise BindingRejected(text, f"`{arg.type}` is not the type of any value, name a declared one")
+    type_name = arg.type or STRING
+    _check_name(text, type_name)
+    return type_name
+
+
+def _check_name(text: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise BindingRejected(text, f"`{name}` is no name that a policy can have")
+
+
+def _constant(text: str, arg: WrittenArgument) -> str | None:
+    if arg.id is None:
+        return None
+    if not arg.id:
+        raise BindingRejected(text, "an id must not be empty")
+    if "\0" in arg.id:
+        raise BindingRejected(text, "an id must not contain NUL characters")
+    try:
+        canonical = canonical_id(arg.type or STRING, arg.id)
+    except ValueError as reason:
+        raise BindingRejected(text, f"`{arg.id}`: {reason}") from None
+    if canonical != arg.id:
+        raise BindingRejected(text, f"`{arg.id}` must be written as {canonical}")
+    return arg.id
+
+
+# ---- Checks that a binding's query is one SELECT of so many columns, and nothing else -----------------------------
+# The query is the caller's own text, and goes into the statement unchanged. Refused is what would do harm there:
+# several statements, comments that hide the SQL behind them, placeholders that nobody fills, names like ours. A query
+# that would take the parser long is refused as well: it tries some constructs twice, so each level of nesting doubles
+# the time.
+
+OURS = "__"  # statements start the names of their own tables with this
+LONGEST_QUERY = 20_000  # characters
+MOST_WORDS = 2_000  # names, values and signs
+_STEPS = 8  # of the parser, for each token; common queries take less than 2
+
+_FORBIDDEN = (
+    exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
+)  # fmt: skip
+_OPEN = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
+_PLACEHOLDER = "the query has a placeholder, which nobody would fill"
+_EFFECTS = {
+    "pg_sleep", "sleep", "benchmark", "nextval", "setval", "set_config", "lo_import", "lo_export", "dblink",
+    "pg_terminate_backend", "pg_cancel_backend", "pg_read_file", "pg_read_binary_file", "load_file",
+    "load_extension", "get_lock", "pg_advisory_lock", "query_to_xml",
+}  # fmt: skip
+
+
+def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
+    """Return what is wrong with the query; None if nothing is."""
+    if len(query) > LONGEST_QUERY:
+        return f"the query must have at most {LONGEST_QUERY} characters"
+    if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
+        return "the query has characters that SQL cannot have"
+    deadline.check()
+    try:
+        return _problem(query, sqlglot.Dialect.get_or_raise(dialect.parser), columns)
+    except SqlglotError as error:
+        return f"the query is not understood: {_first_line(error)}"
+    except (RecursionError, _TooManySteps):
+        return "the query is nested too deeply"
+    except Exception:  # sqlglot fails in its own ways at calls that it does not expect, such as `DATE_ADD()`
+        return "the query is not understood"
+
+
+def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
+    words = dialect.tokenize(query)
+    if len(words) > MOST_WORDS:
+        return f"the query must have at most {MOST_WORDS} names, values and signs"
+    problem = _word_problem(query, words)
+    if problem:
+        return problem
+    roots = _parser(type(dialect))(dialect=dialect).parse(words, query)
+    if len(roots) != 1 or roots[0] is None:
+        return "the query must be one statement, without a semicolon"
+    return _tree_problem(roots[0], columns)
+
+
+class _TooManySteps(Exception):
+    """Parsing takes more steps than a query of this length can need."""
+
+
+@cache
+def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
+    """Return the dialect's parser, made to count how often it goes on to another token, or back to one."""
+
+    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # which class, only the caller knows
+        steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self.steps += 1
+            if self.steps > _STEPS * (len(self._tokens) + 10):
+                raise _TooManySteps
+            super()._advance(times)
+
+    return Counting
+
+
+def _first_line(error: SqlglotError) -> str:
+    found = getattr(error, "errors", None)
+    if found:
+        first = found[0]
+        return f"{first['description']} (line {first['line']}, column {first['col']})".replace("\n", " ")
+    return (str(error).splitlines() or ["it is no SQL"])[0][:200]
+
+
+def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
+    end = 0
+    for token in words:
+        if query[end : token.start].strip() or token.comments:
+            return "comments in the query are not accepted"
+        if token.token_type == sqlglot.TokenType.SEMICOLON:
+            return "the query must be one statement, without a semicolon"
+        if token.text.startswith(OURS) and token.token_type != sqlglot.TokenType.STRING:
+            return f"names that start with `{OURS}` are reserved"
+        if token.text.startswith("$") and token.token_type == sqlglot.TokenType.VAR:
+            return _PLACEHOLDER  # but the parser takes `$1` for a name in some dialects
+        end = token.end + 1
+    return "comments in the query are not accepted" if query[end:].strip() else None
+
+
+def _tree_problem(root: exp.Expr, columns: int) -> str | None:
+    if not isinstance(root.unnest(), (exp.Select, exp.SetOperation)):
+        return "the query must be a SELECT"
+    for node in root.walk():
+        if isinstance(node, _FORBIDDEN):
+            return "the query must do nothing but read"
+        if isinstance(node, _OPEN):
+            return _PLACEHOLDER
+        if isinstance(node, exp.Func) and _name(node) in _EFFECTS:
+            return f"the function `{_name(node)}` is not accepted"
+    return _columns_problem(root, columns)
+
+
+def _name(node: exp.Func) -> str:
+    return (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+
+
+def _columns_problem(root: exp.Expr, columns: int) -> str | None:
+    waiting: list[exp.Expr] = [root]
+    while waiting:
+        each = waiting.pop().unnest()
+        if isinstance(each, exp.SetOperation):
+            waiting += [each.right, each.left]
+            continue
+        if not isinstance(each, exp.Select):
+            return "the query must be a SELECT"
+        if each.is_star:
+            return "the query must list its columns instead of `*`"
+        if len(each.selects) != columns:
+            return f"the query has {_columns(len(each.selects))}, but the signature needs {columns}"
+    return None
+
+
+def _columns(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
+
+
+# ---- column names -------------------------------------------------------------------------------------------------
+# Checks of the caller's column, which goes into the SQL unchanged: it must be a name and nothing else.
+
+MOST_PARTS = 4
+LONGEST_COLUMN = 63  # bytes of one name, in the strictest database
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*", re.ASCII)
+_QUOTED = {
+    '"': re.compile(r'"((?:[^"\0]|"")+)"'),
+    "`": re.compile(r"`((?:[^`\0]|``)+)`"),
+}
+# Words that, where a column is expected, are an expression by themselves, or end the expression.
+_COLUMN_WORDS = (
+    "all analyse analyze and any array as asc asymmetric authorization between binary both by case cast check "
+    "collate column constraint create cross current_catalog current_date current_role current_schema "
+    "current_time current_timestamp current_user default deferrable delete desc distinct div do else end "
+    "except exists false fetch for foreign from full grant group having if ilike in index initially inner "
+    "insert intersect interval into is isnull join key lateral leading left like limit localtime "
+    "localtimestamp mod natural not notnull null offset on only or order outer overlaps placing primary "
+    "references regexp returning right rlike row rowid rownum select session_user similar some sounds symmetric "
+    "system_user table tablesample then to trailing true union unique update user using utc_date utc_time "
+    "utc_timestamp values variadic when where window with xor"
+)
+_RESERVED = frozenset(_COLUMN_WORDS.split())
+
+
+def check_column(text: object, dialect: Dialect, path: str = "column") -> str:
+    """Return the column unchanged; refuse it if it is more than names with dots between them."""
+    if not isinstance(text, str) or not text:
+        raise ColumnRejected(path, "must be a text: the name of a column")
+    parts = _parts(text, dialect)
+    if parts is None or len(parts) > MOST_PARTS:
+        raise ColumnRejected(_shown(text), 'must be a column\'s name, as `id`, `repos.id` or `"Repos".id`')
+    if any(len(part.encode("utf-8", "replace")) > LONGEST_COLUMN for part in parts):
+        raise ColumnRejected(_shown(text), f"must have names of at most {LONGEST_COLUMN} bytes")
+    if len(parts) == 1 and text.lower() in _RESERVED:
+        raise ColumnRejected(text, f"is a reserved word: quote it, or write `table.{text}`")
+    return text
+
+
+def output_name(text: object, path: str) -> str:
+    if not isinstance(text, str) or not text:
+        raise ColumnRejected(path, "must be a text: the name of a column")
+    if any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or char == "\x7f" for char in text):
+        raise ColumnRejected(path, "must have no control characters")
+    if len(text.encode()) > LONGEST_COLUMN:
+        raise ColumnRejected(_shown(text), f"must be at most {LONGEST_COLUMN} bytes long")
+    return text
+
+
+def _parts(text: str, dialect: Dialect) -> list[str] | None:
+    """Return the names between the dots, without their quotes; None if the text is something else."""
+    found: list[str] = []
+    at = 0
+    while True:
+        name = _pattern(text[at : at + 1], dialect).match(text, at)
+        if name is None:
+            return None
+        found.append(name[1].replace(text[at] * 2, text[at]) if name.re.groups else name[0])
+        at = name.end()
+        if at == len(text):
+            return found
+        if text[at] != "." or at + 1 == len(text):
+            return None
+        at += 1
+
+
+def _pattern(first: str, dialect: Dialect) -> re.Pattern[str]:
+    return _QUOTED[first] if first and first in dialect.quotes else _PLAIN
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# ---- bindings -----------------------------------------------------------------------------------------------------
+# Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`, once for each text.
 
 MOST = 2000  # facts
 
@@ -224,3 +637,29 @@ def _check_distinct(facts: tuple[Binding, ...]) -> None:
         if binding.key in seen:
             raise BindingRejected(str(binding.key), "stands twice")
         seen.add(binding.key)
+
+
+# ---- unused bindings ----------------------------------------------------------------------------------------------
+# Entries of data bindings that a policy has no use for: questions ignore them, and they are logged.
+
+log = logging.getLogger("authz.bindings")
+
+
+def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
+    """Yield a sentence for each fact that the policy does not ask for, and each domain of a type it does not know."""
+    for binding in bindings.facts:
+        signature = binding.signature
+        if not program.accepts(signature.predicate, signature.types):
+            yield f"`{binding.key}` is not used in policy{unaccepted_of(program, signature).advice}"
+    for name in bindings.domains:
+        if not program.knows(name):
+            near = get_close_matches(name, sorted(program.types), 1)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            yield f"`domains.{name}` is not used in policy, which has no such type{hint}"
+
+
+@lru_cache(maxsize=1024)
+def log_once(version: int, bindings: Bindings) -> None:
+    """Log the unused entries; as a warning if a name is probably misspelt, since facts are missing then."""
+    for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
+        log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", printable(entry))

@@ -1,29 +1,250 @@
-"""Folded plan -> SQL over the caller's tables, with values as literals.
-
-None instead of a text means a SELECT that can have no rows: it wants a value that its column cannot have.
-"""
+"""Folded plan -> SQL over the caller's tables, with values as literals."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from checks.asking import deadline
-from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Holds, Plan, Source
+from checks.engine.plan.draft import connected, sources_of
+from checks.engine.plan.plan import (
+    Among,
+    Answers,
+    Branch,
+    Condition,
+    DerivedTable,
+    Exit,
+    FactScan,
+    ForeignCondition,
+    Goals,
+    Holds,
+    Plan,
+    Same,
+    Source,
+    Tagged,
+)
 from checks.engine.rules import limits
-from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
+from checks.engine.rules.clauses import Col, Const, Operand, Term, Var, type_of
 from checks.engine.sql.render import ColumnsOf, Renderer, Scope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
-from localsql.constants import Columns, families_of, fitting
-from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed
+from localsql.bindings import Bindings
+from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed
 from localsql.errors import CannotSay
-from localsql.families import Family
-from localsql.layouts import ByFamily, Carried, FamilyColumns, Layouts
-from localsql.refusals import check_correlation, check_whole
-from localsql.relations import CallerTables, ConstantRows, Domain, FoldedCandidates, FoldedDerivedTable
-from localsql.semijoins import Semijoin, set_apart, tested
+from localsql.fold import Columns, families_of, fitting
+from localsql.plan import CallerTables, ConstantRows, Domain, FoldedCandidates, FoldedDerivedTable
+from policy.values import INTEGER
+
+# ---- The columns of tables that a statement makes itself ----------------------------------------------------------
+# A column of goals or answers means one thing in one state and another in the next: a user here, a folder there. So
+# that numbers stay numbers on their way through a recursion, each family has columns of its own (`ci0` for integers,
+# `ct0` for texts): a column holds the same family in every row.
+
+FamilyColumn = tuple[str, Family]  # a column, and its family
+FamilyColumns = dict[str, FamilyColumn]  # by the plan's names of columns
+
+
+@dataclass(frozen=True)
+class Carried(Shown):
+    """A term as a column of a table that the statement makes itself, with an alias where it has a name."""
+
+    family: Family
+    name: str = ""
+    in_recursion: bool = False  # in a recursion, a column must have the same type in every row
+
+
+@dataclass(frozen=True)
+class ByFamily:
+    """A table of goals or answers; `by_tag` says, for each tag, in which columns its values are."""
+
+    dialect: Dialect
+    by_tag: Sequence[FamilyColumns]
+
+    @cached_property
+    def columns(self) -> dict[str, Family]:
+        return dict(
+            sorted({column for columns in self.by_tag for column in columns.values()}, key=lambda each: each[0])
+        )
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.columns)
+
+    def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
+        held = {column: terms[name] for name, (column, _) in self.by_tag[tag].items() if name in terms}
+        return [self._cell(held.get(column), column, family) for column, family in self.columns.items()]
+
+    def _cell(self, term: Term | None, column: str, family: Family) -> Column:
+        if term is None:
+            return (f"{self.dialect.null(family)} AS {column}",)
+        return Carried(term, family, column, in_recursion=True)
+
+
+@dataclass(frozen=True)
+class Layouts:
+    bindings: Bindings
+
+    def of(self, plan: Plan, kind: type[Goals] | type[Answers]) -> ByFamily:
+        tags, columns_of = (plan.states, self._goals) if kind is Goals else (plan.tags, self._answers)
+        return ByFamily(self.bindings.dialect, [columns_of(plan, tag) for tag in range(len(tags))])
+
+    def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> FamilyColumns:
+        """Return the columns of the goals or answers that a branch reads."""
+        tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+        tag = next(tests).tag
+        return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
+
+    def _goals(self, plan: Plan, index: int) -> FamilyColumns:
+        """Return the columns in which the goals of a state have its keys."""
+        return _placed("c", (self.family(key.type) for key in plan.states[index].keys))
+
+    def _answers(self, plan: Plan, tag: int) -> FamilyColumns:
+        """Return the columns in which the answers with a tag have the keys of their goal, and their own values."""
+        index, _ = plan.tags[tag]
+        keys = self._goals(plan, index) if any(arm.keys for arm in plan.answers) else {}
+        return keys | _placed("o", (self.family(type_of(out)) for out in plan.states[index].outs))
+
+    def derived_table(self, source: FoldedDerivedTable) -> list[Family]:
+        return [self.family(name) for name in source.types]
+
+    def family(self, type_name: str) -> Family:
+        """Return the family of ids of the type in such tables; text if no other one is known."""
+        if not type_name:
+            return Family.TEXT
+        found = self.bindings.carried_family(type_name)
+        if type_name == INTEGER and found == Family.UNKNOWN:
+            return Family.INTEGER
+        return found if found in NATIVE else Family.TEXT
+
+
+def _placed(letter: str, families: Iterable[Family]) -> FamilyColumns:
+    """Place values in columns by family: integer, text, text -> ci0, ct0, ct1"""
+    counts: dict[Family, int] = {}
+    found = {}
+    for index, family in enumerate(families):
+        number = counts[family] = counts.get(family, -1) + 1
+        found[f"{letter}{index}"] = (f"{letter}{family.value[0]}{number}", family)
+    return found
+
+
+# ---- semijoins ----------------------------------------------------------------------------------------------------
+# Semijoins: sources whose columns are not selected are tested with IN, so that their duplicates multiply no rows.
+#
+# s0 local has_role(u, n, o), s1 local repo_org(r, o2), o = o2; r is the answer
+#     ->   s1 local repo_org(r, o2), o2 in (o of s0 local has_role(u, n, o))
+
+
+@dataclass(frozen=True, slots=True)
+class Semijoin(ForeignCondition):
+    """The operand is among the values of the branch's column."""
+
+    operand: Operand
+    column: Col
+    branch: Branch
+
+
+def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
+    """Return the branch; sources that only one equality joins with the rest become a `Semijoin`."""
+    shown = {out.source for out in outs if isinstance(out, Col)}
+    if not shown or len(branch.sources) < 2:
+        return branch
+    for condition in branch.conditions:
+        if isinstance(condition, Same) and isinstance(condition.left, Col) and isinstance(condition.right, Col):
+            for kept, column in ((condition.left, condition.right), (condition.right, condition.left)):
+                group = _reached(branch, column.source, condition)
+                if kept.source not in group and not group & shown and _is_local(branch, group):
+                    return set_apart(_apart(branch, group, condition, Semijoin(kept, column, Branch(()))), outs)
+    return branch
+
+
+def _apart(branch: Branch, group: set[int], link: Condition, semijoin: Semijoin) -> Branch:
+    inside = [each for each in branch.conditions if each != link and _mentioned(each) & group]
+    sources = tuple(source for source in branch.sources if source.number in group)
+    part = set_apart(Branch(sources, tuple(inside)), (semijoin.column,))
+    made = Semijoin(semijoin.operand, semijoin.column, part)
+    left = tuple(source for source in branch.sources if source.number not in group)
+    conditions = (made if each == link else each for each in branch.conditions if each not in inside)
+    return Branch(left, tuple(conditions))
+
+
+def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
+    """Return the sources that other conditions than the link join with the first one, directly or through others."""
+    joined = [_mentioned(each) for each in branch.conditions if each != link]
+    joined += [_around(source) | {source.number} for source in branch.sources]
+    return connected(start, joined)
+
+
+def _mentioned(condition: Condition) -> set[int]:
+    if isinstance(condition, Semijoin):
+        return {condition.operand.source} if isinstance(condition.operand, Col) else set()
+    return sources_of(condition)
+
+
+def _around(source: Source) -> set[int]:
+    """Return the numbers of the sources whose columns the source mentions."""
+    return {each.source for each in source.plan.outer_columns} if isinstance(source, DerivedTable) else set()
+
+
+def _is_local(branch: Branch, group: set[int]) -> bool:
+    sources = [source for source in branch.sources if source.number in group]
+    return any(isinstance(each, FactScan) for each in sources) and all(
+        isinstance(each, FactScan | ConstantRows | Domain) for each in sources
+    )
+
+
+def tested(condition: Condition) -> tuple[Term, ...]:
+    """Return the operands that cannot be NULL where the condition holds."""
+    match condition:
+        case Same(left, right):
+            return (left, right)
+        case Among(operand, _) | Semijoin(operand):
+            return (operand,)
+    return ()
+
+
+# ---- Refusals of recursion that a dialect cannot express ----------------------------------------------------------
+
+
+def check_correlation(dialect: Dialect, plan: Plan) -> None:
+    """Refuse a plan that mentions a row of an outer select, if the dialect has no tables that may do that."""
+    if not dialect.can_correlate and plan.outer_columns:
+        predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
+        raise CannotSay(
+            f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"
+            f" store the facts that `{predicate}` recurses over, or use PostgreSQL or SQLite"
+        )
+
+
+def check_whole(dialect: Dialect, plan: Plan) -> None:
+    """Refuse to negate a recursion that the dialect may cut short without an error: `not` might then be wrong."""
+    if not dialect.fails_when_cut and _recurses(plan):
+        raise CannotSay(
+            "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
+            " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
+        )
+
+
+def _recurses(plan: Plan) -> bool:
+    """Say whether anything that the plan reads is recursive."""
+    return bool(plan.seeds or plan.answers) or any(_has_recursion(branch) for branch in plan.branches())
+
+
+def _has_recursion(branch: Branch) -> bool:
+    for each in (*branch.sources, *branch.conditions):
+        match each:
+            case DerivedTable(plan=plan) | Holds(plan):
+                if _recurses(plan):
+                    return True
+            case Semijoin(branch=inner):
+                if _has_recursion(inner):
+                    return True
+    return False
+
+
+# ---- Folded plan -> SQL over the caller's tables, with values as literals -----------------------------------------
+# None instead of a text means a SELECT that can have no rows: it wants a value that its column cannot have.
 
 LocalScope = Scope[Columns]
 _NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement makes itself

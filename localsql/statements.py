@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from checks.engine.plan.plan import Branch, Exit, Plan
 from checks.engine.rules.clauses import Col, Const, Var
 from checks.engine.sql.text import Text, union
-from localsql.dialects import NATIVE, Typed
+from localsql.dialects import NATIVE, Family, Typed
 from localsql.errors import CannotSay, UnboundedVariable
-from localsql.families import Family
-from localsql.refusals import check_whole
-from localsql.relations import ConstantRows, Domain
-from localsql.render import TOP, LocalRenderer
+from localsql.plan import ConstantRows, Domain
+from localsql.render import TOP, LocalRenderer, check_whole
 
 TRUE, FALSE = "TRUE", "FALSE"
 EVERY = "*"

@@ -6,13 +6,13 @@ from typing import ClassVar
 from checks.asking.question import Asked, Query, Question, allow
 from checks.decisions.log import note
 from checks.serializers import MOMENT
-from facts.context_header import answer
+from facts.accept import answer
 from localsql import asking
 from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
-from policy.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
 from policy.errors import MalformedRequest
+from policy.ground.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded

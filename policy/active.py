@@ -17,14 +17,13 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from policy import rules
-from policy.clock import is_to_come
 from policy.errors import KeyRefused, ScopeMissing
+from policy.ground.cache import Recent
+from policy.ground.clock import is_to_come, timeline
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
-from policy.recent import Recent
 from policy.rules.program import Program
 from policy.scopes import Scope
-from policy.timeline import timeline
 
 # The moment of an environment `e`, plus its offset: servers of older versions know no moments, and move that alone.
 MOMENT = '(e.moment + e."offset")'
@@ -46,10 +45,11 @@ NOTHING_SEEN = Seen(0)
 class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is good, else none.
 
-    `lasts` is the condition that `expires_at` is to come (`policy.clock.is_to_come`). In it, `e` is the environment
-    that the key opens. `hash`, `number`, `label` and `expires_at` are expressions for columns of the key, and `usable`
-    is all of the condition that does not depend on the clock. `scopes` has a condition for each scope, which is true if
-    the key has it now.
+    `lasts` is the condition that `expires_at` is to come (`policy.ground.clock.is_to_come`). In it, `e` is the
+    environment that the key opens. `hash`, `number`, `label` and `expires_at` are expressions for columns of the key,
+    and `usable` is all of the condition that does not depend on the clock. `scopes` has a condition for each scope,
+    which is true if the key has it now.
+
     On PostgreSQL, `version` is another number after each change of the key.
     """
 

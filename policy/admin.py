@@ -15,15 +15,11 @@ from django.utils.html import format_html
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
-from policy.figures import Figures
 from policy.models import Environment, PolicyVersion
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.differing_lines import difference
 from policy.pages.editing import EditingAdmin
-from policy.pages.excerpts import excerpts_of_problems
-from policy.pages.highlight import highlighted_lines
-from policy.pages.trial import trial_of
-from policy.publishing import Ignored, Published, ReplacedMeanwhile
+from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of
+from policy.publishing import Figures, Ignored, Published, ReplacedMeanwhile
 from policy.rules.program import Program
 
 _PAGES = "admin/policy/policyversion"

@@ -81,7 +81,7 @@ class Revision(models.Model):
     policy_version = models.ForeignKey(  # the version that is active from this revision on
         PolicyVersion, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    kind = models.TextField()  # see `policy.revisions.Kind`
+    kind = models.TextField()  # see `policy.ground.journal.Kind`
     inserted = models.BigIntegerField()  # facts that were not there before
     deleted = models.BigIntegerField()  # facts that were there before
 

@@ -1,8 +1,6 @@
-"""Publish a policy: compile it, run its tests, store it as a version and make it active, or do none of these.
+"""Publish a policy: compile it, run its tests, store it as a version and make it active, or do none of these."""
 
-What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it. The transaction
-first takes the environment's turn, so two publishers run one after the other, and the last one's text holds, whole.
-"""
+from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,20 +8,106 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.active import program_of_version, remember_program, versions
 from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
-from policy.figures import Coverage, Figures, note_fault
-from policy.language.source import Source
-from policy.models import Environment, PolicyVersion
-from policy.offsets import advance, changing
-from policy.revisions import NOBODY, By, Done, Kind, record
+from policy.ground.journal import NOBODY, By, Done, Kind, advance, changing, record
+from policy.language.source import Source, Span
+from policy.models import Environment, PolicyDraft, PolicyVersion, new_moment
 from policy.rules.program import Program
 from policy.testing import TestReport
+
+# ---- figures ------------------------------------------------------------------------------------------------------
+# What a policy version keeps besides its text: the figures of its tests and their coverage, and a publisher's note.
+
+MAX_NOTE = 500  # characters, of one line
+
+
+def note_fault(note: str) -> str:
+    """Say what is wrong with a note, or "". Lists and terminals show notes, so a note is one line of printable text."""
+    if len(note) > MAX_NOTE:
+        return f"must not be longer than {MAX_NOTE} characters"
+    return "" if note.isprintable() else "must not contain control characters"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many rules a policy has, and where the rules stand that none of its tests exercises."""
+
+    rules: int
+    missing: tuple[Span, ...] = ()
+
+    @property
+    def exercised(self) -> int:
+        return self.rules - len(self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures found when a version was published; None: not known."""
+
+    tests: int | None = None
+    failed_tests: int | None = None
+    rules: int | None = None
+    exercised_rules: int | None = None
+
+    @classmethod
+    def of_version(cls, version: PolicyVersion) -> Figures:
+        return cls(version.tests, version.failed_tests, version.rules, version.exercised_rules)
+
+    @classmethod
+    def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> Figures:
+        """Return the figures of so many tests. `report` is None if the tests were not run to their end."""
+        failed = sum(bool(test.failures) for test in report.tests) if report is not None else None
+        if coverage is None:
+            return cls(tests, failed)
+        return cls(tests, failed, coverage.rules, coverage.exercised)
+
+    @property
+    def tests_text(self) -> str:
+        """Return `12 passed`, `1 of 12 failed` or the like; "" if not known."""
+        if self.tests is None:
+            return ""
+        if not self.tests:
+            return "none"
+        if self.failed_tests is None:
+            return f"{self.tests:,} not run to their end"
+        return f"{self.failed_tests:,} of {self.tests:,} failed" if self.failed_tests else f"{self.tests:,} passed"
+
+    @property
+    def tests_mood(self) -> str:
+        """Return the CSS class of the tests' result, `good` or `bad`; "" if there are no tests, or none known."""
+        if not self.tests:
+            return ""
+        return "good" if self.failed_tests == 0 else "bad"
+
+    @property
+    def coverage_text(self) -> str:
+        """Return `9 of 10 rules`; "" if not known."""
+        if self.rules is None or self.exercised_rules is None:
+            return ""
+        return f"{self.exercised_rules:,} of {self.rules:,} rules" if self.rules else "no rules"
+
+    @property
+    def percent(self) -> int | None:
+        """Return the percentage of rules that tests exercise, rounded down: 100 means all; None if not known."""
+        if not self.rules or self.exercised_rules is None:
+            return None
+        return 100 * self.exercised_rules // self.rules
+
+
+# ---- publishing ---------------------------------------------------------------------------------------------------
+# Publish a policy: compile it, run its tests, store it as a version and make it active, or do none of these.
+#
+# What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it. The
+# transaction first takes the environment's turn, so two publishers run one after the other, and the last one's text
+# holds, whole.
 
 COVERAGE_SECONDS = 2.0  # the most time that publishing takes to find which rules the tests exercise
 Transaction = Callable[[], AbstractContextManager]
@@ -273,3 +357,81 @@ def _point(environment_id: int, version: PolicyVersion) -> None:
 
 def _active_ids(environment_id: int) -> QuerySet:
     return Environment.objects.filter(pk=environment_id).values("policy_version_id")
+
+
+# ---- Drafts: the policy text that somebody is writing is kept on the server meanwhile -----------------------------
+# Each save gives the draft a new random stamp, and the next save must name the stamp that its author last saw. So a
+# text that was saved meanwhile in another window, or on another machine, is never overwritten unseen.
+
+User = AbstractBaseUser | AnonymousUser
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """A text that is being written, and the number of the version that was active when it was begun."""
+
+    source: str
+    filename: str
+    seen: int | None
+
+
+class SavedElsewhere(AuthzError):
+    """Raised on saving: there is a newer draft, which the one who saves has not seen."""
+
+    def __init__(self, draft: PolicyDraft):
+        super().__init__("another draft was saved meanwhile, in another window or on another machine")
+        self.draft = draft
+
+
+def draft_of(user: User, environment: Environment) -> PolicyDraft | None:
+    """Return the draft to go on with; None if there is none, or if its text is that of the active policy."""
+    draft = _drafts(user, environment).first()
+    return None if draft is None or is_active(environment, draft.source) else draft
+
+
+def keep(user: User, environment: Environment, written: DraftText, stamp: int | None) -> PolicyDraft | None:
+    """Save the text and return the draft; raise `SavedElsewhere` if the present draft has another stamp than `stamp`.
+
+    A present draft of the same text, or of the active policy's text, may be overwritten whatever its stamp.
+
+    A text equal to the active policy's is not kept: the draft is deleted, and None returned.
+    """
+    assert user.pk is not None, "whoever has drafts is logged in"
+    with changing():
+        # The user's row, since two windows may save a first draft: there is no draft yet that one could wait for.
+        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
+        draft = _drafts(user, environment).select_for_update().first()
+        if draft is not None and not _is_known(draft, written, stamp):
+            raise SavedElsewhere(draft)
+        if is_active(environment, written.source):
+            _drafts(user, environment).delete()
+            return None
+        fields = {"source": written.source, "filename": written.filename, "seen": written.seen, "stamp": new_moment()}
+        return PolicyDraft.objects.update_or_create(user_id=user.pk, environment=environment, defaults=fields)[0]
+
+
+def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool:
+    """Say whether the present draft may be overwritten: it was seen, has the same text, or the active policy's text."""
+    if draft.stamp == stamp or draft.source == written.source:
+        return True
+    return is_active(draft.environment, draft.source)
+
+
+def discard(user: User, environment: Environment) -> None:
+    _drafts(user, environment).delete()
+
+
+def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
+    """Delete the draft that has just been published; a draft that was saved after it stays."""
+    # One statement, which looks at what the draft holds by the time that it is deleted.
+    _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
+
+
+def _drafts(user: User, environment: Environment) -> QuerySet[PolicyDraft]:
+    assert user.pk is not None, "whoever has drafts is logged in"
+    return PolicyDraft.objects.filter(user_id=user.pk, environment=environment)
+
+
+def is_active(environment: Environment, source: str) -> bool:
+    active = active_version(environment.pk)
+    return source == (active.source if active else "")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from rest_framework import serializers
 
 from policy.errors import MalformedRequest
-from policy.figures import MAX_NOTE
-from policy.json_schema import Schema, nullable
+from policy.ground.endpoint import Schema, nullable
+from policy.publishing import MAX_NOTE
 
 MAX_FILENAME = 1000  # characters
 

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from policy import publishing
 from policy.active import program_of_version
-from policy.endpoint import Endpoint, Request, Response, caller, changed, writing
 from policy.errors import MalformedRequest, NotFound
+from policy.ground.endpoint import Endpoint, Request, Response, caller, changed, writing
+from policy.ground.journal import By
 from policy.models import PolicyVersion
 from policy.publishing import Published
-from policy.revisions import By
 from policy.rules.program import Program
 from policy.scopes import Scope
 from policy.serializers import PolicyBody, PublishFlags

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from facts.pruning import prune
-from policy.offsets import advance
+from policy.ground.journal import advance
 
 
 @contextmanager

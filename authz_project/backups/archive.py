@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from authz_project.schema_state import APPLIED, Migration, SchemaState, state_of
+from authz_project.database import APPLIED, Migration, SchemaState, state_of
 
 # ---- What was found of a backup, or of the database that it holds: a line each ------------------------------------
 

@@ -28,8 +28,8 @@ from authz_project.backups.archive import (
     schema_finding,
     wrong,
 )
+from authz_project.database import APPLIED, SchemaState, state_of
 from authz_project.models import ApiKey
-from authz_project.schema_state import APPLIED, SchemaState, state_of
 from checks.asking import ask
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line.overview import program_name
-from authz_project.schema_state import lacks_tables, missing_database
+from authz_project.database import lacks_tables, missing_database
 
 
 def ending_of(reason: BaseException) -> str | int:

@@ -23,8 +23,8 @@ from facts.numbering import types_of_text
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import AuthzError
-from policy.figures import Figures
 from policy.models import Environment, PolicyVersion, Revision
+from policy.publishing import Figures
 from policy.rules.program import Program
 
 CHANGES = 8  # of an environment, the latest ones

@@ -14,7 +14,7 @@ from django.urls import URLPattern, URLResolver, path, reverse
 from authz_project import examples
 from authz_project.console import home
 from authz_project.console.navigation import ENTRIES, choose_environment, may_go
-from authz_project.logins import LoginForm
+from authz_project.limits import LoginForm
 from checks.ask_pages.question import query_of
 from policy import publishing
 from policy.errors import AuthzError, Unavailable

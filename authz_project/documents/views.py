@@ -10,7 +10,7 @@ from authz_project.documents import library
 from authz_project.documents.library import Document
 from authz_project.documents.markdown import rendered
 from authz_project.documents.search import LONGEST, meant, search
-from authz_project.installation import facts_text
+from authz_project.environments import facts_text
 
 # Pages have no script at all.
 _POLICY = (

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from facts.bulk import write_csv
+from facts.notation import write_csv
 from facts.wire import Fact
 
 FOLDER = Path(__file__).with_name("worlds")

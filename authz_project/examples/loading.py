@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from authz_project.examples.example import Example
-from facts import bulk, read
+from facts import loading, notation, read
 from facts.numbering import signature_numbers
 from policy.errors import AuthzError
+from policy.ground.journal import By, changing
 from policy.models import Environment
-from policy.offsets import changing
 from policy.publishing import active_version, publish
-from policy.revisions import By
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ def load(environment_id: int, example: Example, by: By) -> Loaded:
         return Loaded(number, len(example.stored_facts), is_unchanged=True)
     within = partial(_changing_what_is_empty, environment_id, example)
     version = publish(environment_id, example.policy, example.filename, within=within, by=by).version
-    lines = bulk.read_csv(io.BytesIO(example.facts.encode()))
-    stored = bulk.load(environment_id, lines, by=by)
+    lines = notation.read_csv(io.BytesIO(example.facts.encode()))
+    stored = loading.load(environment_id, lines, by=by)
     return Loaded(version.number, stored.read)
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from facts.wire import Fact
-from policy import clock
+from policy.ground import clock
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 T = TypeVar("T")

@@ -22,23 +22,22 @@ from authz_project.importers.polar.policy import written_blocks
 from authz_project.importers.polar.relations import without_circles
 from authz_project.importers.polar.scenarios import WrittenTests, written_tests
 from checks.testing.policy_tests import run
-from facts import bulk, read
+from facts import loading, read
 from facts.accept import check_facts
-from facts.formats import WRITERS
+from facts.notation import WRITERS
 from facts.numbering import signature_numbers
 from facts.wire import Fact
 from policy.active import forget_program
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
-from policy.files import Bundle
+from policy.ground.files import Bundle
+from policy.ground.journal import By, by_command, changing
 from policy.language import ast
 from policy.language.format import formatted
 from policy.language.printer import print_item
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG, Environment
-from policy.offsets import changing
 from policy.publishing import Published, publish
-from policy.revisions import By, by_command
 from policy.rules import compile_text
 from policy.rules.program import Program
 from policy.testing import TestOutcome
@@ -167,10 +166,10 @@ class Import:
 
 @dataclass(slots=True)
 class _Stored:
-    loaded: list[bulk.Loaded] = field(default_factory=list)
+    loaded: list[loading.Loaded] = field(default_factory=list)
 
 
-def load(what: Import) -> tuple[Published, bulk.Loaded]:
+def load(what: Import) -> tuple[Published, loading.Loaded]:
     """Publish the policy and store the facts in one transaction; `HasFacts` if there are any already."""
     stored = _Stored()
     within = partial(_with_facts, what, stored)
@@ -192,7 +191,7 @@ def _with_facts(what: Import, stored: _Stored) -> Iterator[None]:
             _check_empty(what.environment)
             yield
             number = mine.values_list("policy_version_id", flat=True).get()
-            stored.loaded.append(bulk.load(what.environment.pk, enumerate(what.facts, 1), by=what.by))
+            stored.loaded.append(loading.load(what.environment.pk, enumerate(what.facts, 1), by=what.by))
     except BaseException:
         if number is not None:
             forget_program(number)  # its number may be another version's one day

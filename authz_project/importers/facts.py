@@ -27,7 +27,7 @@ from authz_project.importers.polar.layout import Kind, Layout
 from authz_project.importers.polar.relations import Key, restrictive_relations
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
 from facts.wire import MAX_ID_BYTES, Fact
-from policy.clock import microseconds_of
+from policy.ground.clock import microseconds_of
 from policy.values import STRING, Value
 
 # ---- Tuples as facts ----------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ import threading
 from django.conf import settings
 
 from authz_project import observing
-from authz_project.logs.access import AccessLog, json, plain
-from authz_project.logs.slow import tell_if_question
+from authz_project.logs.access import AccessLog, json, plain, tell_if_question
 
 log = logging.getLogger("authz.server")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from authz_project.metrics.table import METRICS
 from authz_project.observing import OTHER, Seen
-from policy.noticing import Noted, Part
+from policy.ground.spans import Noted, Part
 
 Key = tuple[Any, ...]  # a metric's name, and its labels
 MOST = 20_000  # requests that wait to be counted; a thread that adds one more counts them all

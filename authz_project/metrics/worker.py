@@ -25,8 +25,8 @@ from authz_project import observing
 from authz_project.metrics import folder
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX, Metric
 from authz_project.metrics.tallies import Key, Taken, Tallies, Times
-from policy import noticing
-from policy.replicas.standing import standings
+from policy.ground import spans
+from policy.replicas.watch import standings
 
 log = logging.getLogger("authz.metrics")
 
@@ -135,7 +135,7 @@ class Worker:
 
     def _levels(self, taken: Taken) -> Iterator[tuple[Key, float]]:
         yield ("questions_a_minute",), self._a_minute(taken.counts.get(("questions",), 0))
-        yield ("loads_under_way",), noticing.under_way["load"]
+        yield ("loads_under_way",), spans.under_way["load"]
         for name, pool in self._pools.items():
             yield ("threads_busy", name), pool.busy
             yield ("threads", name), pool.size
@@ -183,7 +183,7 @@ def start(number: int, pools: Mapping[str, Pool]) -> Worker:
     worker = Worker(number, pools)
     connection_created.connect(worker.connected)
     observing.observe(worker.tallies.seen)
-    noticing.listen((worker.tallies.noted,))
+    spans.listen((worker.tallies.noted,))
     worker.write()
     threading.Thread(target=_keep_writing, args=(worker,), name="metrics", daemon=True).start()
     return worker

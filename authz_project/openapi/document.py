@@ -10,13 +10,12 @@ from django.template.loader import render_to_string
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from authz_project.installation import facts_text
+from authz_project.environments import facts_text
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.schemas import SHAPES, Operation, Parameter, shape_text
-from facts.context_header import HEADER as UNUSED_FACTS
-from facts.context_header import LONGEST
-from policy.endpoint import Endpoint, Request, Response
-from policy.json_schema import Schema, ref
+from facts.accept import HEADER as UNUSED_FACTS
+from facts.accept import LONGEST
+from policy.ground.endpoint import Endpoint, Request, Response, Schema, ref
 
 # ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ The examples tell one story: each answer follows from the requests before it.
 """
 
 from authz_project.openapi.schemas import Example, Group, Operation, Parameter, parameters_of
-from facts.history_query import LARGEST, USUAL
+from facts.history import LARGEST, USUAL
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS
-from policy import json_schema
-from policy.json_schema import Schema, many, ref
+from policy.ground import endpoint
+from policy.ground.endpoint import Schema, many, ref
 from policy.scopes import Scope
 from policy.serializers import PublishFlags
 
@@ -223,7 +223,7 @@ CHANGES_GROUP = Group(
                 Parameter("after", "A revision's number, or what `next` was; 0 if not said."),
                 Parameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
                 Parameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
-                Parameter("predicate", "Only facts of it; may be given several times.", many(json_schema.text())),
+                Parameter("predicate", "Only facts of it; may be given several times.", many(endpoint.text())),
             ),
             statuses={
                 400: "A parameter is malformed, or there is no such revision yet.",

@@ -12,7 +12,7 @@ import localsql.serializers as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.json_schema import Schema, answered, many, nullable, ref, taken, text
+from policy.ground.endpoint import Schema, answered, many, nullable, ref, taken, text
 from policy.scopes import Scope
 from policy.serializers import DecodedField, PolicyBody, TextField
 

@@ -32,7 +32,7 @@ from django.db.backends.signals import connection_created
 from psycopg.errors import ConnectionTimeout
 from psycopg.waiting import wait
 
-from authz_project import connections
+from authz_project import database
 from policy.replicas.server import Silent, answered
 
 log = logging.getLogger("authz.server")
@@ -119,17 +119,17 @@ class Silence:
     def _begin(self) -> None:
         log.error("the database does not answer: requests that wait for it end in 503")
         self._noticed_at = time.monotonic()
-        connections.note_silence(True)
+        database.note_silence(True)
         try:
             threading.Thread(target=self._end, name="silence", daemon=True).start()
         except RuntimeError:  # no thread can be had: each request finds out for itself
-            connections.note_silence(False)
+            database.note_silence(False)
 
     def _end(self) -> None:
         """Connect again and again, until a server answers."""
         while not _can_connect():
             time.sleep(CONNECT_EVERY)
-        connections.note_silence(False)
+        database.note_silence(False)
         log.warning("the database answers again")
 
 

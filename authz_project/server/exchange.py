@@ -11,15 +11,15 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import observing
+from authz_project.database import Readiness, draining
 from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
 from authz_project.errors import refusal_of
 from authz_project.middleware import request_id_of
-from authz_project.readiness import Readiness, draining
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
-from facts.pages.file_on_disk import FileOnDisk
-from policy import memory, noticing
-from policy.endpoint import MAY_WAIT
+from facts.pages.files import FileOnDisk
+from policy.ground import memory, spans
+from policy.ground.endpoint import MAY_WAIT
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
@@ -162,7 +162,7 @@ def say_broken(scope: Scope, protocol: HTTPProtocol, error: Exception) -> None:
 
 def _observe(path: str, method: str, status: int, request_id: str) -> None:
     """Tell observers of a request that the application was not asked, or failed at. Its time counts as zero."""
-    if noticing.is_on:
+    if spans.is_on:
         observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
 
 

@@ -22,27 +22,23 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
+from authz_project.database import HEALTH, READINESS
 from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
-from authz_project.readiness import HEALTH, READINESS
-from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
-from authz_project.server.changes import Changes
+from authz_project.server.bodies import SMALL, Body, Rest, Whole, allowance, largest, quick_allowance, start_watch
 from authz_project.server.connection_limits import in_use
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.lookout import Lookout, health_application
-from authz_project.server.reading import Body, Rest, Whole, start_watch
-from authz_project.server.refusals import Refusals
-from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
-from authz_project.server.waiting import Waiting
+from authz_project.server.workers import Changes, Refusals, Slots, Waiting
 from authz_project.side_listener import start_listener
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
-from policy import memory, noticing
-from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
-from policy.memory import NeedsTooMuchMemory, Room, budget
+from policy.ground import memory, spans
+from policy.ground.endpoint import MAY_WAIT
+from policy.ground.memory import NeedsTooMuchMemory, Room, budget
 
 log = logging.getLogger("authz.server")
 
@@ -278,15 +274,15 @@ def at_once() -> int:
 
     While PostgreSQL answers one thread, others can work. SQLite mostly answers in less time than it takes to give
     another thread the interpreter. Where it takes longer, the thread lets the next one begin
-    (`policy/server_thread.py`).
+    (`policy/ground/waking.py`).
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 
 
 def _note_waiting(environ: Environ) -> None:
     """Note, for observers, that the request waits for a thread from now on."""
-    if noticing.is_on:
-        environ[noticing.WAITS_SINCE] = noticing.now()
+    if spans.is_on:
+        environ[spans.WAITS_SINCE] = spans.now()
 
 
 def _may_wait(environ: Environ) -> bool:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 import orjson
 
-from authz_project.readiness import AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
+from authz_project.database import DATABASE_AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
 from authz_project.side_listener import Application, Start
 
 log = logging.getLogger("authz.server")
@@ -39,7 +39,7 @@ class Lookout:
         self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
         self._look: Future[Readiness] | None = None  # the latest one, under way or done
         self._begun = 0.0
-        self._found, self._found_at = AWAY, float("-inf")
+        self._found, self._found_at = DATABASE_AWAY, float("-inf")
 
     def call_with_readiness(self, callback: Callback) -> None:
         """Return at once, and have another thread call `callback` with the readiness. What that raises is logged."""
@@ -70,13 +70,13 @@ class Lookout:
                 self._begin()
         except RuntimeError:
             log.exception("not ready: no thread can be had to look at the database")
-            return AWAY
+            return DATABASE_AWAY
         assert self._look is not None, "one is under way"
         try:
             return self._look.result(WITHIN)
         except TimeoutError:
             log.warning("not ready: the database has not answered for %d seconds", time.monotonic() - self._begun)
-            return AWAY
+            return DATABASE_AWAY
 
     def _is_given_up(self) -> bool:
         if time.monotonic() - self._begun < GIVEN_UP:

@@ -21,13 +21,13 @@ from granian._granian import CallbackScheduler, RSGIWorker, SocketHolder, Worker
 from granian.constants import HTTPModes, SSLProtocols
 from granian.http import HTTP1Settings
 
-from authz_project.readiness import draining
+from authz_project.database import draining
 from authz_project.server import files
 from authz_project.server.connection_limits import IDLE
 from authz_project.server.listening import BACKLOG, Listening, is_possible, opened
 from authz_project.server.signals import Signals
 from authz_project.server.supervisor import Report, Supervisor
-from policy.waking import watch
+from policy.ground.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project import sqlite_log
-from authz_project.connections import let_go_if_broken
-from facts import expiry, pruning
+from authz_project.database import let_go_if_broken
+from facts import ends, pruning
 from policy.errors import Unavailable
 
 log = logging.getLogger("authz.server")
@@ -28,7 +28,7 @@ class Chore(NamedTuple):
 
 CHORES = (
     Chore("the log beside the database", 10, sqlite_log.keep_small),
-    Chore("facts that have ended", 60, expiry.sweep_all),
+    Chore("facts that have ended", 60, ends.sweep_all),
     Chore("history that is old enough to be dropped", 3600, pruning.prune_by_setting),
 )
 

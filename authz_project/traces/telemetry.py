@@ -20,7 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from authz_project import __version__, observing
 from authz_project.observing import Seen
-from policy.noticing import Part
+from policy.ground.spans import Part
 
 NAME = "authz"
 MOST = 128  # parts of a request that have spans

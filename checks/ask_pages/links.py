@@ -16,9 +16,9 @@ from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from checks.serializers import SMALLEST
-from facts.validity import since_text, until_text
+from facts.history import since_text, until_text
 from facts.wire import Fact, fact_to_json
-from policy.clock import short_text_of
+from policy.ground.clock import short_text_of
 from policy.models import DEFAULT_SLUG
 from policy.moments import AsOf, Moment
 from policy.pages.highlight import highlighted_lines

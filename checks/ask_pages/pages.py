@@ -34,16 +34,16 @@ from checks.compare.review import Access, AccessState
 from checks.compare.review_page import headline, lines_of, looked_text, shown, shown_action
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
-from facts.formats import noted_value
-from facts.pages.abilities import Ability, Answer, Choice, Section
+from facts.notation import noted_value
 from facts.pages.addresses import ask_url, value_url
+from facts.pages.value import Ability, Answer, Choice, Section
 from policy.active import program_of_version
-from policy.clock import now, time_of
 from policy.errors import AuthzError, Unavailable
+from policy.ground.clock import now, time_of
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.moments import Moment, moment_of
-from policy.pages.excerpts import excerpts_of_problems
+from policy.pages.highlight import excerpts_of_problems
 from policy.rules.program import Program
 from policy.values import STRING, Value, quoted
 

@@ -19,14 +19,14 @@ from checks.asking.askers import confirmed
 from checks.asking.cache import Cache
 from checks.asking.confirmation import SnapshotState
 from facts.accept import Unused
-from policy import noticing
 from policy.active import Caller, Seen
-from policy.configured import configured
+from policy.ground import spans
+from policy.ground.cache import configured
 
 CacheKey = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
 _OF_UNUSED = 12_000  # bytes that one kind of unused context facts may take
-_CONFIRMED: noticing.Noted = ("kept", 0.0, 0.0, {})
+_CONFIRMED: spans.Noted = ("kept", 0.0, 0.0, {})
 _SHARE = 8  # an answer that takes more than 1/_SHARE of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
@@ -99,8 +99,8 @@ def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     _note(who, now)
     if found.valid_while != now:
         return None
-    if noticing.is_on:
-        noticing.add(_CONFIRMED)
+    if spans.is_on:
+        spans.add(_CONFIRMED)
     return found
 
 

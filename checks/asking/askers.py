@@ -11,9 +11,9 @@ from checks.asking.session import LiveSession, new_generation
 from facts.numbering import latest_signature
 from policy.active import Caller, caller_of_hash, versions
 from policy.errors import AuthzError, KeyRefused, NotFound
+from policy.ground.clock import timeline
 from policy.moments import Moment
 from policy.scopes import Scope
-from policy.timeline import timeline
 
 _MOST = 10_000
 

@@ -31,8 +31,8 @@ from checks.engine.sql.text import Statement
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
 from facts.wire import Fact
-from policy import noticing
 from policy.active import versions
+from policy.ground import spans
 from policy.rules.program import Signature
 
 MOST_OUTLINES = 16  # in one statement
@@ -139,14 +139,14 @@ def _made(session: LiveSession, cache: Cache[StatementKey, V], key: StatementKey
     if found is None:
         deadline.check()
         found = cache.made_once(key, make)
-    elif noticing.is_on and cache is _statements:
-        noticing.add(("found", 0.0, 0.0, {"key": key}))
+    elif spans.is_on and cache is _statements:
+        spans.add(("found", 0.0, 0.0, {"key": key}))
     return found
 
 
 def _compiled_now(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
     session.check(key)
-    with noticing.noted("compile", key=key):
+    with spans.noted("compile", key=key):
         return _compile(session, key, outline)
 
 
@@ -235,7 +235,7 @@ def _json(rows: Rows) -> str:
 
 
 def _grouped(session: LiveSession, common: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
-    with noticing.noted("compile", key=common):
+    with spans.noted("compile", key=common):
         return _group_of(session, common, group)
 
 

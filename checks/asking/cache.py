@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from checks.asking import deadline
-from policy.recent import K, Recent, V
+from policy.ground.cache import K, Recent, V
 
 
 class Cache(Recent[K, V]):

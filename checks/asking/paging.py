@@ -16,8 +16,8 @@ from checks.asking.askers import Asker, confirmed
 from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
-from policy import clock
 from policy.errors import MalformedRequest
+from policy.ground import clock
 from policy.moments import Moment, NoSuchMoment
 
 # ---- Consistent paging: later pages are answered as of the moment of the first page -------------------------------

@@ -22,8 +22,8 @@ from psycopg.pq.abc import PGresult
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import memory, server_thread
 from policy.errors import Cancelled, TooLarge, Unavailable
+from policy.ground import memory, waking
 
 _FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
@@ -81,7 +81,7 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: Sequence[object], time:
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
         return _noted(raw, sql, values, time, times)
-    server_thread.give_up_slot()
+    waking.give_up_slot()
     with turns.one(time) as turn:
         try:
             return _noted(raw, sql, values, time, times)

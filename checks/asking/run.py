@@ -18,8 +18,8 @@ from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import Crowded, QueryTooSlow
-from policy import clock, noticing
-from policy.configured import configured
+from policy.ground import clock, spans
+from policy.ground.cache import configured
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 
@@ -51,14 +51,14 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     if mine.connection is None:
         mine.ensure_connection()
     time = deadline.current() or question_time()
-    began = noticing.now() if noticing.is_on else 0.0
+    began = spans.now() if spans.is_on else 0.0
     try:
         rows = _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
     except Exception:
         with _noted_failure(began), mine.wrap_database_errors:  # in place of a driver's error comes Django's
             raise
-    if noticing.is_on:
-        noticing.fetched(began, len(rows))
+    if spans.is_on:
+        spans.fetched(began, len(rows))
     return rows
 
 
@@ -67,8 +67,8 @@ def _noted_failure(began: float) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if noticing.is_on:
-            noticing.note("statement", began, failed=type(error).__name__)
+        if spans.is_on:
+            spans.note("statement", began, failed=type(error).__name__)
         raise
 
 
@@ -80,13 +80,13 @@ def glance(sql: str, value: str) -> Fetched | None:
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
         return None
-    began = noticing.now() if noticing.is_on else 0.0
+    began = spans.now() if spans.is_on else 0.0
     try:
         row = _driver(mine.vendor).glance(mine.connection, sql, value)
     except Exception:  # `execute` meets it, too, and sees to it
         return None
-    if row is not None and noticing.is_on:
-        noticing.fetched(began, 1)
+    if row is not None and spans.is_on:
+        spans.fetched(began, 1)
     return row
 
 

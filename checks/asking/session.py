@@ -28,11 +28,11 @@ from facts.accept import Brought, brought
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
 from facts.wire import Fact
-from policy import noticing
 from policy.active import program_of_version, versions
+from policy.ground import spans
+from policy.ground.clock import timeline
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
-from policy.timeline import timeline
 
 # ---- prepared -----------------------------------------------------------------------------------------------------
 # Prepared statements: each outline of questions is compiled once, and found again by its `StatementKey`.
@@ -179,8 +179,8 @@ class Session(ABC):
         found = self.statements.get(key)
         if found is None:
             return self._prepared_now(key)
-        if noticing.is_on:
-            noticing.add(("found", 0.0, 0.0, {"key": key}))
+        if spans.is_on:
+            spans.add(("found", 0.0, 0.0, {"key": key}))
         return found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:
@@ -195,7 +195,7 @@ class Session(ABC):
         return self.statements.made_once(key, lambda: self._noted(key, places))
 
     def _noted(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        with noticing.noted("compile", key=key):
+        with spans.noted("compile", key=key):
             return self._compiled(key, places)
 
     def program_of(self, key: StatementKey) -> Program:

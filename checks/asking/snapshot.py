@@ -37,10 +37,10 @@ from facts.numbering import NUMBERLESS, Numbered, numbers_as_of
 from facts.wire import Fact
 from policy.active import NOTHING_SEEN, Seen, versions
 from policy.errors import AuthzError
+from policy.ground.clock import timeline
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Atom, Program, Signature, Types
-from policy.timeline import timeline
 from policy.values import INTEGER, Value
 
 # ---- A session over the facts of one moment, for asking many small questions about one answer ---------------------

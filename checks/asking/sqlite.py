@@ -1,6 +1,6 @@
 """Runs statements on SQLite, with a look at the clock and at the memory that they take now and then.
 
-What a statement sorts and materialises stays in memory, and counts against the budget (`policy/memory.py`). In
+What a statement sorts and materialises stays in memory, and counts against the budget (`policy/ground/memory.py`). In
 temporary files it could fill the disk, and then nothing could be stored.
 """
 
@@ -15,8 +15,8 @@ from time import monotonic, sleep
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Turn, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import memory, server_thread
-from policy.memory import budget
+from policy.ground import memory, waking
+from policy.ground.memory import budget
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
 _ASIDE = 0.000_001  # seconds that a long statement sleeps at each look at the clock; it comes to some 60 µs
@@ -95,7 +95,7 @@ class _Clock:
             budget.look(self._holding)
         if self._has_slot:
             self._has_slot = False
-            server_thread.give_up_slot()
+            waking.give_up_slot()
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:

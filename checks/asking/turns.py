@@ -22,7 +22,7 @@ from django.conf import settings
 
 from checks.asking.deadline import Deadline
 from checks.errors import Crowded, QueryTooSlow
-from policy import memory
+from policy.ground import memory
 
 LONG = 0.1  # seconds from which on a statement takes long
 _LOOK = 0.01  # seconds between checks whether a turn has become free

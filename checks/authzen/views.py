@@ -35,10 +35,9 @@ from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
-from policy.endpoint import Endpoint, Request, Response
 from policy.errors import MalformedRequest
+from policy.ground.endpoint import Endpoint, Request, Response, public_url_of
 from policy.moments import Moment, seen_since
-from policy.public_url import public_url_of
 from policy.serializers import decoded
 
 JSON = "application/json"

@@ -31,7 +31,7 @@ from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.language.source import NOWHERE
 from policy.models import PolicyVersion
-from policy.pages.excerpts import excerpts_of_failures
+from policy.pages.highlight import excerpts_of_failures
 from policy.publishing import Draft
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule

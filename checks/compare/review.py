@@ -23,7 +23,7 @@ from checks.compare.kinds import (
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.explain.cases import ANY
-from facts.mentioned_as_of import MentionedAsOf, changed_facts_between
+from facts.mentioned_ids import MentionedAsOf, changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
 from policy.errors import AuthzError

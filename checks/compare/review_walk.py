@@ -33,7 +33,7 @@ from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
-from facts.mentioned_as_of import MentionedAsOf
+from facts.mentioned_ids import MentionedAsOf
 from policy.errors import AuthzError, Cancelled, MalformedRequest
 from policy.moments import LAST_REVISION, NoSuchMoment
 from policy.values import BOOLEAN, INTEGER, STRING, Value

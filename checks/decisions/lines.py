@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from checks.decisions.log import Summary, is_summary, shown
-from policy.clock import microseconds_of
 from policy.errors import AuthzError
+from policy.ground.clock import microseconds_of
 
 _TEXTS = ("time", "request_id", "key", "endpoint")
 _NUMBERS = ("environment", "microseconds")

@@ -17,13 +17,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
-from policy import noticing
 from policy.active import Caller, caller_of_hash
-from policy.clock import text_of
-from policy.configured import configured
-from policy.endpoint import Request, is_published_client
+from policy.ground import spans
+from policy.ground.cache import configured
+from policy.ground.clock import text_of, timeline
+from policy.ground.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
-from policy.timeline import timeline
 
 # ---- memo ---------------------------------------------------------------------------------------------------------
 # Memoises a function of answers: for JSON from the cache, which is the same object every time, and for answers that
@@ -173,8 +172,8 @@ _LOCKED_WITHIN = 1.0  # second
 
 
 def _notice_lines(**numbers: int) -> None:
-    if noticing.is_on and any(numbers.values()):
-        noticing.note("log", **numbers)
+    if spans.is_on and any(numbers.values()):
+        spans.note("log", **numbers)
 
 
 class Writer(Generic[Waiting]):
@@ -364,7 +363,7 @@ def _size_of(question: bytes, answer: object) -> int:
 
 def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
     """Queue an answered question for the log: any if denials are wanted, else a sample. Never raises an `Exception`."""
-    if noticing.is_on:
+    if spans.is_on:
         _notice(answer)
     if writer is None:
         return
@@ -378,7 +377,7 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
         writer.leave_out(1, reason)
 
 
-def _decision(body: object) -> noticing.Noted:
+def _decision(body: object) -> spans.Noted:
     return ("decision", 0.0, 0.0, tally_of(body))
 
 
@@ -387,7 +386,7 @@ _part_of = Memo(_decision)
 
 def _notice(answer: object) -> None:
     try:
-        noticing.add(_part_of(answer))
+        spans.add(_part_of(answer))
     except Exception:
         log.exception("an answer was not counted")
 

@@ -11,8 +11,8 @@ from checks.engine.rules.clauses import Pattern
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
 from checks.explain.search import first_bindings, proof_of
 from checks.explain.tree import Reason, named_bindings, rule_text, shown_atom, shown_literal, tree_of
+from facts.history import ValidityPeriod, latest_periods
 from facts.models import COLUMNS, Row
-from facts.validity import ValidityPeriod, latest_periods
 from policy.rules.program import Atom, Not, Program, Rule, Signature
 from policy.values import Value
 

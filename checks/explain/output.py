@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.tree import Reason, RuleText
-from facts.validity import Mark, ValidityPeriod, since_text, until_text
-from policy.clock import short_text_of, text_of
+from facts.history import Mark, ValidityPeriod, since_text, until_text
+from policy.ground.clock import short_text_of, text_of
 from policy.values import Value
 
 _Paint = Callable[[str, str], str]  # takes a colour and a text

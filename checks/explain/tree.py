@@ -8,7 +8,7 @@ from typing import Any
 
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, values_of
-from facts.validity import ValidityPeriod
+from facts.history import ValidityPeriod
 from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted

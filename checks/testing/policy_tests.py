@@ -14,8 +14,8 @@ from checks.asking.snapshot import FactsAlone, fact_of_atom
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
 from policy.errors import AuthzError, Unavailable
-from policy.figures import Coverage
 from policy.language.source import Span
+from policy.publishing import Coverage
 from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test, Var
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted

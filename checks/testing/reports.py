@@ -11,7 +11,7 @@ from functools import cached_property
 
 from checks.testing import policy_tests
 from policy import rules
-from policy.files import Bundle
+from policy.ground.files import Bundle
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.management.github import annotation, problem_line

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.core import signing
 from django.urls import reverse
 
-from facts.walk import Mark
+from facts.keyset_pages import Mark
 from policy.values import Value
 
 BROWSE = "admin:facts_signature_changelist"

@@ -7,15 +7,13 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from facts.counted import count
+from facts.counts import count
 from facts.history_pages import fact_url, timeline_url
 from facts.mentioned_ids import known_ids
 from facts.numbering import types_of_text
-from facts.pages.adding import program_of
 from facts.pages.addresses import browse_url, value_url
-from facts.pages.listing import groups, turned
-from facts.pages.narrowing import Narrowed, narrowed
-from facts.pages.useless import Useless, useless
+from facts.pages.change import program_of
+from facts.pages.listing import Narrowed, Useless, groups, narrowed, turned, useless
 from policy.models import Environment
 from policy.values import Value
 

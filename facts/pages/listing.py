@@ -1,4 +1,4 @@
-"""Facts as pages show them: grouped by kind, one line each, with a link from every value to its page."""
+"""Facts as pages show them: which ones, one per line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,132 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import urlencode
 
+from django import forms
 from django.http import HttpRequest
 
+from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
+from facts.history import shown_end
 from facts.history_pages import fact_url
+from facts.keyset_pages import (
+    EVERY,
+    IdRange,
+    Met,
+    Page,
+    SearchColumn,
+    beginning,
+    exactly,
+    page_after,
+    page_before,
+    search_columns,
+)
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, mark_of, token_of, value_url
-from facts.validity import shown_end
-from facts.walk import Met, Page, SearchColumn, page_after, page_before
 from facts.wire import Fact
+from policy.models import Environment
+from policy.rules.program import Program
+from policy.rules.signatures import PLACE
 from policy.values import PRIMITIVES, Value
+
+# ---- narrowing ----------------------------------------------------------------------------------------------------
+# Which facts a page is about: those of an environment, a predicate and a type, with an id or the beginning of one.
+
+EXACTLY, BEGINS = "exactly", "begins"
+
+
+class Narrowing(forms.Form):
+    """What part of the facts to show; every field may be left open."""
+
+    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="all environments")
+    predicate = forms.ChoiceField(required=False)
+    type = forms.ChoiceField(required=False, label="Type of an argument")
+    match = forms.ChoiceField(required=False, label="Whose id", choices=((BEGINS, "begins with"), (EXACTLY, "is")))
+    id = forms.CharField(required=False, label="Id", strip=False)
+
+    def __init__(self, sent: Mapping[str, str]):
+        super().__init__(_with_match(sent), label_suffix="")
+        kinds = Signature.objects.values_list("predicate", "types").distinct()
+        predicates = sorted({predicate for predicate, _ in kinds})
+        types = sorted({name for _, text in kinds for name in types_of_text(text)})
+        self._offer("predicate", "all predicates", predicates)
+        self._offer("type", "all types", types)
+        text = {"list": "ids", "autocomplete": "off", "spellcheck": "false", "placeholder": "any"}
+        self.fields["id"].widget.attrs.update(text)
+
+    @property
+    def fields_shown(self) -> list[forms.BoundField]:
+        """Return the fields, without that of the environment if there is only one to choose."""
+        is_one = Environment.objects.count() < 2 and "environment" not in self.errors
+        return [field for field in self if not (is_one and field.name == "environment")]
+
+    def _offer(self, name: str, every: str, choices: list[str]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [("", every), *((each, each) for each in choices)]
+
+
+def _with_match(sent: Mapping[str, str]) -> dict[str, str]:
+    """Return what was sent, with a default for `match`: the exact id if one is named, else the beginning of one."""
+    found = {name: sent[name] for name in Narrowing.base_fields if name in sent}
+    return {"match": EXACTLY if found.get("id") else BEGINS} | {name: text for name, text in found.items() if text}
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """The facts that were chosen; if the choice is not valid, only the form, which has the errors."""
+
+    form: Narrowing
+    kinds: tuple[Signature, ...] = ()
+    environment: Environment | None = None
+    predicate: str = ""
+    type: str = ""
+    text: str = ""
+    begins: bool = False
+
+    @property
+    def is_valid(self) -> bool:
+        return self.form.is_valid()
+
+    @property
+    def ids(self) -> IdRange:
+        if not self.text:
+            return EVERY
+        return beginning(self.text) if self.begins else exactly(self.text)
+
+    @property
+    def walk(self) -> list[SearchColumn]:
+        return search_columns(self.kinds, self.ids, self.type)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Return the parameters of an address that chooses these facts."""
+        found = {
+            "environment": str(self.environment.pk) if self.environment else "",
+            "predicate": self.predicate,
+            "type": self.type,
+            "id": self.text,
+            "match": BEGINS if self.text and self.begins else "",
+        }
+        return {name: text for name, text in found.items() if text}
+
+
+def narrowed(sent: Mapping[str, str]) -> Narrowed:
+    form = Narrowing(sent)
+    if not form.is_valid():
+        return Narrowed(form)
+    asked = form.cleaned_data
+    kinds = Signature.objects.select_related("environment").order_by("environment__slug", "predicate", "types")
+    if asked["environment"]:
+        kinds = kinds.filter(environment=asked["environment"])
+    if asked["predicate"]:
+        kinds = kinds.filter(predicate=asked["predicate"])
+    fitting = tuple(kind for kind in kinds if not asked["type"] or asked["type"] in types_of_text(kind.types))
+    words = {"predicate": asked["predicate"], "type": asked["type"], "text": asked["id"]}
+    return Narrowed(form, fitting, asked["environment"], **words, begins=asked["match"] == BEGINS)
+
+
+# ---- listing ------------------------------------------------------------------------------------------------------
+# Facts as pages show them: grouped by kind, one line each, with a link from every value to its page.
 
 LONG = 60  # characters of an id, from which on it has a line of its own
 
@@ -124,3 +240,32 @@ def turned(request: HttpRequest, walk: list[SearchColumn], asked: Mapping[str, s
 
 def _step(step: str, name: str, met: Met | None) -> str:
     return "" if met is None else f"{step}{urlencode({name: token_of(met.mark)})}"
+
+
+# ---- Stored facts that the active policy has no use for, with a link to the facts of each kind --------------------
+
+
+@dataclass(frozen=True)
+class Useless:
+    """A sentence about facts without use, and the address of the page that lists them."""
+
+    sentence: str
+    url: str
+
+
+def useless(environment: Environment, program: Program) -> list[Useless]:
+    """Return the kinds that the policy does not accept, then the roles and relations that it does not know."""
+    found = [
+        Useless(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
+        for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]
+    ]
+    for name in stored_names(environment.pk, program)[:MOST_TOLD]:
+        kind = name.signature
+        url = browse_url(environment.pk, predicate=kind.predicate, type=kind.types[PLACE], id=name.name)
+        found.append(Useless(str(name), url))
+    return found
+
+
+def _warning(program: Program, unused: UnusedStored) -> str:
+    count = "1 fact" if str(unused.facts) == "1" else f"{unused.facts} facts"
+    return f"{count}: {unaccepted_of(program, unused.signature)}"

@@ -1,4 +1,4 @@
-"""The page of a value: every fact that mentions it, and where to ask what it may do and who may do what to it."""
+"""The page of a value: every fact that mentions it, and questions about it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,58 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 from django.urls import reverse
 
-from facts import walk
-from facts.counted import Count, counts
+from facts import keyset_pages
+from facts.counts import Count, counts
+from facts.keyset_pages import SearchColumn, exactly
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, value_url
 from facts.pages.listing import groups, turned
-from facts.walk import SearchColumn, exactly
 from policy.models import Environment
 from policy.values import Value
+
+# ---- abilities ----------------------------------------------------------------------------------------------------
+# Questions about a value that its page offers. Answers are expensive: only the question that is chosen is asked.
+
+Named = tuple[str, str, str]  # a type, an id, and the address of that value's page
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to the chosen question, and the address of the page that asks it again and explains it."""
+
+    ask_url: str
+    told: str = ""
+    first: tuple[Named, ...] = ()
+    is_cut: bool = False
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    name: str
+    url: str
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Questions that differ only in their action, about resources of one type or about this value."""
+
+    what: str
+    choices: tuple[Choice, ...]
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    name: str  # of its place on the page
+    abilities: tuple[Ability, ...]
+
+
+# ---- value --------------------------------------------------------------------------------------------------------
+# The page of a value: every fact that mentions it, and where to ask what it may do and who may do what to it.
 
 COUNTED = 10_000  # facts that are counted in each column; beyond it, the page says "more than"
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
@@ -61,7 +104,7 @@ def shown(request: HttpRequest, environment: Environment, value: Value) -> dict[
     """Return what the template needs: a page of the value's facts, in all columns or in the one the address names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
-    columns = walk.search_columns(fitting, exactly(value.id), value.type)
+    columns = keyset_pages.search_columns(fitting, exactly(value.id), value.type)
     chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}
     found = turned(request, [chosen] if chosen else columns, asked | ({"in": _name_of(chosen)} if chosen else {}))

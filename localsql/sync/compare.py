@@ -19,12 +19,12 @@ from facts.numbering import numbers_and_ends, signature_numbers
 from facts.read import index_condition
 from facts.table import fact_table
 from facts.wire import MAX_ID_BYTES, id_from_json
-from localsql.binding_keys import BindingKey
+from localsql.bindings import BindingKey
 from localsql.sync.config import Pattern, PatternRefused, shown
 from localsql.sync.sources import can_sort, rows_of
 from localsql.sync.sources.row import Row
 from policy.errors import MalformedRequest
-from policy.offsets import current_offset
+from policy.ground.journal import current_offset
 from policy.values import BOOLEAN, INTEGER
 
 # ---- rows ---------------------------------------------------------------------------------------------------------

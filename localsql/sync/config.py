@@ -18,22 +18,22 @@ import sqlglot
 import yaml
 from sqlglot.errors import SqlglotError
 
-from localsql.binding_keys import BindingKey, key_from_text
-from localsql.binding_queries import LONGEST
 from localsql.bindings import (
     KNOWN,
+    LONGEST_QUERY,
     OF_A_FACT,
+    BindingKey,
     Bindings,
     check_keys,
     column_families,
+    document_from_text,
     entries_of,
+    key_from_text,
     query_of,
     sql_types_of,
 )
-from localsql.dialects import DIALECTS, Dialect
-from localsql.documents import document_from_text
+from localsql.dialects import DIALECTS, Dialect, Family
 from localsql.errors import BindingRejected
-from localsql.families import Family
 from policy.errors import AuthzError, Unavailable
 from policy.rules.program import Signature
 
@@ -113,7 +113,7 @@ _BLANK_IN_MYSQL = re.compile(r"(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+|(?>/\*(?!!|M!).
 def tidied(query: str, dialect: Dialect) -> str:
     """Return the query without its comments and its last semicolon; unchanged if it cannot be read so."""
     try:
-        words = sqlglot.tokenize(query, read=dialect.parser) if len(query) <= LONGEST else []
+        words = sqlglot.tokenize(query, read=dialect.parser) if len(query) <= LONGEST_QUERY else []
     except SqlglotError:
         return query
     blank = _BLANK_IN_MYSQL if dialect.parser == "mysql" else _BLANK

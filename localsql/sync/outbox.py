@@ -14,14 +14,12 @@ from django.db import connection, transaction
 
 from facts import store
 from facts.accept import FactRejected
-from facts.changesets import changes_from_json
-from facts.store import Change, Inserts
+from facts.store import Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
 from localsql.sync.config import ConfigRejected, Kind, Outbox, SourceFailed, shown
 from localsql.sync.sources import mysql, postgresql, sqlite
 from policy.errors import AuthzError, MalformedRequest, TooLarge
-from policy.offsets import changing
-from policy.revisions import By
+from policy.ground.journal import By, changing
 
 # ---- identities ---------------------------------------------------------------------------------------------------
 # The identity of an outbox, by what its server says: files that spell its address differently mean the same one.

@@ -12,18 +12,17 @@ from typing import Protocol
 from django.conf import settings
 
 from facts import store
-from facts.accept import FactRejected, check_signature
+from facts.accept import FactRejected, Names, UnknownName, check_signature
 from facts.batches import FactBatch
 from facts.ends import EndsStay
-from facts.names import Names, UnknownName
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from localsql.binding_keys import BindingKey
+from localsql.bindings import BindingKey
 from localsql.sync.compare import Ids, OnProgress, Part, Plan, Spill, Spills, compared, ended_by_others, without_rows
 from localsql.sync.config import Config, Pattern, PatternRefused, SourceFailed, shown
 from policy.active import active_program
 from policy.errors import AuthzError
-from policy.revisions import By
+from policy.ground.journal import By
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
 from policy.values import Value

@@ -8,12 +8,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
-from policy.figures import note_fault
-from policy.files import Bundle
+from policy.ground.files import Bundle
 from policy.language.source import PolicyRejected
 from policy.management.progress import Progress
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
+from policy.publishing import note_fault
 from policy.rules.program import Program
 from policy.testing import TestReport
 from policy.values import whole_number

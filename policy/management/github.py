@@ -3,7 +3,7 @@
 ::error file=main.polar,line=3,col=7,endLine=3,endColumn=12,title=Policy::unknown type `Rep`
 """
 
-from policy.files import STANDARD_INPUT_SHOWN, Bundle
+from policy.ground.files import STANDARD_INPUT_SHOWN, Bundle
 from policy.language.nodes import spelled_out
 from policy.language.source import Problem
 

@@ -7,7 +7,7 @@ from time import sleep, strftime
 
 from django.core.management.base import CommandError, OutputWrapper
 
-from policy.files import STANDARD_INPUT
+from policy.ground.files import STANDARD_INPUT
 
 INTERVAL = 0.3  # seconds between two looks at the files
 _State = tuple[int, int, int] | None  # None where there is no file

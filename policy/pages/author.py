@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest
 
-from policy.revisions import By
+from policy.ground.journal import By
 
 
 def by_admin(request: HttpRequest) -> By:

@@ -1,31 +1,334 @@
-"""The page where a policy is written, and the requests that it sends while somebody writes."""
+"""The page where a policy is written, and the requests that it sends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
 from typing import Any, NamedTuple
 
+from cachetools import LRUCache
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+from django.utils.module_loading import import_string
 
-from policy import drafts, publishing
-from policy.drafts import DraftText, SavedElsewhere
-from policy.errors import AuthzError, TooLarge, Unavailable
-from policy.language.completion import completions
+from policy import publishing, rules
+from policy.errors import AuthzError, PolicyTestsFailed, TooLarge, Unavailable
+from policy.ground.clock import time_of
+from policy.ground.journal import By, Kind
+from policy.language.completion import Completions, completions
 from policy.language.format import formatted
 from policy.language.parser import MAX_BYTES
-from policy.language.source import Source
-from policy.models import Environment, PolicyDraft, PolicyVersion, default_environment, environment_named
-from policy.pages import submission, typed
+from policy.language.source import PolicyRejected, Problem, Source
+from policy.models import Environment, PolicyDraft, PolicyVersion, Revision, default_environment, environment_named
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.meanwhile import Meanwhile, published_meanwhile
-from policy.pages.submission import PolicyForm, Submitted
-from policy.publishing import Published
+from policy.pages.highlight import Excerpt, Row, difference, excerpts_of_failures, excerpts_of_problems, span_of_line
+from policy.publishing import (
+    MAX_NOTE,
+    DraftText,
+    Ignored,
+    Published,
+    ReplacedMeanwhile,
+    SavedElsewhere,
+    ignored_facts,
+    note_fault,
+    remarks_on,
+)
+from policy.rules.program import Program, Test
+from policy.serializers import MAX_FILENAME
+from policy.testing import TestOutcome, TestReport
+
+# ---- What the editor is told about a text while it is written -----------------------------------------------------
+# Each process compiles one text at a time and tests one text at a time, so that editors take little time from
+# requests that ask for decisions. If several texts of one window wait, only the last of them is compiled or tested.
+
+_KEPT = 400_000  # characters of all texts whose compiled programs are cached
+
+
+class Overtaken(Exception):
+    """A later text of the same window came while this one waited for its turn."""
+
+
+class Turns:
+    """A lock for which only the last waiter of each name counts: the others raise `Overtaken` once they get it."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._there: Counter[object] = Counter()  # how many have come under a name and not left yet
+        self._latest: dict[object, int] = {}  # kept until the last one leaves: earlier waiters compare with it
+
+    @contextmanager
+    def turn(self, name: object) -> Iterator[None]:
+        number = self._come(name)
+        try:
+            with self._turn:
+                if self._latest[name] != number:
+                    raise Overtaken
+                yield
+        finally:
+            self._leave(name)
+
+    def _come(self, name: object) -> int:
+        with self._counting:
+            self._there[name] += 1
+            self._latest[name] = self._latest.get(name, 0) + 1
+            return self._latest[name]
+
+    def _leave(self, name: object) -> None:
+        with self._counting:
+            self._there[name] -= 1
+            if not self._there[name]:
+                del self._there[name], self._latest[name]
+
+
+_compiling, _testing = Turns(), Turns()
+_programs: LRUCache[str, Program] = LRUCache(_KEPT, lambda program: len(program.source.text) + 1)
+_changing = threading.Lock()
+
+
+def program_of(source: Source, window: object) -> Program:
+    """Return the text's program, from the cache or compiled; raise `PolicyRejected` or `Overtaken`."""
+    digest = sha256(source.text.encode(errors="surrogatepass")).hexdigest()
+    if (known := _known(digest)) is not None:
+        return known
+    with _compiling.turn(window):
+        program = _known(digest) or rules.compile_source(source)
+    with _changing:
+        if len(source.text) < _KEPT:
+            _programs[digest] = program
+    return program
+
+
+def _known(digest: str) -> Program | None:
+    with _changing:
+        return _programs.get(digest)
+
+
+# ---- problems ----------------------------------------------------------------------------------------------------
+
+
+def problems_to_json(source: Source, window: object) -> dict[str, object]:
+    """Return the errors with their places; for a valid policy, its warnings and numbers of types, rules and tests."""
+    try:
+        program = program_of(source, window)
+    except PolicyRejected as reason:
+        return {"problems": [_problem(source, each) for each in reason.problems], "amounts": None}
+    amounts = {"types": len(program.types), "rules": len(program.written), "tests": len(program.tests)}
+    return {"problems": [_problem(source, each) for each in program.warnings], "amounts": amounts}
+
+
+def _problem(source: Source, problem: Problem) -> dict[str, object]:
+    line, column = source.position(problem.span.start)
+    return {
+        "severity": problem.severity, "message": problem.message, "hint": problem.hint,
+        "line": line, "column": column, "start": problem.span.start, "end": problem.span.end,
+    }  # fmt: skip
+
+
+def completions_to_json(found: Completions) -> dict[str, object]:
+    options = [{"text": each.text, "kind": each.kind, "detail": each.detail} for each in found.options]
+    return {"start": found.start, "end": found.end, "options": options}
+
+
+# ---- tests -------------------------------------------------------------------------------------------------------
+
+
+def tests_to_json(source: Source, place: int | None, window: object) -> dict[str, object]:
+    """Run the test at the place, or all tests if it is None; for a rejected text, return the number of problems."""
+    try:
+        program = program_of(source, window)
+    except PolicyRejected as reason:
+        return {"tests": None, "problems": len(reason.problems)}
+    chosen = program.tests if place is None else _tests_at(program, place)
+    with _testing.turn((window, place is None)):
+        report: TestReport = import_string(settings.POLICY_TEST_RUNNER)(replace(program, tests=chosen), fail_fast=False)
+    return {"tests": [_typed_outcome(source, test, one) for test, one in zip(chosen, report.tests)]}
+
+
+def _tests_at(program: Program, place: int) -> tuple[Test, ...]:
+    """Return the first test that covers the line of the place, as a tuple; an empty one if there is none."""
+    line = program.source.position(place)[0]
+    for test in program.tests:
+        first, last = program.source.position(test.span.start)[0], program.source.position(test.span.end)[0]
+        if first <= line <= last:
+            return (test,)
+    return ()
+
+
+def _typed_outcome(source: Source, test: Test, outcome: TestOutcome) -> dict[str, object]:
+    failed = [one for one in outcome.assertions if not one.passed]
+    spans = [span_of_line(source, one.line) for one in failed]
+    failures = [
+        {"line": one.line, "message": one.message, "text": one.text, "start": span.start, "end": span.end}
+        for one, span in zip(failed, spans)
+    ]
+    line, _ = source.position(test.span.start)
+    shown = {"name": test.name, "line": line, "start": test.span.start, "end": test.span.end}
+    return {**shown, "passed": outcome.passed, "total": outcome.total, "failures": failures}
+
+
+# ---- submission ---------------------------------------------------------------------------------------------------
+# A text that is sent from the page where policies are edited: its form, and the outcome of checking or publishing.
+
+SPARE_NUMBERS = 500  # line numbers beyond the text, for lines that are added without JavaScript
+MOST_NUMBERS = 20_000
+
+
+class PolicyForm(forms.Form):
+    """What the page sends.
+
+    `seen` is the version that was active when the text was begun: if another one is active when it is published,
+    nothing is changed, and publishing has to be repeated. `stamp` is that of the draft that the page knows.
+    """
+
+    environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
+    filename = forms.CharField(required=False, strip=False, max_length=MAX_FILENAME)
+    source = forms.CharField(required=False, strip=False, widget=forms.Textarea)
+    seen = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, widget=forms.HiddenInput)
+    stamp = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    force = forms.BooleanField(required=False)
+    note = forms.CharField(required=False, max_length=MAX_NOTE)  # one line: what changes, and why
+
+    def clean_note(self) -> str:
+        if fault := note_fault(self.cleaned_data["note"]):
+            raise forms.ValidationError(fault)
+        return self.cleaned_data["note"]
+
+    def clean_source(self) -> str:
+        # Browsers send every line end as two characters.
+        return self.cleaned_data["source"].replace("\r\n", "\n").replace("\r", "\n")
+
+
+@dataclass
+class Submitted:
+    """What the page says after a text was sent. The text is stored only if `published` is set."""
+
+    published: Published | None = None
+    note: str = ""  # good news
+    trouble: str = ""
+    excerpts: list[Excerpt] = field(default_factory=list)
+    may_force: bool = False
+
+
+def check(sent: dict, with_facts: bool) -> Submitted:
+    """Compile and test the text without publishing it; `with_facts`, also say which stored facts it ignores."""
+    return _outcome(sent, partial(_checked, with_facts))
+
+
+def publish(sent: dict, by: By) -> Submitted:
+    return _outcome(sent, partial(_published, by))
+
+
+def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
+    source = Source(sent["source"], sent["filename"])
+    try:
+        return act(sent, source)
+    except PolicyRejected as reason:
+        count = len(reason.problems)
+        trouble = f"{count} problem{'' if count == 1 else 's'}; nothing is published"
+        return Submitted(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
+    except PolicyTestsFailed as reason:
+        trouble = f"{publishing.results_of(reason.report)}; nothing is published"
+        return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
+    except ReplacedMeanwhile as reason:
+        became = f"version {reason.number} became active" if reason.number else "the active version was withdrawn"
+        return Submitted(trouble=f"{became} meanwhile; publish once more to replace it with what is below")
+    except (AuthzError, Unavailable) as reason:
+        return Submitted(trouble=reason.message)
+
+
+def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
+    drafted = publishing.draft(source.text, source.filename, force=True)
+    ignored = ignored_facts(sent["environment"].pk, drafted.program) if with_facts else Ignored()
+    note = "; ".join(["this is a policy", *remarks_on(drafted, ignored)])
+    warnings = excerpts_of_problems(source, drafted.program.warnings)
+    failures = excerpts_of_failures(source, drafted.report)
+    if failures:
+        return Submitted(trouble=note, excerpts=failures + warnings, may_force=True)
+    return Submitted(note=f"{note}; nothing is published yet", excerpts=warnings)
+
+
+def _published(by: By, sent: dict, source: Source) -> Submitted:
+    where, name, force, note = sent["environment"].pk, source.filename, sent["force"], sent["note"]
+    replaces = sent["seen"] or 0
+    published = publishing.publish(where, source.text, name, force=force, by=by, note=note, replaces=replaces)
+    return Submitted(published=published)
+
+
+def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:
+    """Return number, severity and message of each line, and of empty lines that may be added."""
+    meant = {one.line: one for one in reversed(excerpts)}
+    count = min(text.count("\n") + 1 + SPARE_NUMBERS, MOST_NUMBERS)
+    marks = ((number, meant.get(number)) for number in range(1, count + 1))
+    return [(number, one.severity if one else "", one.message if one else "") for number, one in marks]
+
+
+# ---- What was published since somebody began to write: by whom, when, and what it changed -------------------------
+
+_MOST = 5  # publications that are listed; earlier ones are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A version that became active."""
+
+    number: int
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """The publications after the version that was seen, the latest last, and the difference to the active version."""
+
+    seen: int | None
+    active: PolicyVersion | None
+    publications: tuple[Publication, ...]
+    more: int
+    rows: tuple[Row, ...]  # from the version that was seen to the active one
+
+    @property
+    def added(self) -> int:
+        return sum(row.kind == "added" for row in self.rows)
+
+    @property
+    def removed(self) -> int:
+        return sum(row.kind == "removed" for row in self.rows)
+
+
+def published_meanwhile(environment: Environment, seen: int | None) -> Meanwhile | None:
+    """Return what was published since version `seen`; None if that is still the active one."""
+    active = publishing.active_version(environment.pk)
+    if (active.number if active else None) == seen:
+        return None
+    before = PolicyVersion.objects.filter(environment=environment, number=seen).first() if seen else None
+    came = _publications(environment, before)
+    rows = difference(before.source if before else "", active.source if active else "")
+    return Meanwhile(seen, active, tuple(came[-_MOST:]), len(came[:-_MOST]), tuple(rows))
+
+
+def _publications(environment: Environment, before: PolicyVersion | None) -> list[Publication]:
+    kept = Revision.objects.filter(environment=environment, kind=Kind.POLICY)
+    if before is not None:
+        last = kept.filter(policy_version=before).order_by("-number").first()
+        kept = kept.filter(number__gt=last.number) if last else kept.filter(policy_version__number__gt=before.number)
+    found = kept.order_by("number").values_list("policy_version__number", "author", "at")
+    return [Publication(number, author, time_of(at)) for number, author, at in found if number is not None]
+
+
+# ---- The page where a policy is written, and the requests that it sends while somebody writes ---------------------
 
 
 class Pane(NamedTuple):
@@ -79,13 +382,10 @@ class EditingAdmin(admin.ModelAdmin):
         if not is_valid:
             return self._editor(request, form, Submitted(trouble="nothing is published, because of the fields below"))
         sent = form.cleaned_data
-        if "_check" in request.POST:
-            outcome = submission.check(sent, may_view_facts(request))
-        else:
-            outcome = submission.publish(sent, by_admin(request))
+        outcome = check(sent, may_view_facts(request)) if "_check" in request.POST else publish(sent, by_admin(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
-        drafts.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])
+        publishing.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])
         if not outcome.published.is_unchanged:
             self.log_addition(request, outcome.published.version, "published")
         return self._done(request, outcome.published)
@@ -96,7 +396,7 @@ class EditingAdmin(admin.ModelAdmin):
         if origin is not None and not self.has_view_or_change_permission(request, origin):
             raise PermissionDenied
         environment = origin.environment if origin else _environment_asked(request)
-        if origin is None and (draft := drafts.draft_of(request.user, environment)):
+        if origin is None and (draft := publishing.draft_of(request.user, environment)):
             return {
                 "environment": environment, "source": draft.source, "filename": draft.filename, "seen": draft.seen,
                 "stamp": draft.stamp, "draft": draft,
@@ -126,11 +426,11 @@ class EditingAdmin(admin.ModelAdmin):
             filename=form["filename"].value() or "",
             source=source,
             rows=max(24, source.count("\n") + 3),
-            numbers=submission.line_numbers(source, outcome.excerpts),
+            numbers=line_numbers(source, outcome.excerpts),
             seen=seen,
             stamp=sent.get("stamp"),
             draft=draft,
-            other_draft=None if draft or form.is_bound else drafts.draft_of(request.user, environment),
+            other_draft=None if draft or form.is_bound else publishing.draft_of(request.user, environment),
             meanwhile=self._shown(request, meanwhile),
             force=bool(sent.get("force")),
             panes=self.panes(request),
@@ -155,7 +455,7 @@ class EditingAdmin(admin.ModelAdmin):
             return _refused(form)
         environment = form.cleaned_data["environment"]
         if _is_theirs(request):
-            drafts.discard(request.user, environment)
+            publishing.discard(request.user, environment)
             self.message_user(request, "The draft is discarded.")
         else:
             self.message_user(request, "Nothing is discarded: the page was opened by somebody else.", messages.ERROR)
@@ -169,12 +469,12 @@ class EditingAdmin(admin.ModelAdmin):
 
     def completions_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with what can be written at the place."""
-        return self._answer(request, lambda sent: typed.completions_to_json(completions(*_text_and_place(sent))))
+        return self._answer(request, lambda sent: completions_to_json(completions(*_text_and_place(sent))))
 
     def tests_view(self, request: HttpRequest) -> HttpResponse:
         """Run the test at the place, or all tests, and answer with the results."""
         window = self._window(request)
-        return self._answer(request, lambda sent: typed.tests_to_json(_source(sent), sent["place"], window))
+        return self._answer(request, lambda sent: tests_to_json(_source(sent), sent["place"], window))
 
     def format_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with the formatted text."""
@@ -198,13 +498,13 @@ class EditingAdmin(admin.ModelAdmin):
 
         def answer(sent: dict) -> JsonObject:
             written = DraftText(sent["source"], sent["filename"], sent["seen"])
-            draft = drafts.keep(request.user, sent["environment"], written, sent["stamp"])
+            draft = publishing.keep(request.user, sent["environment"], written, sent["stamp"])
             return _draft_to_json(draft) if draft else {"stamp": None}
 
         return self._answer(request, answer)
 
     def _problems(self, sent: dict) -> JsonObject:
-        found = typed.problems_to_json(_source(sent), sent["window"])
+        found = problems_to_json(_source(sent), sent["window"])
         return {**found, "active": _active_number(sent["environment"])}
 
     def _window(self, request: HttpRequest) -> object:
@@ -225,7 +525,7 @@ class EditingAdmin(admin.ModelAdmin):
             if len(sent["source"]) > MAX_BYTES:
                 raise TooLarge(f"the policy is longer than {MAX_BYTES} bytes")
             return JsonResponse(answer({**sent, "window": self._window(request)}))
-        except typed.Overtaken:
+        except Overtaken:
             return JsonResponse({"overtaken": True})
         except SavedElsewhere as reason:
             return JsonResponse({"other": _draft_to_json(reason.draft)})

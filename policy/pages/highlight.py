@@ -1,12 +1,78 @@
-"""Policy text -> lines of HTML, with a class for each kind of word. Any text will do: it need not be a policy."""
+"""Show policies as HTML: words in colours, problems beside their lines, and differences."""
+
+from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher, unified_diff
 
-from django.utils.html import escape
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from policy import publishing
 from policy.language.lexer import CONTEXTUAL, NAME, RESERVED
+from policy.language.source import Problem, Source, Span
+from policy.publishing import Coverage, Figures
+from policy.rules.program import Program
+from policy.testing import TestOutcome, TestReport
+
+# ---- Lines in which two policies differ, for pages and for terminals ----------------------------------------------
+
+CONTEXT = 3  # lines around a change
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a difference: kept, added or removed, with its number in the texts that have it; or a gap."""
+
+    kind: str  # kept, added, removed, gap
+    before: int | None
+    after: int | None
+    text: str
+
+    @property
+    def sign(self) -> str:
+        return {"kept": " ", "added": "+", "removed": "-"}[self.kind]
+
+
+def difference(before: str, after: str) -> list[Row]:
+    """Return the changed lines with `CONTEXT` lines around them; an empty list if the texts are the same."""
+    old, new = lines_of(before), lines_of(after)
+    rows: list[Row] = []
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
+        if rows or group[0][1]:
+            rows.append(Row("gap", None, None, ""))
+        for operation in group:
+            rows.extend(_rows(operation, old, new))
+    return [] if all(row.kind == "kept" for row in rows) else rows
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines, and mark a missing line end to make it visible: `a\\nb` -> `a`, `b (no line end)`."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], lines[-1] + " (no line end)"]
+
+
+def _rows(operation: tuple, old: list[str], new: list[str]) -> Iterator[Row]:
+    kind, start, end, other_start, other_end = operation
+    if kind == "equal":
+        for offset in range(end - start):
+            yield Row("kept", start + offset + 1, other_start + offset + 1, old[start + offset])
+        return
+    for index in range(start, end):
+        yield Row("removed", index + 1, None, old[index])
+    for index in range(other_start, other_end):
+        yield Row("added", None, index + 1, new[index])
+
+
+def unified(before: str, after: str, name_before: str, name_after: str) -> Iterator[str]:
+    """Yield the lines of the difference in the unified format, as `diff -u` prints it."""
+    return unified_diff(lines_of(before), lines_of(after), name_before, name_after, n=CONTEXT, lineterm="")
+
+
+# ---- highlight ----------------------------------------------------------------------------------------------------
+# Policy text -> lines of HTML, with a class for each kind of word. Any text will do: it need not be a policy.
 
 _WORDS = "|".join(map(re.escape, sorted(RESERVED, key=len, reverse=True)))
 _TOKEN = re.compile(
@@ -84,3 +150,139 @@ def _cut(piece: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
 
 def _span(kind: str, text: str) -> str:
     return f'<span class="{kind}">{escape(text)}</span>' if kind and text else escape(text)
+
+
+# ---- Problems and failed tests as pages show them: beside the lines that they are about ---------------------------
+
+AROUND = 2  # lines before and after
+_CODE = (("", ""), (mark_safe("<code>"), mark_safe("</code>")))
+_LINE_WIDTH = 300  # characters of a line
+
+
+@dataclass(frozen=True, slots=True)
+class ExcerptLine:
+    number: int
+    html: SafeString
+    is_meant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A message and the lines that it is about; `start` and `end` are its place in the text."""
+
+    severity: str  # error, warning or failure
+    message: SafeString
+    hint: SafeString
+    line: int
+    column: int
+    start: int
+    end: int
+    lines: tuple[ExcerptLine, ...]
+
+
+def excerpts_of_problems(source: Source, problems: Iterable[Problem]) -> list[Excerpt]:
+    return [_excerpt(source, one.severity, one.message, one.hint, one.span) for one in problems]
+
+
+def excerpts_of_failures(source: Source, report: TestReport) -> list[Excerpt]:
+    """Return an excerpt for each assertion that failed."""
+    found = []
+    for test in report.tests:
+        for one in test.assertions:
+            if not one.passed:
+                span = span_of_line(source, one.line)
+                found.append(_excerpt(source, "failure", f"test `{test.name}`: {one.message}", "", span))
+    return found
+
+
+def _excerpt(source: Source, severity: str, message: str, hint: str, span: Span) -> Excerpt:
+    line, column = source.position(span.start)
+    last = source.position(len(source.text))[0]
+    numbers = range(max(1, line - AROUND), min(last, line + AROUND) + 1)
+    lines = tuple(_line(source, number, number == line, column - 1, span) for number in numbers)
+    end = max(span.end, span.start + 1)
+    return Excerpt(severity, _with_code(message), _with_code(hint), line, column, span.start, end, lines)
+
+
+def _with_code(message: str) -> SafeString:
+    """Return the message as HTML, with `<code>` in place of backticks; unpaired backticks stay."""
+    pieces = message.split("`")
+    if len(pieces) % 2 == 0:
+        return format_html("{}", message)
+    return format_html_join(
+        "", "{}{}{}", ((_CODE[index % 2][0], piece, _CODE[index % 2][1]) for index, piece in enumerate(pieces))
+    )
+
+
+def _line(source: Source, number: int, is_meant: bool, before: int, span: Span) -> ExcerptLine:
+    text = source.line_text(number)
+    if not is_meant:
+        html = highlighted_lines(text[:_LINE_WIDTH])
+        return ExcerptLine(number, html[0], False)
+    start = max(0, before - _LINE_WIDTH // 2)
+    shown = text[start : start + _LINE_WIDTH] or " "
+    left = min(before - start, len(shown) - 1)
+    return ExcerptLine(number, marked_line(shown, left, left + max(1, span.end - span.start)), True)
+
+
+def span_of_line(source: Source, line: int) -> Span:
+    text = source.line_text(line)
+    start = source.line_start(line) + len(text) - len(text.lstrip())
+    return Span(start, start + max(1, len(text.strip())))
+
+
+# ---- trial --------------------------------------------------------------------------------------------------------
+# Results of running the tests of a version again, for pages: before it is made active, or when somebody asks.
+
+MOST_SHOWN = 200  # tests that pass, and rules that no test exercises
+MOST_FAILURES = 50
+_RULE_WIDTH = 160  # characters of a rule
+SECONDS = 8.0  # time limit for finding which rules are exercised
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The results of the tests and, if asked for, which rules they exercise."""
+
+    figures: Figures
+    tests: tuple[TestOutcome, ...] = ()
+    failures: list[Excerpt] = field(default_factory=list)
+    untested: str = ""  # why the tests were not run to their end
+    coverage: Coverage | None = None
+    missing: tuple[tuple[int, SafeString], ...] = ()  # line and text of rules that no test exercises
+    is_covering: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        return not self.failures and not self.untested
+
+    @property
+    def hidden_failures(self) -> int:
+        return sum(len(test.failures) for test in self.tests) - len(self.failures)
+
+    @property
+    def hidden_missing(self) -> int:
+        return len(self.coverage.missing) - len(self.missing) if self.coverage else 0
+
+
+def trial_of(program: Program, covering: bool = False) -> Trial:
+    drafted = publishing.tried(program)
+    coverage = publishing.coverage(program, SECONDS) if covering and not drafted.untested else None
+    report = None if drafted.untested else drafted.report
+    failures = excerpts_of_failures(program.source, drafted.report)[:MOST_FAILURES]
+    missing = coverage.missing[:MOST_SHOWN] if coverage else ()
+    return Trial(
+        Figures.of_run(len(program.tests), report, coverage),
+        drafted.report.tests,
+        failures,
+        drafted.untested,
+        coverage,
+        tuple(_rule(program.source, span) for span in missing),
+        covering,
+    )
+
+
+def _rule(source: Source, span: Span) -> tuple[int, SafeString]:
+    text = " ".join(source.text[span.start : span.end].split())
+    shown = text if len(text) <= _RULE_WIDTH else f"{text[: _RULE_WIDTH - 1]}…"
+    return source.position(span.start)[0], highlighted_lines(shown)[0]

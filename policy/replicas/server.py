@@ -15,7 +15,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
-from policy.timeline import NUMBER, timeline
+from policy.ground.clock import NUMBER, timeline
 
 log = logging.getLogger("authz.database")
 

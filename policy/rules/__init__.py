@@ -14,7 +14,7 @@ Each pass adds the errors that it finds to one list and goes on, so that authors
 
 from hashlib import sha256
 
-from policy import noticing
+from policy.ground import spans
 from policy.language import ast, parse
 from policy.language.source import Source, without_collections
 from policy.rules.assertions import tests_of
@@ -58,7 +58,7 @@ def compile_policy(policy: ast.Policy, source: Source) -> Program:
 
 
 def compile_source(source: Source) -> Program:
-    with noticing.noted("policy"), without_collections():
+    with spans.noted("policy"), without_collections():
         return compile_policy(parse(source), source)
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 import requests
 
-from authz_project.server.changes import Changes
-from policy.server_thread import run_with_connection
+from authz_project.server.workers import Changes
+from policy.ground.waking import run_with_connection
 from tests.service import Client
 
 SECONDS = 3.0  # of a load, on each database

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from authz_project import connections
+from authz_project import database
 from authz_project.server import database_waits
 from authz_project.server.database_waits import Silence, Wait, answers
 
@@ -40,7 +40,7 @@ def many_files() -> Iterator[None]:
 def noted(monkeypatch) -> list[bool]:
     """What the process is told of silence."""
     found: list[bool] = []
-    monkeypatch.setattr(connections, "note_silence", found.append)
+    monkeypatch.setattr(database, "note_silence", found.append)
     return found
 
 
@@ -135,15 +135,15 @@ def test_what_fails_is_no_silence(db, monkeypatch, caplog):
 
 def test_after_a_silence_each_thread_connects_anew(db, monkeypatch):
     """To test the connection that it has might mean to wait for the silent server again."""
-    connections.refresh_connection()
+    database.refresh_connection()
     connection.ensure_connection()
     before = connection.connection
     try:
-        connections.note_silence(True)
+        database.note_silence(True)
         with pytest.raises(OperationalError, match="does not answer"):
-            connections.refresh_connection()
+            database.refresh_connection()
     finally:
-        connections.note_silence(False)
+        database.note_silence(False)
     monkeypatch.setattr(connection, "is_usable", lambda: pytest.fail("waits for the server"))
-    connections.refresh_connection()
+    database.refresh_connection()
     assert before.closed and connection.connection is None

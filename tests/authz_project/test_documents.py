@@ -16,9 +16,8 @@ from django.test import Client
 from authz_project import __version__
 from authz_project.documents import library
 from authz_project.documents import search as search_module
-from authz_project.documents.colours import coloured
 from authz_project.documents.library import Document
-from authz_project.documents.markdown import anchor_of, rendered, sections_of
+from authz_project.documents.markdown import anchor_of, coloured, rendered, sections_of
 from authz_project.documents.search import search, words_of
 from tests.service import ROOT
 

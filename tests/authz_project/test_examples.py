@@ -11,9 +11,9 @@ from facts.store import Inserts
 from facts.wire import fact_to_json
 from policy import rules
 from policy.errors import NotFound
+from policy.ground.journal import By
 from policy.models import Revision
 from policy.publishing import active_version, publish
-from policy.revisions import By
 from tests.factories import EnvironmentFactory
 
 ANN = By("admin ann")

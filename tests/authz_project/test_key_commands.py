@@ -9,12 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from authz_project.key_rotation import NotToBeRotated, rotate_key
-from authz_project.keys import create_key, revoke_key
+from authz_project.keys import NotToBeRotated, create_key, revoke_key, rotate_key
 from authz_project.models import ApiKey
-from policy.clock import now, time_of
+from policy.ground.clock import now, time_of
+from policy.ground.journal import By
 from policy.models import default_environment
-from policy.revisions import By
 from policy.scopes import Scope
 from tests.conftest import Api
 

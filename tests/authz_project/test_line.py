@@ -6,11 +6,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from authz_project.server import line as line_module
-from authz_project.server.changes import Changes
-from authz_project.server.line import LONG, SHORT, Line
-from authz_project.server.refusals import KEPT_FOR, Refusals
-from authz_project.server.slots import Slots
+from authz_project.server import workers as line_module
+from authz_project.server.workers import KEPT_FOR, LINE_LENGTH, SHORT, Changes, Line, Refusals, Slots
 
 MANY = 100
 
@@ -56,9 +53,9 @@ def test_that_it_is_empty_now_and_then_changes_nothing(line, clock):
 
 def test_a_line_that_is_not_long_may_stand(line, clock):
     """As it does where a few clients more than there are threads ask as fast as they are answered."""
-    line.note(3 * LONG - 1)
+    line.note(3 * LINE_LENGTH - 1)
     clock[0] += 100
-    assert line.takes(3 * LONG - 1)
+    assert line.takes(3 * LINE_LENGTH - 1)
 
 
 def test_bursts_that_pass_are_taken_for_ever(line, clock):
@@ -78,8 +75,8 @@ def test_it_is_kept_short_for_a_while_and_then_tried(line, clock):
     clock[0] += 0.9
     assert not line.takes(3 * SHORT)
     clock[0] += 0.2
-    assert line.takes(3 * LONG - 1), "whether it is long again shows when it is"
-    assert not line.takes(3 * LONG)
+    assert line.takes(3 * LINE_LENGTH - 1), "whether it is long again shows when it is"
+    assert not line.takes(3 * LINE_LENGTH)
 
 
 def test_what_is_long_again_at_once_is_kept_short_for_twice_as_long(line, clock):
@@ -88,7 +85,7 @@ def test_what_is_long_again_at_once_is_kept_short_for_twice_as_long(line, clock)
     lasted = []
     for _ in range(8):
         begun = clock[0]
-        assert not line.takes(3 * LONG)
+        assert not line.takes(3 * LINE_LENGTH)
         while not line.takes(3 * SHORT):
             clock[0] += 0.125
         lasted.append(clock[0] - begun)
@@ -102,9 +99,9 @@ def test_it_ends_with_the_overload(line, clock):
     assert not line.takes(MANY)
     clock[0] += 1
     for _ in range(1_000):
-        line.note(3 * LONG - 1)
+        line.note(3 * LINE_LENGTH - 1)
         clock[0] += 0.1
-        assert line.takes(3 * LONG - 1)
+        assert line.takes(3 * LINE_LENGTH - 1)
         line.note(0)
     line.note(MANY)
     assert line.takes(MANY), "a burst, long after"
@@ -123,7 +120,7 @@ def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, settings):
     threads, done, end = make(), SimpleQueue(), threading.Event()
     assert threads.do(end.wait)
     taken = [number for number in range(MANY) if threads.do(done.put, number)]
-    assert LONG <= len(taken) <= LONG + 2 and taken == list(range(len(taken)))
+    assert LINE_LENGTH <= len(taken) <= LINE_LENGTH + 2 and taken == list(range(len(taken)))
     assert threads.is_crowded
     end.set()
     assert [done.get(timeout=10) for _ in taken] == taken
@@ -145,7 +142,7 @@ def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
 
 
 def test_not_all_are_kept(monkeypatch):
-    monkeypatch.setattr("authz_project.server.refusals.KEPT_AT_ONCE", 1)
+    monkeypatch.setattr("authz_project.server.workers.KEPT_AT_ONCE", 1)
     refusals, told = Refusals(), SimpleQueue()
     refusals.send_later(lambda: told.put("kept"))
     refusals.send_later(lambda: told.put("at once"))

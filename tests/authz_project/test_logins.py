@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db.models import F
 from django.test import Client, RequestFactory
 
-from authz_project.logins import FOR_ALL_NAMES, FOR_ONE_NAME, WINDOW, address_of
+from authz_project.limits import FOR_ALL_NAMES, FOR_ONE_NAME, WINDOW, address_of
 from authz_project.models import LoginAttempts
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"

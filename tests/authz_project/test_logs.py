@@ -16,12 +16,11 @@ from django.conf import settings
 from django.db import Error, OperationalError, connection, transaction
 
 from authz_project import errors, observing
-from authz_project.logs import access, begin, lines
+from authz_project.logs import access, begin, formats
 from authz_project.logs.access import AccessLog, pieces
-from authz_project.logs.current import current, enter, leave
-from authz_project.logs.formats import FACTS, Json, Plain, shortened
+from authz_project.logs.formats import FACTS, Json, Plain, current, enter, leave, shortened
 from authz_project.management.commands import serve
-from policy import noticing
+from policy.ground import spans
 from tests.authz_project.test_observing import send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import refusal
 from tests.logged import logged
@@ -160,7 +159,7 @@ def test_serve_speaks_json_where_all_is_to(settings, capsys):
 
 
 def test_observing_nothing_notes_nothing():
-    assert not noticing.is_on
+    assert not spans.is_on
 
 
 # ---- whole lines ----------------------------------------------------------------------------------------------------
@@ -178,15 +177,15 @@ def standard_error():
 
     thread = threading.Thread(target=read)
     thread.start()
-    lines.most_at_once.cache_clear()
+    formats.most_at_once.cache_clear()
     try:
-        with mock.patch.object(lines, "STANDARD_ERROR", writer):
+        with mock.patch.object(formats, "STANDARD_ERROR", writer):
             yield found
     finally:
         os.close(writer)
         thread.join(WITHIN)
         os.close(reader)
-        lines.most_at_once.cache_clear()
+        formats.most_at_once.cache_clear()
 
 
 def test_lines_of_threads_and_processes_stay_whole(tmp_path):
@@ -226,9 +225,9 @@ def test_pieces_are_of_whole_lines():
 def test_what_nobody_reads_harms_nobody():
     reader, writer = os.pipe()
     os.close(reader)
-    handler = lines.WholeLines()
+    handler = formats.WholeLines()
     handler.setFormatter(Plain())
-    with mock.patch.object(lines, "STANDARD_ERROR", writer):
+    with mock.patch.object(formats, "STANDARD_ERROR", writer):
         handler.emit(record("lost"))
     os.close(writer)
 
@@ -325,8 +324,8 @@ def test_a_line_that_cannot_be_built_costs_no_other(caplog):
 def test_refusals_of_a_kind_are_one_short_line_a_second(monkeypatch):
     """A line of each request with its traceback would fill the disk of whoever is sent enough of them."""
     now = [100.0]
-    monkeypatch.setattr(lines.time, "monotonic", lambda: now[0])
-    briefly, written = lines.Briefly(), []
+    monkeypatch.setattr(formats.time, "monotonic", lambda: now[0])
+    briefly, written = formats.Briefly(), []
     for second in range(2):
         for _ in range(313):
             for name in ("django.security.DisallowedHost", "django.security.TooManyFieldsSent"):

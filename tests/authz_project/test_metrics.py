@@ -24,10 +24,10 @@ from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX
 from authz_project.metrics.tallies import Tallies, times_of
 from authz_project.metrics.worker import PAUSE, Worker
 from authz_project.observing import METHODS, Seen, name_of
-from policy import noticing
-from policy.noticing import Part
-from policy.replicas.standing import Standing
-from policy.revisions import Kind
+from policy.ground import spans
+from policy.ground.journal import Kind
+from policy.ground.spans import Part
+from policy.replicas.watch import Standing
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
 
@@ -362,8 +362,8 @@ def seen(**given: object) -> Seen:
 
 
 def test_every_part_is_counted_or_known_to_be_of_no_interest():
-    """What is written in `policy/noticing.py` is what is counted."""
-    told = set(re.findall(r"^\| `(\w+)` \|", noticing.__doc__, re.MULTILINE))
+    """What is written in `policy/ground/spans.py` is what is counted."""
+    told = set(re.findall(r"^\| `(\w+)` \|", spans.__doc__, re.MULTILINE))
     facts = {
         "of": "thread", "rows": 1, "allowed": 1, "denied": 0, "entries": 1, "changes": 1, "kind": "facts",
         "inserted": 1, "deleted": 1,

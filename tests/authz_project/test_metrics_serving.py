@@ -7,8 +7,8 @@ import pytest
 import requests
 
 from authz_project import side_listener
+from authz_project.database import DATABASE_AWAY, READY
 from authz_project.metrics import serving
-from authz_project.readiness import AWAY, READY
 from authz_project.server.lookout import Lookout, health_application
 from authz_project.side_listener import AT_ONCE, THREADS, listening, start_listener
 from tests.postgresql import free_port
@@ -60,9 +60,9 @@ def test_health_checks_have_a_listener(monkeypatch):
             assert (answer.status_code, answer.json()) == (200, {"message": "ready"}), path
         assert requests.get(f"{origin}/api/facts", timeout=WITHIN).status_code == 404
         monkeypatch.setattr("authz_project.server.lookout.FRESH", 0.0)
-        found[0] = AWAY
+        found[0] = DATABASE_AWAY
         answer = requests.get(f"{origin}/readyz", timeout=WITHIN)
-        assert (answer.status_code, answer.json()) == (503, AWAY.body)
+        assert (answer.status_code, answer.json()) == (503, DATABASE_AWAY.body)
         assert requests.get(f"{origin}/healthcheck", timeout=WITHIN).status_code == 200
 
 

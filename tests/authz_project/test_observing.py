@@ -11,7 +11,7 @@ import pytest
 
 from authz_project import observing, wsgi
 from authz_project.observing import Seen
-from policy import noticing
+from policy.ground import spans
 from tests.conftest import Api
 
 POLICY = 'actor User {}\nresource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
@@ -154,7 +154,7 @@ def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, least, time
     observing.observe(told.append, least)
     try:
         assert send(way, "GET", "/api/stats") == 200
-        assert noticing._thread.parts is None  # the request is over for those who note
+        assert spans._thread.parts is None  # the request is over for those who note
         alone = len(told)
         observing.observe(all_of := Observed())
         assert send(way, "GET", "/api/stats") == 200
@@ -182,7 +182,7 @@ def test_nothing_is_noted_while_nobody_observes(way):
     def hear(*_: object, **__: object) -> None:
         heard.append(threading.get_ident())  # others may end what they began while somebody observed
 
-    places = [(noticing, "note"), (noticing, "add"), (noticing, "fetched"), (observing, "tell")]
+    places = [(spans, "note"), (spans, "add"), (spans, "fetched"), (observing, "tell")]
     with ExitStack() as stack:
         for place in places:
             stack.enter_context(mock.patch.object(*place, hear))
@@ -191,19 +191,19 @@ def test_nothing_is_noted_while_nobody_observes(way):
 
 
 def test_what_belongs_to_no_request_is_told_to_those_who_listen(way, seen):
-    heard: list[noticing.Part] = []
-    noticing.listen((heard.append,))
+    heard: list[spans.Part] = []
+    spans.listen((heard.append,))
     try:
-        noticing.note("load", kind="x")
+        spans.note("load", kind="x")
     finally:
-        noticing.listen(())
+        spans.listen(())
     assert [part.name for part in heard] == ["load"] and not seen
 
 
 def test_parts_of_another_thread_come_to_the_request(seen):
-    noticing.begin(noticing.now())
-    work = noticing.carried(lambda: noticing.note("commit", changes=1))
-    parts = noticing.begin(noticing.now())
+    spans.begin(spans.now())
+    work = spans.carried(lambda: spans.note("commit", changes=1))
+    parts = spans.begin(spans.now())
     work()
     assert parts == []
-    noticing.end()
+    spans.end()

@@ -6,7 +6,7 @@ import orjson
 import oso_cloud
 import pytest
 
-from authz_project import rate_limit, wsgi
+from authz_project import limits, wsgi
 from authz_project import settings as service_settings
 from authz_project.keys import create_key
 from authz_project.settings import Rate
@@ -27,10 +27,10 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    rate_limit.forget_all()
-    with mock.patch.object(rate_limit, "time", Clock()) as clock:
+    limits.forget_all()
+    with mock.patch.object(limits, "time", Clock()) as clock:
         yield clock
-    rate_limit.forget_all()
+    limits.forget_all()
 
 
 # ---- the bucket ------------------------------------------------------------------------------------------------------
@@ -41,9 +41,9 @@ def taken(rate: Rate, times: int, key: str = "k") -> int:
     through = 0
     for _ in range(times):
         try:
-            rate_limit.take_token(key, rate)
+            limits.take_token(key, rate)
             through += 1
-        except rate_limit.TooManyRequests:
+        except limits.TooManyRequests:
             pass
     return through
 
@@ -72,8 +72,8 @@ def test_each_key_has_its_own(clock):
 )
 def test_who_is_refused_is_told_when_the_next_token_comes(clock, rate, seconds):
     taken(rate, rate.requests)
-    with pytest.raises(rate_limit.TooManyRequests) as refused:
-        rate_limit.take_token("k", rate)
+    with pytest.raises(limits.TooManyRequests) as refused:
+        limits.take_token("k", rate)
     assert refused.value.seconds == seconds
     clock.now += seconds
     assert taken(rate, 1) == 1
@@ -99,7 +99,7 @@ def test_who_has_no_key_is_refused_for_that_and_takes_no_place(api, settings, cl
     settings.RATE_LIMIT = Rate(1, 60)
     nobody = Api(api.environment, "e_default_no_key")
     assert [nobody.get("/stats").status_code for _ in range(3)] == [401, 401, 401]
-    assert not rate_limit._buckets
+    assert not limits._buckets
     assert [api.get("/healthcheck", Authorization="").status_code for _ in range(3)] == [200, 200, 200]
 
 
@@ -111,7 +111,7 @@ def test_a_key_that_lacks_the_scope_is_limited_as_well(api, settings, clock):
 
 def test_without_a_limit_nothing_is_counted(api, clock):
     assert [api.get("/stats").status_code for _ in range(20)] == [200] * 20
-    assert not rate_limit._buckets
+    assert not limits._buckets
 
 
 def test_both_ways_refuse_alike(db, settings, clock):

@@ -10,7 +10,7 @@ from granian._granian import RSGIProtocolClosed
 
 from authz_project.api import parsed
 from authz_project.errors import refusal_of
-from authz_project.server.reading import Whole
+from authz_project.server.bodies import Whole
 
 
 class BrokenBody:

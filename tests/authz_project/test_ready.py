@@ -14,8 +14,8 @@ import requests
 from django.db import OperationalError, connection
 from django.test import Client
 
-from authz_project import readiness
-from authz_project.readiness import AWAY, READY
+from authz_project import database
+from authz_project.database import DATABASE_AWAY, READY
 from authz_project.server import lookout
 from authz_project.server.lookout import WITHIN, Lookout
 from tests import postgresql
@@ -75,9 +75,9 @@ def test_it_needs_no_key(db):
 
 
 def test_one_statement_is_all_it_costs(db, django_assert_num_queries):
-    readiness.current()
+    database.current()
     with django_assert_num_queries(1):
-        assert readiness.current() is READY
+        assert database.current() is READY
 
 
 def test_a_database_without_a_migration_is_not_ready(db):
@@ -91,31 +91,31 @@ def test_a_database_without_a_migration_is_not_ready(db):
 
 def test_a_database_that_was_never_prepared_is_not_ready(db):
     with migrations("ALTER TABLE django_migrations RENAME TO x", back="ALTER TABLE x RENAME TO django_migrations"):
-        assert readiness.current() is readiness.UNPREPARED
+        assert database.current() is database.UNPREPARED
 
 
 def test_a_database_of_a_later_version_is_not_ready(db):
     with migrations(OF_LATER, back="DELETE FROM django_migrations WHERE name = '9999_later'"):
-        assert readiness.current() is readiness.NEWER
+        assert database.current() is database.NEWER
 
 
 def test_a_migration_that_others_replaced_since_is_no_later_version(db):
     before = OF_LATER.replace("9999_later", "0001_before_it_was_squashed")
     with migrations(before, back="DELETE FROM django_migrations WHERE name = '0001_before_it_was_squashed'"):
-        assert readiness.current() is READY
+        assert database.current() is READY
 
 
 def test_a_connection_that_was_lost_is_replaced(db):
     connection.ensure_connection()
     connection.connection.close()
-    assert readiness.current() is READY
+    assert database.current() is READY
 
 
 def test_nothing_is_told_of_the_database(db, caplog):
     secret = OperationalError('connection to "db.example.org" failed: password of "authz" is\nwrong')
-    with mock.patch.object(readiness, "state_of_database", side_effect=secret):
+    with mock.patch.object(database, "state_of_database", side_effect=secret):
         answer = Client().get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, AWAY.body)
+    assert (answer.status_code, answer.json()) == (503, DATABASE_AWAY.body)
     (line,) = caplog.messages
     assert "db.example.org" in line and "\n" not in line
 
@@ -153,22 +153,22 @@ def test_many_who_ask_at_once_cost_one_look():
 
 
 def test_what_was_found_does_not_count_for_long():
-    answers = iter((AWAY, READY))
+    answers = iter((DATABASE_AWAY, READY))
     each = Lookout(lambda: next(answers))
     with mock.patch.object(lookout, "FRESH", 0.0):
-        assert [told(each), told(each)] == [AWAY, READY]
+        assert [told(each), told(each)] == [DATABASE_AWAY, READY]
 
 
 def test_a_look_that_hangs_is_not_waited_for(hanging, caplog):
     look, begun, go_on = hanging
     each = Lookout(look)
     with mock.patch.object(lookout, "WITHIN", 0.05), mock.patch.object(lookout, "FRESH", 0.0):
-        assert [told(each) for _ in range(3)] == [AWAY] * 3
+        assert [told(each) for _ in range(3)] == [DATABASE_AWAY] * 3
         assert len(begun) == 1
         assert "has not answered for" in caplog.text
     go_on.set()
     deadline = time.monotonic() + ANSWERS_WITHIN
-    while told(each) is AWAY:
+    while told(each) is DATABASE_AWAY:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -181,7 +181,7 @@ def test_what_hangs_for_long_is_given_up_so_and_so_often(hanging):
         mock.patch.object(lookout, "FRESH", 0.0),
         mock.patch.object(lookout, "GIVEN_UP", 0.0),
     ):
-        assert {told(each) for _ in range(3 * lookout.MOST)} == {AWAY}
+        assert {told(each) for _ in range(3 * lookout.MOST)} == {DATABASE_AWAY}
     assert len(begun) == lookout.MOST
 
 
@@ -206,7 +206,7 @@ def test_where_no_thread_can_be_had_the_next_who_asks_tries_again(threads, monke
     with monkeypatch.context() as patched, mock.patch.object(lookout, "FRESH", 0.0):
         patched.setattr(threading.Thread, "start", start_few)
         if threads:
-            assert told(each) == AWAY
+            assert told(each) == DATABASE_AWAY
         else:
             with pytest.raises(RuntimeError):
                 each.call_with_readiness(found.append)

@@ -9,12 +9,10 @@ from unittest import mock
 import pytest
 
 from authz_project.server import intake
-from authz_project.server.admission import SMALL
-from authz_project.server.changes import Changes
+from authz_project.server.bodies import SMALL
 from authz_project.server.intake import Intake, _Held
-from authz_project.server.slots import Slots
-from authz_project.server.waiting import Waiting
-from policy.memory import Budget
+from authz_project.server.workers import Changes, Slots, Waiting
+from policy.ground.memory import Budget
 
 LARGE = SMALL + 1
 

@@ -7,9 +7,9 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
-from authz_project.server import slots as slots_module
-from authz_project.server.slots import Slots
-from policy import server_thread
+from authz_project.server import workers as slots_module
+from authz_project.server.workers import Slots
+from policy.ground import waking
 
 
 def until(is_so) -> None:
@@ -119,8 +119,8 @@ def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
 
     def first() -> None:
         order.put("first")
-        server_thread.give_up_slot()
-        server_thread.give_up_slot()  # it has none any more
+        waking.give_up_slot()
+        waking.give_up_slot()  # it has none any more
         more.wait(60)
         order.put("first again")
 
@@ -140,7 +140,7 @@ def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
 
     def long() -> None:
         begun.put("begun")
-        server_thread.give_up_slot()
+        waking.give_up_slot()
         more.wait(60)
 
     for _ in range(5):
@@ -152,4 +152,4 @@ def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
 
 
 def test_outside_of_slots_nobody_has_a_slot_to_give_up():
-    server_thread.give_up_slot()
+    waking.give_up_slot()

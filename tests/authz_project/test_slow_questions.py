@@ -6,7 +6,7 @@ import re
 import pytest
 
 from authz_project import observing
-from authz_project.logs.slow import tell_if_question
+from authz_project.logs.access import tell_if_question
 from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
 from tests.logged import logged
 

@@ -69,7 +69,7 @@ def filled(count: int) -> int:
     from django.conf import settings
     from django.core.management import call_command
 
-    from facts.bulk import load
+    from facts.loading import load
     from facts.wire import Fact
     from policy.models import Environment, default_environment
     from policy.publishing import publish

@@ -74,7 +74,7 @@ def filled(count: int):
     from django.db import connection
 
     from authz_project.keys import create_key
-    from facts.bulk import load
+    from facts.loading import load
     from facts.wire import Fact
     from policy.active import Caller
     from policy.models import PolicyVersion, default_environment

@@ -152,7 +152,7 @@ def compare(world: World, url: str, count: int) -> int:
     from checks.asking.ask import answer
     from checks.asking.askers import Trusted
     from checks.asking.question import Asked, Page, allow
-    from facts.bulk import load
+    from facts.loading import load
     from facts.wire import Fact
     from policy.models import Environment
     from policy.publishing import publish

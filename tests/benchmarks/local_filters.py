@@ -131,7 +131,7 @@ def prepared_asker(user: str):
     from django.core.management import call_command
 
     from checks.asking.askers import Trusted
-    from facts.bulk import load
+    from facts.loading import load
     from facts.wire import Fact
     from policy.models import PolicyVersion, default_environment
     from policy.values import Value

@@ -87,14 +87,14 @@ def measure(folder: Path, turns: int, wanted: list[str]) -> None:
 def kinds(folder: Path) -> dict[str, Kind]:
     """All there are, none of them begun, and without threads of their own."""
     from authz_project import observing
-    from authz_project.logs import access, lines
-    from authz_project.logs.slow import tell_if_question
+    from authz_project.logs import access, formats
+    from authz_project.logs.access import tell_if_question
     from authz_project.metrics.worker import Worker
     from authz_project.traces.telemetry import Traces
     from checks.decisions import log
     from checks.decisions.log import Writer
 
-    lines.STANDARD_ERROR = os.open(folder / "access", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    formats.STANDARD_ERROR = os.open(folder / "access", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     access.AccessLog._run = lambda self: None  # type: ignore[method-assign]
     Writer._start = lambda self: None  # type: ignore[method-assign]
     worker, writer = Worker(1, {}), Writer(str(folder / "decisions"), log.line_of)
@@ -162,12 +162,12 @@ def compared(kind: Kind, turns: int, requests: Callable[[], list[dict[str, objec
 def microseconds(requests: list[dict[str, object]]) -> float:
     """Answer them as a server's thread does, which is given each by another; return the time of one."""
     from authz_project import wsgi
-    from policy import noticing
+    from policy.ground import spans
 
     began = time.thread_time()
     for environ in requests:
-        if noticing.is_on:
-            environ[noticing.WAITS_SINCE] = noticing.now()
+        if spans.is_on:
+            environ[spans.WAITS_SINCE] = spans.now()
         assert wsgi.short_answer(environ).status == 200
     return (time.thread_time() - began) / len(requests) * 1e6
 

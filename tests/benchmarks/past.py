@@ -153,7 +153,7 @@ class Past:
 
     def change(self) -> None:
         """Delete every so manieth fact, and store as many others, each at a revision of its own. Made by SQL."""
-        from policy.clock import now_in
+        from policy.ground.clock import now_in
 
         half, now = CHANGES // 2, now_in({"sqlite": "sqlite", "postgres": "postgresql"}[self.kind])
         share = max(20, self.options.facts // half)

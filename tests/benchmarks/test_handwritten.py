@@ -2,7 +2,7 @@
 
 import pytest
 
-from facts.bulk import load
+from facts.loading import load
 from facts.wire import Fact
 from policy.active import Caller
 from policy.values import Value

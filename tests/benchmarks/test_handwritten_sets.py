@@ -4,7 +4,7 @@ import orjson
 import pytest
 from django.db import connection
 
-from facts.bulk import load
+from facts.loading import load
 from facts.wire import Fact
 from tests.benchmarks import handwritten_sets as sets
 from tests.benchmarks.allowed import FACTS, allowed_with

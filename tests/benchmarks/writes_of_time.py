@@ -94,12 +94,11 @@ def work(url: str) -> None:
     standalone.set_up(url)
     from django.core.management import call_command
 
-    import facts.bulk
-    from facts import store
+    from facts import loading, store
     from facts.serializers import changes_from_json
     from policy.models import default_environment
 
-    assert Path(facts.bulk.__file__).is_relative_to(os.environ["PYTHONPATH"])
+    assert Path(loading.__file__).is_relative_to(os.environ["PYTHONPATH"])
     call_command("migrate", verbosity=0)
     environment, used = default_environment().pk, clock()
     for order in sys.stdin:
@@ -107,7 +106,7 @@ def work(url: str) -> None:
         made = facts_of(int(turn), int(size))
         started = used()
         if act == "load":
-            facts.bulk.load(environment, enumerate(made))
+            loading.load(environment, enumerate(made))
         else:
             store.apply(environment, changes_from_json([{f"{act}s": made}], ""))
         print(used() - started, flush=True)

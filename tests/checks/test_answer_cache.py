@@ -14,14 +14,14 @@ from authz_project.models import ApiKey
 from checks.asking import answer_cache, ask
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
-from facts import bulk
+from facts import loading
 from facts import store as facts_store
-from facts.context_header import HEADER
+from facts.accept import HEADER
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import fact_from_json
+from policy.ground.journal import advance
 from policy.models import Environment, Revision, new_moment
-from policy.offsets import advance
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.statements import counted
@@ -221,7 +221,7 @@ def grants(api) -> None:
 
 
 def loads(api) -> None:
-    bulk.load(api.environment.pk, [(1, PERMITTED)])
+    loading.load(api.environment.pk, [(1, PERMITTED)])
 
 
 def applies(api) -> None:

@@ -10,12 +10,12 @@ from django.db import connection
 from checks import serializers
 from checks.asking import paging
 from checks.asking.session import LiveSession
-from facts import bulk, store
+from facts import loading, store
 from facts.models import Signature
 from facts.numbering import signature_number, signature_numbers
 from facts.wire import fact_from_json
+from policy.ground.journal import advance, changing
 from policy.models import Environment
-from policy.offsets import advance, changing
 from policy.rules.program import Signature as Kind
 from tests.checks.conftest import about, fact, publish
 from tests.checks.statements import counted
@@ -125,7 +125,7 @@ def test_each_way_to_store_facts_says_since_when_there_are_such(api, new_api):
     mine = api.environment.pk
     one = store.apply(mine, [store.Inserts([fact_from_json(LEVEL, "")])]).offset
     two = stored(api, NEAR)
-    bulk.load(mine, [(1, LEVEL), (2, PARENT)])
+    loading.load(mine, [(1, LEVEL), (2, PARENT)])
     three = Environment.objects.get(pk=mine).offset
     stored(api, LEVEL, PARENT)
     assert api.post("/clear_data", {}).status_code == 200

@@ -14,7 +14,7 @@ from django.test import Client
 
 from checks.ask_pages import answer
 from facts.mentioned_ids import known_ids
-from policy.clock import time_of
+from policy.ground.clock import time_of
 from policy.models import Environment, PolicyVersion, Revision
 from tests.checks.conftest import POLICY, fact, publish, remove, store, url
 

@@ -14,12 +14,12 @@ from checks.asking import ask, session
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
 from facts import store as facts_store
-from facts.context_header import HEADER
+from facts.accept import HEADER
 from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import fact_from_json, pattern_from_json
+from policy.ground.journal import advance
 from policy.models import Environment, PolicyVersion
-from policy.offsets import advance
 from tests.checks.conftest import about, fact, publish, remove, store, value
 
 READERS = 'actor User {} resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; "read" if "reader"; }'

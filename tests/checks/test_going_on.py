@@ -28,8 +28,8 @@ from checks.compare.review_walk import (
 )
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
-from policy.clock import now, text_of
 from policy.errors import MalformedRequest
+from policy.ground.clock import now, text_of
 from policy.values import STRING, Value
 from tests.checks.conftest import fact, publish, store, url
 from tests.checks.test_ask_page import links, words

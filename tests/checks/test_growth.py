@@ -9,7 +9,7 @@ from checks.asking import ask, sqlite
 from checks.asking.askers import Trusted
 from checks.asking.deadline import Deadline
 from checks.asking.question import Asked, Page, allow
-from facts import bulk
+from facts import loading
 from facts.wire import Fact
 from policy.models import default_environment
 from policy.publishing import publish
@@ -28,7 +28,7 @@ def asker(db):
     environment = default_environment()
     publish(environment.pk, POLICY, None)
     facts = [Fact(*each) for each in facts_of(Size(3_000)) if each[0] != "is_public"]  # or others are listed, too
-    bulk.load(environment.pk, enumerate(facts))
+    loading.load(environment.pk, enumerate(facts))
     return Trusted(environment.pk)
 
 

@@ -11,7 +11,7 @@ from django.db.models import F
 from authz_project.models import ApiKey
 from checks import serializers
 from checks.asking import paging
-from policy import clock
+from policy.ground import clock
 from policy.models import Environment
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store
 

@@ -20,7 +20,7 @@ from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Wante
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import Filter, page_start_from_text, page_start_text
-from facts import mentioned_as_of
+from facts import mentioned_ids
 from facts.read import every
 from policy.models import Environment
 from policy.moments import NoSuchMoment, moment_of
@@ -140,7 +140,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
     if step == "changes":
         pruned = prune_before(monkeypatch, reviewing, "changed_facts_between")
     else:
-        pruned = prune_before(monkeypatch, mentioned_as_of.MentionedAsOf, "after")
+        pruned = prune_before(monkeypatch, mentioned_ids.MentionedAsOf, "after")
         monkeypatch.setattr(Review, "answers", lambda *given: ())  # those that were asked before
     with pytest.raises(NoSuchMoment, match="is before the horizon"):
         reviewed(repos.environment.pk, *moments, wanted=wanted)

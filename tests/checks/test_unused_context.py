@@ -6,7 +6,7 @@ import pytest
 
 from authz_project.openapi.operations import OPERATIONS
 from checks.asking.session import LiveSession
-from facts.context_header import HEADER, LONGEST
+from facts.accept import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 
 WITH_BOOLEAN = """

@@ -6,11 +6,11 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from facts import counted, read, store
+from facts import counts, read, store
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import Fact
-from policy.clock import short_text_of
+from policy.ground.clock import short_text_of
 from policy.values import Value
 
 PAGE = "/admin/facts/signature/"
@@ -93,7 +93,7 @@ def test_what_is_counted_is_what_is_shown(staff, filled, query, said):
 
 
 def test_a_large_count_is_told_as_such(staff, filled, db, monkeypatch):
-    monkeypatch.setitem(counted.MOST, db, 100)
+    monkeypatch.setitem(counts.MOST, db, 100)
     assert re.fullmatch(r"(more than|about) [\d,]+ facts\.", summary(staff.get(PAGE)))
     assert "than" not in summary(staff.get(f"{PAGE}?id=nobody"))
 

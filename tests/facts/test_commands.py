@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from facts import bulk, read, store
+from facts import loading, read, store
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import Fact
@@ -108,7 +108,7 @@ def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(bulk, "CHUNK", 2)
+    monkeypatch.setattr(loading, "CHUNK", 2)
 
 
 def test_chunks_may_repeat_facts_and_bring_new_signatures(environment, tmp_path, small_chunks):

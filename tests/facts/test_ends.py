@@ -8,11 +8,11 @@ import pytest
 from django.core.management import CommandError
 from django.db import connection
 
-from facts import bulk, read, store, together
+from facts import group_commit, loading, read, store
 from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern, fact_from_json
-from policy import clock
+from policy.ground import clock
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.facts.test_commands import run
@@ -266,8 +266,8 @@ def test_writers_that_share_a_commit_lift_ends_beside_one_that_sets_some(api):
 
 def test_who_says_an_end_commits_alone(api, monkeypatch):
     alone = []
-    usual = together._apply_alone
-    monkeypatch.setattr(together, "_apply_alone", lambda *given: alone.append(given) or usual(*given))
+    usual = group_commit._apply_alone
+    monkeypatch.setattr(group_commit, "_apply_alone", lambda *given: alone.append(given) or usual(*given))
     insert(api, member("ann"))
     assert not alone
     insert(api, member("ann", SOON))
@@ -403,12 +403,12 @@ def test_the_end_is_the_last_cell_of_a_line(environment, tmp_path):
 
 
 def test_a_load_changes_ends_and_the_last_line_about_a_fact_counts(api, monkeypatch):
-    monkeypatch.setattr(bulk, "CHUNK", 3)
+    monkeypatch.setattr(loading, "CHUNK", 3)
     insert(api, member("a", SOON), member("b", SOON), member("c"), member("d", SOON), member("e"))
     users = [("a", LATER), ("a", SOON), ("b", None), ("f", SOON), ("f", LATER), ("g", SOON), ("c", SOON), ("c", None),
              ("d", None), ("d", SOON), ("g", None), ("f", SOON), ("f", LATER), ("h", None)]  # fmt: skip
     lines = [(number, member(user, end)) for number, (user, end) in enumerate(users)]
-    loaded = bulk.load(api.environment.pk, lines)
+    loaded = loading.load(api.environment.pk, lines)
     assert shown(api) == {
         "a": SOON, "b": None, "c": None, "d": SOON, "e": None, "f": LATER, "g": None, "h": None
     }  # fmt: skip

@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from facts import expiry, read, store
+from facts import ends, read, store
 from facts.store import Inserts
-from policy import clock
+from policy.ground import clock
+from policy.ground.journal import advance, changing, current_offset
 from policy.models import Revision
-from policy.offsets import advance, changing, current_offset
 from tests.facts.test_commands import run
 from tests.facts.test_ends import SOON, as_fact, counted, fetched, insert, let_pass, member, past, shown, stored
 from tests.waiting import another_writer
@@ -39,14 +39,14 @@ def test_what_has_ended_becomes_past(api):
 def test_where_nothing_ends_nothing_is_written(api):
     insert(api, member("ann"), member("ben", SOON))
     moment = fetched('SELECT "offset", moment FROM environment')
-    expiry.sweep_all()
+    ends.sweep_all()
     assert fetched('SELECT "offset", moment FROM environment') == moment
 
 
 def test_a_sweep_goes_batch_by_batch(api, monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 4)
+    monkeypatch.setattr(ends, "BATCH", 4)
     filled(api, 10)
-    assert expiry.sweep(api.environment.pk) == 10
+    assert ends.sweep(api.environment.pk) == 10
     assert counted(api.environment)[1:] == [("expiry", 0, 4), ("expiry", 0, 4), ("expiry", 0, 2)]
     assert sorted(shown(api)) == ["v0", "v1"]
 
@@ -55,7 +55,7 @@ def test_what_is_stored_again_in_time_is_not_swept(api):
     insert(api, member("ann", SOON), member("ben", SOON))
     let_pass("ann", "ben")
     insert(api, member("ann"), member("ben", SOON))
-    assert expiry.sweep(api.environment.pk) == 0
+    assert ends.sweep(api.environment.pk) == 0
     assert shown(api) == {"ann": None, "ben": SOON}
 
 
@@ -64,19 +64,19 @@ def test_environments_are_swept_each(new_api):
     for api in apis[:2]:
         store.apply(api.environment.pk, [Inserts([as_fact(f"of{api.environment.pk}", SOON)])])
         let_pass(f"of{api.environment.pk}")
-    assert expiry.sweep(apis[0].environment.pk) == 1
+    assert ends.sweep(apis[0].environment.pk) == 1
     assert [counted(api.environment)[-1:] for api in apis] == [[("expiry", 0, 1)], [("facts", 1, 0)], []]
-    expiry.sweep_all()
+    ends.sweep_all()
     assert [counted(api.environment)[-1:] for api in apis] == [[("expiry", 0, 1)], [("expiry", 0, 1)], []]
 
 
 def test_sweepers_and_writers_at_once_do_no_harm(api, monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 7)
+    monkeypatch.setattr(ends, "BATCH", 7)
     filled(api, 60)
 
     def swept(_: int) -> int:
         try:
-            return expiry.sweep(api.environment.pk)
+            return ends.sweep(api.environment.pk)
         finally:
             connection.close()
 
@@ -97,16 +97,16 @@ def test_sweepers_and_writers_at_once_do_no_harm(api, monkeypatch):
 
 def test_another_sweeper_that_was_faster_leaves_no_revision(api, monkeypatch):
     filled(api, 1)
-    usual, looks = expiry._found, []
+    usual, looks = ends._found, []
 
     def beaten(environment_id: int, most: int):
         looks.append(most)
         return usual(environment_id, most) if len(looks) == 1 else []
 
     before = current_offset(api.environment.pk)
-    monkeypatch.setattr(expiry, "_found", beaten)
-    assert expiry.sweep(api.environment.pk) == 0
-    assert looks == [1, expiry.BATCH]
+    monkeypatch.setattr(ends, "_found", beaten)
+    assert ends.sweep(api.environment.pk) == 0
+    assert looks == [1, ends.BATCH]
     assert current_offset(api.environment.pk) == before
 
 
@@ -119,18 +119,18 @@ def test_who_writes_for_long_keeps_one_environment_from_being_swept_and_no_other
         pytest.skip("the whole file has one writer")
     settings.WRITE_TIMEOUT = 0.3
     with another_writer(one.environment.pk):
-        expiry.sweep_all()
+        ends.sweep_all()
     assert "are not swept: other changes were being made" in caplog.text
     assert counted(other.environment)[-1] == ("expiry", 0, 1)
     assert counted(one.environment)[-1] == ("facts", 1, 0)
-    expiry.sweep_all()
+    ends.sweep_all()
     assert counted(one.environment)[-1] == ("expiry", 0, 1)
 
 
 def test_an_environment_that_is_deleted_meanwhile_is_none_to_sweep(api, monkeypatch):
     filled(api, 1)
-    monkeypatch.setattr(expiry, "advance", lambda number: advance(-1))
-    assert expiry.sweep(api.environment.pk) == 0
+    monkeypatch.setattr(ends, "advance", lambda number: advance(-1))
+    assert ends.sweep(api.environment.pk) == 0
     with changing():
         assert advance(api.environment.pk).offset == 2
 
@@ -155,7 +155,7 @@ def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE fact")
-    for plan in plans(lambda: expiry._found(api.environment.pk, 10)):
+    for plan in plans(lambda: ends._found(api.environment.pk, 10)):
         assert "fact_expires_at" in plan and "SCAN fact" not in plan and "Seq Scan" not in plan, plan
     (plan,) = plans(lambda: read.stats(api.environment.pk))
     assert "fact_expires_at" in plan, plan

@@ -9,16 +9,15 @@ import pytest
 from django.db import connection
 
 from facts import store
-from facts.bulk import load
-from facts.feed_position import FeedPosition, Inside, digest_of
+from facts.feed import FeedPosition, Inside, digest_of
+from facts.loading import load
 from facts.models import Signature
 from facts.notation import fact_from_text, pattern_from_text
 from facts.pruning import Pruned, prune
 from facts.store import Deletes, Inserts
+from policy.ground.journal import NOBODY, Done, Kind, advance, changing, record
 from policy.models import Revision
-from policy.offsets import advance, changing
 from policy.publishing import activate
-from policy.revisions import NOBODY, Done, Kind, record
 from tests.facts.changes import answers, path_of, plain, replayed, together
 
 POLICY = """
@@ -205,7 +204,7 @@ def test_revisions_without_the_predicate_are_skipped_some_at_a_time(world, monke
 def test_large_revisions_are_read_by_another_way_alike(world, monkeypatch):
     """Past a number of facts, a part is looked for among all facts."""
     expected = list(answers(world.ask, 0, 2))
-    monkeypatch.setattr("facts.feed_rows.MANY", 0)
+    monkeypatch.setattr("facts.feed.MANY", 0)
     assert list(answers(world.ask, 0, 2)) == expected
 
 

@@ -14,7 +14,7 @@ from django.db import connection
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from policy.waking import OffsetWatch, watch
+from policy.ground.waking import OffsetWatch, watch
 from tests.facts.test_feed import POLICY, role
 from tests.service import ROOT, Client, start_service
 
@@ -83,7 +83,7 @@ def test_a_key_that_is_revoked_meanwhile_opens_nothing(api):
 
 def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypatch):
     looks = []
-    monkeypatch.setattr("policy.waking.offsets_of", lambda ids: looks.append(ids) or dict.fromkeys(ids, 0))
+    monkeypatch.setattr("policy.ground.waking.offsets_of", lambda ids: looks.append(ids) or dict.fromkeys(ids, 0))
     mine = OffsetWatch()
     with ThreadPoolExecutor(8) as threads:
         waits = [threads.submit(mine.wait, 1, 0, time.monotonic() + 1) for _ in range(8)]
@@ -96,7 +96,7 @@ def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypat
 
 
 def test_nobody_waits_once_it_is_over(monkeypatch):
-    monkeypatch.setattr("policy.waking.offsets_of", lambda ids: {})
+    monkeypatch.setattr("policy.ground.waking.offsets_of", lambda ids: {})
     mine = OffsetWatch()
     with ThreadPoolExecutor(1) as thread:
         wait = thread.submit(mine.wait, 0, 0, time.monotonic() + 30)

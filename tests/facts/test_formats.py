@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from facts.formats import READERS, WRITERS, BadLine, line_of, read_notation
+from facts.notation import READERS, WRITERS, BadLine, line_of, read_notation
 from facts.wire import Fact, fact_from_json
 from policy.errors import MalformedRequest
 from policy.values import Value, canonical_id

@@ -7,17 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from facts import history, read, store, validity
+from facts import history, read, store
 from facts.history import HistoryCursor
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.clock import microseconds_of, text_of, time_of
+from policy.ground.clock import microseconds_of, text_of, time_of
+from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.models import Environment, Revision
 from policy.moments import NoSuchMoment, moment_of
-from policy.offsets import advance, changing
 from policy.publishing import publish
-from policy.revisions import By, Done, Kind, record
 from policy.values import Value
 from tests.waiting import prune_before
 
@@ -374,15 +373,15 @@ def row_of(environment: Environment, given: Fact) -> tuple:
 
 
 def told(environment: Environment, given: Fact, revision: int | None = None) -> str | None:
-    found = validity.latest_periods(environment.id, [row_of(environment, given)], revision)
+    found = history.latest_periods(environment.id, [row_of(environment, given)], revision)
     if not found:
         return None
     (period,) = found.values()
-    return validity.until_text(period) if period.until else validity.since_text(period)
+    return history.until_text(period) if period.until else history.since_text(period)
 
 
 def minute_of(environment: Environment, number: int) -> str:
-    return validity.minute(Revision.objects.get(environment=environment, number=number).at)
+    return history.minute(Revision.objects.get(environment=environment, number=number).at)
 
 
 def test_what_is_there_is_told_since_when(environment):
@@ -398,13 +397,13 @@ def test_what_was_there_is_told_until_when(environment):
     last = delete(environment, MEMBER)
     when = f"{last}, {minute_of(environment, last)}"
     assert told(environment, MEMBER) == f"was there until revision {when}, deleted by admin ann"
-    assert validity.latest_periods(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
+    assert history.latest_periods(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
 
 
 def test_as_of_a_revision_the_last_that_had_begun_counts(environment):
     numbers = [change(environment, MEMBER) for change in (insert, delete, insert, delete)]
     row = row_of(environment, MEMBER)
-    found = [validity.latest_periods(environment.id, [row], number).get(row) for number in range(numbers[-1] + 1)]
+    found = [history.latest_periods(environment.id, [row], number).get(row) for number in range(numbers[-1] + 1)]
     begun = [period and (period.since.revision, period.until and period.until.revision) for period in found]
     assert begun == [None, (1, None), (1, 2), (3, None), (3, 4)]
 
@@ -442,5 +441,5 @@ def test_many_are_looked_up_by_few_statements(environment, django_assert_num_que
     delete(environment, *many[:100])
     rows = [(*row_of(environment, many[0])[:1], str(number), "t", "", "", "") for number in range(350)]
     with django_assert_num_queries(3):
-        found = validity.latest_periods(environment.id, rows)
+        found = history.latest_periods(environment.id, rows)
     assert len(found) == 300 and sum(each.until is None for each in found.values()) == 200

@@ -1,15 +1,15 @@
 """A file that says a fact twice, far apart, with another end: what it says last counts."""
 
-from facts import bulk, read
-from facts.bulk import load
-from policy import clock
-from policy.clock import microseconds_of_text, time_of
+from facts import loading, read
+from facts.loading import load
+from policy.ground import clock
+from policy.ground.clock import microseconds_of_text, time_of
 
 LATER = "2100-01-01T00:00:00Z"
 
 
 def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
-    monkeypatch.setattr(bulk, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", 1)
     args = [{"type": "User", "id": "ann"}, {"type": "String", "id": "member"}, {"type": "Org", "id": "acme"}]
     fact = {"predicate": "has_role", "args": args}
     loaded = load(environment.id, [(1, fact), (2, fact | {"expires_at": LATER})])
@@ -19,7 +19,7 @@ def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
 
 def test_an_end_that_comes_while_a_file_is_loaded_is_kept_and_counts_no_more(environment, monkeypatch):
     """All ends of a file are compared with one time, so that which lines are wrong does not depend on its length."""
-    monkeypatch.setattr(bulk, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", 1)
     now = clock.now()
     end = time_of(now - 1).isoformat()
     monkeypatch.setattr(clock, "now", lambda: now - 2)  # when the first line was read, it was to come

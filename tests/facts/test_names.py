@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from facts import bulk, read
-from facts.names import MOST_TOLD, sentences, stored_names, unknown_names
+from facts import loading, read
+from facts.accept import MOST_TOLD, sentences, stored_names, unknown_names
 from facts.wire import Fact
 from policy.active import active_program
 from policy.values import Value
@@ -71,7 +71,7 @@ def test_a_load_tells_the_line_and_how_many(program, api, tmp_path, capsys):
 def test_lines_that_are_looked_at_with_care_are_looked_at_for_names(program, api):
     long = as_json("has_role", "User:" + "é" * 200, "admni", "Repo:r")
     ends = as_json("has_role", "User:a", "admni", "Repo:r") | {"expires_at": "2099-01-01T00:00:00Z"}
-    loaded = bulk.load(api.environment.id, [(5, long), (9, ends)])
+    loaded = loading.load(api.environment.id, [(5, long), (9, ends)])
     assert [str(each) for each in loaded.unknown] == [f"line 5: {UNKNOWN}; 2 such facts"]
 
 

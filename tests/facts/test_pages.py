@@ -14,13 +14,13 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from facts import bulk, read, store
-from facts.bulk import load
-from facts.formats import READERS
-from facts.pages import exporting
+from facts import loading, read, store
+from facts.loading import load
+from facts.notation import READERS
+from facts.pages import files
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.clock import microseconds_of, now
+from policy.ground.clock import microseconds_of, now
 from policy.models import Revision
 from policy.values import Value
 from tests.checks.conftest import POLICY, publish
@@ -447,7 +447,7 @@ def test_a_fact_that_has_ended_is_added_again_by_whoever_may_only_add(environmen
 
 
 def test_a_file_says_the_end_of_a_new_fact_twice(environment, monkeypatch):
-    monkeypatch.setattr(bulk, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", 1)
     client = person("add_signature", "view_signature")
     lines = ["member(User:ann, Team:t)", f"member(User:ann, Team:t) until {LATER}"]
     assert "2 facts are stored" in told(send(client, environment, "\n".join(lines)))[0]
@@ -463,7 +463,7 @@ def test_whoever_may_change_or_delete_facts_changes_their_ends(environment, perm
     assert ended_at(environment) == dict.fromkeys((ANN, BOB), microseconds_of_text(LATER))
 
 
-@pytest.mark.parametrize("form", exporting.FORMATS)
+@pytest.mark.parametrize("form", files.FORMATS)
 def test_what_is_exported_can_be_imported(staff, environment, new_api, form):
     facts = [
         Fact("p", (Value("User", text), Value("Team", "t")), now() + 10**12 if n % 2 else None)
@@ -506,7 +506,7 @@ def test_what_is_shown_is_what_is_exported(staff, environment, asked, ids):
 
 
 def test_an_export_is_whole_and_its_file_goes(staff, environment, monkeypatch):
-    monkeypatch.setattr(exporting, "KEPT", 0.2)
+    monkeypatch.setattr(files, "KEPT", 0.2)
     insert(environment, *[fact("member", f"User:{n}", "Team:t") for n in range(1234)])
     answered = staff.get(f"{PAGE}export/", {"format": "json"})
     assert b"".join(answered).count(b"\n") == 1234 == len(stored(environment))

@@ -11,10 +11,10 @@ import pytest
 from django.db import DataError, connection
 
 from authz_project.keys import create_key, revoke_key
-from facts import together
+from facts import group_commit
 from facts.table import fact_table
+from policy.ground.journal import advance, changing, current_offset
 from policy.models import Environment
-from policy.offsets import advance, changing, current_offset
 from policy.publishing import publish
 from tests.conftest import Api
 from tests.waiting import another_writer
@@ -40,7 +40,7 @@ def told(api: Api, user: str, name: str = "reader"):
 
 
 def are_waiting(environment_id: int, number: int) -> bool:
-    queue = together._queues.get(environment_id)
+    queue = group_commit._queues.get(environment_id)
     return queue is not None and len(queue._waiting) == number
 
 
@@ -247,7 +247,7 @@ def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, monkeypatc
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(together, "_store", lose)
+    monkeypatch.setattr(group_commit, "_store", lose)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     for future in futures:
@@ -265,7 +265,7 @@ def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, monkeyp
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)")
 
-    monkeypatch.setattr(together, "_store", cancel)
+    monkeypatch.setattr(group_commit, "_store", cancel)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     assert codes(futures) == [503] * 3
@@ -283,7 +283,7 @@ def test_who_has_waited_too_long_does_not_hold_up_the_others(api, settings):
             assert first.result().status_code == 503
         assert second.result().status_code == 200
     assert users(api) == ["ann"]
-    assert not together._queues
+    assert not group_commit._queues
 
 
 def test_who_follows_waits_no_longer_than_it_may(api, settings):
@@ -293,18 +293,18 @@ def test_who_follows_waits_no_longer_than_it_may(api, settings):
         assert codes(futures) == [503] * 3
         assert time.monotonic() - started < 5
         assert "limit of WRITE_TIMEOUT" in futures[2].result().json()["message"]
-    assert not together._queues
+    assert not group_commit._queues
 
 
 def test_what_may_take_long_has_a_commit_of_its_own(api):
-    many = [role(f"u{n}") for n in range(together.SMALL + 1)]
+    many = [role(f"u{n}") for n in range(group_commit.SMALL + 1)]
     assert api.post("/bulk_load", many).status_code == 200
     pattern = {"predicate": "has_role", "args": [{"type": "User", "id": None}, None, None]}
     with ThreadPoolExecutor(2) as pool, another_writer(api.environment.pk):
         calls = [("/bulk_load", many), ("/bulk_delete", [pattern])]
         futures = [pool.submit(sent, api, "POST", path, body) for path, body in calls]
         time.sleep(0.3)
-        assert not together._queues
+        assert not group_commit._queues
     assert codes(futures) == [200, 200]
 
 
@@ -380,4 +380,4 @@ def test_writers_at_random_are_as_one_after_the_other(api, seed):
     assert len(read) > WRITERS
     for offset, users_then in read:
         assert states[offset] == users_then
-    assert not together._queues
+    assert not group_commit._queues

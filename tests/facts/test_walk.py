@@ -6,13 +6,13 @@ from itertools import product
 import pytest
 from django.db import connection
 
-from facts import counted, store, walk
+from facts import counts, keyset_pages, store
+from facts.keyset_pages import beginning, exactly, page_after, page_before, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.store import Inserts
-from facts.walk import beginning, exactly, page_after, page_before, search_columns
 from facts.wire import Argument, Fact, FactPattern
-from policy.clock import now
+from policy.ground.clock import now
 from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
 
@@ -33,7 +33,7 @@ def stored(environment, *facts: Fact) -> list[Signature]:
 
 
 def pages(steps, size: int = 3) -> list[list[Fact]]:
-    found, page = [], walk.first_page(steps, size)
+    found, page = [], keyset_pages.first_page(steps, size)
     while True:
         found.append([met.fact for met in page.facts])
         if not page.has_next:
@@ -43,7 +43,7 @@ def pages(steps, size: int = 3) -> list[list[Fact]]:
 
 def back(steps, size: int = 3) -> list[list[Fact]]:
     """The same pages, from the last one on."""
-    page = walk.first_page(steps, size)
+    page = keyset_pages.first_page(steps, size)
     while page.has_next:
         page = page_after(steps, page.facts[-1].mark, size)
     found = [[met.fact for met in page.facts]]
@@ -66,14 +66,14 @@ MIXED = [
 @pytest.mark.parametrize(
     ("ids", "type_name"),
     [
-        (walk.EVERY, ""), (exactly("a"), ""), (exactly("a"), "U"), (beginning("a"), ""), (beginning(""), "U"),
+        (keyset_pages.EVERY, ""), (exactly("a"), ""), (exactly("a"), "U"), (beginning("a"), ""), (beginning(""), "U"),
         (exactly("?"), ""),
     ],
 )  # fmt: skip
 def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     kinds = stored(environment, *MIXED)
     steps = search_columns(kinds, ids, type_name)
-    if ids == walk.EVERY:
+    if ids == keyset_pages.EVERY:
         wanted = set(MIXED)
     else:
         wanted = {each for each in MIXED if any(meant(value, ids, type_name) for value in each.args)}
@@ -82,12 +82,12 @@ def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     assert len(flat) == len(wanted) and set(flat) == wanted
     assert all(len(page) == size for page in forth[:-1])
     assert [each for page in back(steps, size) for each in page][-len(flat) :] == flat
-    assert counted.count(steps).number == len(wanted)
-    assert list(walk.every(steps)) == flat
+    assert counts.count(steps).number == len(wanted)
+    assert list(keyset_pages.every(steps)) == flat
 
 
-def meant(value: Value, ids: walk.IdRange, type_name: str) -> bool:
-    fits = value.id.startswith(ids.low) if ids.open or ids == walk.EVERY else value.id == ids.low
+def meant(value: Value, ids: keyset_pages.IdRange, type_name: str) -> bool:
+    fits = value.id.startswith(ids.low) if ids.open or ids == keyset_pages.EVERY else value.id == ids.low
     return fits and type_name in ("", value.type)
 
 
@@ -104,13 +104,13 @@ def test_bounds_of_a_beginning_leave_out_what_no_text_has():
     assert beginning("a\U0010ffff").high == "b"
     assert beginning("\U0010ffff").high is None
     assert beginning("\ud7ff").high == "\ue000"
-    assert beginning("") == walk.EVERY
+    assert beginning("") == keyset_pages.EVERY
 
 
 def test_a_page_goes_on_after_a_fact_that_is_gone(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(9)])
     steps = search_columns(kinds)
-    second = page_after(steps, walk.first_page(steps, 3).facts[-1].mark, 3)
+    second = page_after(steps, keyset_pages.first_page(steps, 3).facts[-1].mark, 3)
     mark = second.facts[-1].mark
     store.apply(environment.id, [store.Deletes([pattern(second.facts[-1].fact)])])
     assert [met.fact.args[0].id for met in page_after(steps, mark, 3).facts] == ["6", "7", "8"]
@@ -124,7 +124,7 @@ def pattern(one: Fact):
 def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(4)])
     steps = search_columns(kinds)
-    other = walk.Mark((-1, 0), (-1, "x", "", "", "", ""))
+    other = keyset_pages.Mark((-1, 0), (-1, "x", "", "", "", ""))
     for page in (page_after(steps, other, 3), page_before(steps, other, 3)):
         assert [met.fact.args[0].id for met in page.facts] == ["0", "1", "2"] and not page.has_previous
 
@@ -134,10 +134,10 @@ def test_what_has_ended_is_not_met(environment):
     kinds = stored(environment, soon, fact("p", "U:b"))
     steps = search_columns(kinds)
     time.sleep(0.3)
-    assert [each.args[0].id for each in walk.every(steps)] == ["b"]
-    assert counted.count(steps).number == 1
+    assert [each.args[0].id for each in keyset_pages.every(steps)] == ["b"]
+    assert counts.count(steps).number == 1
     row = (kinds[0].pk, "a", "", "", "", "")
-    assert walk.kept(kinds, {row}) == {}
+    assert keyset_pages.kept(kinds, {row}) == {}
 
 
 # ---- counts ------------------------------------------------------------------------------------------------------
@@ -146,12 +146,12 @@ def test_what_has_ended_is_not_met(environment):
 def test_counts_are_exact_up_to_a_bound_and_true_beyond_it(environment, db, monkeypatch):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(50)])
     steps = search_columns(kinds)
-    assert str(counted.count(steps, 50)) == "50"
-    beyond = counted.count(steps, 49)
+    assert str(counts.count(steps, 50)) == "50"
+    beyond = counts.count(steps, 49)
     assert beyond.more and beyond.number == 49
-    assert [str(each) for each in counted.counts(steps, 10)] == ["more than 10"]
-    assert counted.Count(1).facts == "1 fact" and counted.Count(0).facts == "0 facts"
-    assert str(counted.Count(100, True, 123_456)) == "about 120,000"
+    assert [str(each) for each in counts.counts(steps, 10)] == ["more than 10"]
+    assert counts.Count(1).facts == "1 fact" and counts.Count(0).facts == "0 facts"
+    assert str(counts.Count(100, True, 123_456)) == "about 120,000"
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
@@ -168,7 +168,7 @@ def test_postgresql_says_about_how_many(environment):
         (search_columns(kinds[:1]), 4000),
         (search_columns(kinds[1:]), 1000),
     ):
-        about = counted.count(steps, 100).about
+        about = counts.count(steps, 100).about
         assert about is not None and abs(about - number) < number / 5
 
 
@@ -176,19 +176,19 @@ def test_postgresql_says_about_how_many(environment):
 
 
 @pytest.mark.parametrize("arity", range(1, 6))
-@pytest.mark.parametrize("ids", [walk.EVERY, exactly("a1-5-5"), beginning("a1-5")])
+@pytest.mark.parametrize("ids", [keyset_pages.EVERY, exactly("a1-5-5"), beginning("a1-5")])
 @pytest.mark.parametrize("going", ["first", "forward", "backward"])
 def test_every_page_is_a_search_of_the_index(filled, arity, ids, going):  # noqa: F811
     kind = Signature(pk=arity, predicate="p", types='["' + '","'.join("U" * arity) + '"]')
     row = (arity, *(f"a{n}-5-500" if n < arity else "" for n in range(5)))
     for column in search_columns([kind], ids):
-        mark = None if going == "first" else walk.Mark(column.key, row)
-        statement, values = walk._statement(column, mark, 101, going != "backward")
+        mark = None if going == "first" else keyset_pages.Mark(column.key, row)
+        statement, values = keyset_pages._statement(column, mark, 101, going != "backward")
         with connection.cursor() as cursor:
             cursor.execute(f"EXPLAIN {'QUERY PLAN ' if filled == 'sqlite' else ''}{statement}", values)
             plan = "\n".join(str(line[-1]) for line in cursor.fetchall())
         assert "SCAN" not in plan and "Seq Scan" not in plan, plan
-        bounded = ids != walk.EVERY or mark is not None
+        bounded = ids != keyset_pages.EVERY or mark is not None
         if filled == "sqlite":
             assert "TEMP B-TREE" not in plan and (not bounded or f"a{column.position}" in plan), plan
         elif bounded:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from authz_project import errors
-from authz_project.trouble import MEMORY, trouble_of
+from authz_project.database import MEMORY, trouble_of
 from checks.asking import run
 
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'

@@ -9,7 +9,7 @@ from authz_project.importers.model import Kind, Report
 from authz_project.importers.openfga.stores import read_files
 from checks.testing.policy_tests import run
 from facts.accept import check_facts
-from facts.formats import line_of
+from facts.notation import line_of
 from policy.language.format import formatted
 from policy.rules import compile_text
 

@@ -6,12 +6,9 @@ import pytest
 
 from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow
-from localsql.binding_keys import key_from_text
-from localsql.bindings import bindings_from_text
-from localsql.column_names import check_column
-from localsql.dialects import DIALECTS
+from localsql.bindings import bindings_from_text, check_column, key_from_text
+from localsql.dialects import DIALECTS, Family
 from localsql.errors import BindingRejected, ColumnRejected
-from localsql.families import Family
 from tests.yardstick import seconds_at_most
 
 REPOS = 'facts:\n  "has_relation(Repo:_, String:parent, Org:_)": {query: "SELECT id, org_id FROM repos"}\n'

@@ -5,10 +5,10 @@ import time
 import pytest
 from django.db import connection
 
-from facts import bulk, expiry
+from facts import ends, loading
 from facts.models import Signature
 from localsql import asking
-from policy import clock
+from policy.ground import clock
 from tests.checks.conftest import about, fact, publish, store
 from tests.waiting import another_writer
 
@@ -71,8 +71,8 @@ def test_sql_has_loaded_facts_until_their_end(api, said, is_swept):
     """By the database's clock, swept or not; one that was loaded again without an end stays."""
     ending = {"expires_at": "2099-01-01T00:00:00Z"}
     facts = {name: fact("has_role", "User:ann", "reader", f"Doc:{name}") for name in ("ends", "stays", "again")}
-    bulk.load(api.environment.pk, enumerate([facts["ends"] | ending, facts["stays"], facts["again"] | ending]))
-    bulk.load(api.environment.pk, enumerate([facts["again"]]))
+    loading.load(api.environment.pk, enumerate([facts["ends"] | ending, facts["stays"], facts["again"] | ending]))
+    loading.load(api.environment.pk, enumerate([facts["again"]]))
     assert all(f"'{name}'" in said() for name in facts)
     end = clock.now() + 1
     with connection.cursor() as cursor:
@@ -80,5 +80,5 @@ def test_sql_has_loaded_facts_until_their_end(api, said, is_swept):
     while clock.now() <= end:
         time.sleep(0.001)
     if is_swept:
-        assert expiry.sweep(api.environment.pk) == 1
+        assert ends.sweep(api.environment.pk) == 1
     assert [f"'{name}'" in said() for name in facts] == [False, True, True]

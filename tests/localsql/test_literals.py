@@ -8,10 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from localsql.dialects import DIALECTS, Typed
+from localsql.dialects import DIALECTS, Family, Typed, is_possible, text_literal
 from localsql.errors import OtherSpelling
-from localsql.families import Family, is_possible
-from localsql.literals import text_literal
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)

@@ -10,10 +10,8 @@ import pytest
 
 from checks.asking import run
 from checks.engine.rules import limits
+from localsql.fold import Residual, Splitter, StoredStatements
 from localsql.render import LocalRenderer
-from localsql.residual import Residual
-from localsql.split import Splitter
-from localsql.stored_statements import StoredStatements
 from tests.localsql.test_residual import fact
 
 POLICY = """

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from localsql import residual
+from localsql import fold
 from tests.localsql.test_views import LIST
 
 POLICY = """
@@ -57,7 +57,7 @@ def test_ids_that_no_column_can_have_are_left_out(listed, api):
 
 
 def test_too_many_constants_are_refused_with_advice(listed, monkeypatch):
-    monkeypatch.setattr(residual, "MOST_VALUES", 3)
+    monkeypatch.setattr(fold, "MOST_VALUES", 3)
     refused = listed(REPO_TEAM + TYPES)
     assert refused.status_code == 400
     assert "more than 3 values" in refused.json()["message"]

@@ -3,7 +3,7 @@
 import pytest
 from django.conf import settings as usual
 
-from policy.configured import configured
+from policy.ground.cache import configured
 
 
 def test_they_are_the_settings(settings):

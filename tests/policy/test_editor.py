@@ -14,11 +14,11 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from policy import drafts, publishing
-from policy.drafts import DraftText
+from policy import publishing
+from policy.ground.journal import By
 from policy.models import PolicyDraft
-from policy.pages.typed import Overtaken, Turns
-from policy.revisions import By
+from policy.pages.editing import Overtaken, Turns
+from policy.publishing import DraftText
 from tests.policy.test_admin import EDITOR, Person, page_of, published, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, tests_fail, tests_pass  # noqa: F401  fixtures
 
@@ -264,8 +264,8 @@ def test_drafts_go_with_their_writer(environment, writer):
 
 def test_saving_at_once_keeps_one_draft(environment, writer):
     user = User.objects.get()
-    first = drafts.keep(user, environment, DraftText(POLICY, "", None), None)
-    kept = drafts.keep(user, environment, DraftText(POLICY, "", None), None)  # the same text from another window
+    first = publishing.keep(user, environment, DraftText(POLICY, "", None), None)
+    kept = publishing.keep(user, environment, DraftText(POLICY, "", None), None)  # the same text from another window
     assert PolicyDraft.objects.get() == kept and kept.stamp != first.stamp
 
 
@@ -535,7 +535,7 @@ def test_the_page_names_the_version_whose_text_it_shows(environment, writer, mon
 
 def test_of_two_first_saves_at_once_the_second_is_told_of_the_first(environment, writer, monkeypatch):
     """Both look for a draft before either has saved one, if nothing keeps the second from looking."""
-    looked, others, outcomes = drafts.is_active, [], []
+    looked, others, outcomes = publishing.is_active, [], []
 
     def then_save(*args):
         """Called after a draft was looked for, and before it is saved."""
@@ -547,22 +547,22 @@ def test_of_two_first_saves_at_once_the_second_is_told_of_the_first(environment,
 
     def save(text: str):
         try:
-            return drafts.keep(writer.user, environment, DraftText(text, "", None), None)
-        except drafts.SavedElsewhere as refused:
+            return publishing.keep(writer.user, environment, DraftText(text, "", None), None)
+        except publishing.SavedElsewhere as refused:
             return refused
 
-    monkeypatch.setattr(drafts, "is_active", then_save)
+    monkeypatch.setattr(publishing, "is_active", then_save)
     mine = save(POLICY)
     others[0].join(30)
     (theirs,) = outcomes
-    refused = [each for each in (mine, theirs) if isinstance(each, drafts.SavedElsewhere)]
+    refused = [each for each in (mine, theirs) if isinstance(each, publishing.SavedElsewhere)]
     assert len(refused) == 1 and refused[0].draft.source == PolicyDraft.objects.get().source
 
 
 def test_a_draft_that_is_saved_while_another_is_published_stays(environment, writer):
     """It is saved once the published one was found, before that is deleted."""
     stamp = writer.told(environment, "draft", source=POLICY)["stamp"]
-    acts, others = [lambda: drafts.keep(writer.user, environment, DraftText(OTHER, "", None), int(stamp))], []
+    acts, others = [lambda: publishing.keep(writer.user, environment, DraftText(OTHER, "", None), int(stamp))], []
 
     def save_first(execute, sql, params, many, context):
         if acts and sql.startswith("DELETE") and "policy_draft" in sql:
@@ -571,6 +571,6 @@ def test_a_draft_that_is_saved_while_another_is_published_stays(environment, wri
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(save_first):
-        drafts.discard_published(writer.user, environment, POLICY, int(stamp))
+        publishing.discard_published(writer.user, environment, POLICY, int(stamp))
     others[0].join(30)
     assert PolicyDraft.objects.get().source == OTHER

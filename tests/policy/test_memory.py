@@ -7,8 +7,8 @@ from weakref import ref
 
 import pytest
 
-from policy import memory
-from policy.memory import MEGABYTE, Budget, Holding, MemoryInUse, NeedsTooMuchMemory, Room, allocated_by_sqlite
+from policy.ground import memory
+from policy.ground.memory import MEGABYTE, Budget, Holding, MemoryInUse, NeedsTooMuchMemory, Room, allocated_by_sqlite
 
 MOST = 100 * MEGABYTE
 

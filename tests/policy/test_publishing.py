@@ -14,10 +14,10 @@ from facts.wire import Argument, Fact, FactPattern
 from policy import active, publishing
 from policy.active import active_program
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.ground.cache import Recent
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.publishing import Ignored, activate, publish
-from policy.recent import Recent
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from policy.values import Value
 

@@ -7,14 +7,13 @@ from html import unescape
 import pytest
 from django.core.management import CommandError, call_command
 
-from authz_project.test_environments import create_test_environment
+from authz_project.environments import create_test_environment
 from facts.pruning import prune
 from policy import publishing
 from policy.errors import MalformedRequest, PolicyTestsFailed
-from policy.figures import MAX_NOTE, Coverage, Figures
+from policy.ground.journal import By
 from policy.models import PolicyVersion, Revision
-from policy.publishing import activate, active_version, publish
-from policy.revisions import By
+from policy.publishing import MAX_NOTE, Coverage, Figures, activate, active_version, publish
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from tests.policy.test_admin import VERSIONS, Person, page_of, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TEST, TESTED, runner, tests_fail, tests_pass  # noqa: F401

@@ -27,17 +27,16 @@ from urllib.parse import urlencode
 from django.db import connection
 from rest_framework.test import APIClient
 
-from facts import bulk, past, store
+from facts import loading, store
 from facts.models import Signature as KindOfFact
 from facts.numbering import signature_number
 from facts.table import fact_table
-from policy.clock import text_of
+from policy.ground.clock import text_of
+from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.language import parse
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion, Revision, new_moment
-from policy.offsets import advance, changing
 from policy.publishing import activate
-from policy.revisions import By, Done, Kind, record
 from policy.rules import compile_source
 from policy.rules.program import Program, Signature
 from policy.values import PRIMITIVES, STRING, Value
@@ -297,7 +296,7 @@ class History:
     def load(self) -> None:
         facts = self.some_new(10)
         facts += facts[:2]
-        bulk.load(self.environment_id, list(enumerate(map(json_of, facts))))
+        loading.load(self.environment_id, list(enumerate(map(json_of, facts))))
         parts: Batch = [("inserts", facts)]
         self.note(self.offset(), f"load {told(parts)}", Kind.LOAD, changed(self.now.stored, parts))
 
@@ -342,8 +341,8 @@ class History:
                 fact_table().end([(*row, turn.offset) for row in rows])
                 fact_table().insert([(*row, turn.offset, end) for row, end in rows.items()])
                 self.mark([row[0] for row in rows])
-                past.settle({row[0] for row in rows}, turn.offset)
-                changes = past.changed({row[0] for row in rows}, turn.offset, turn.offset)[turn.offset]
+                store.settle({row[0] for row in rows}, turn.offset)
+                changes = store.changed({row[0] for row in rows}, turn.offset, turn.offset)[turn.offset]
                 done = Done(turn.offset, Kind.FACTS, By("command ends"), turn.policy_version_id, changes.inserted,
                             changes.deleted)  # fmt: skip
             else:

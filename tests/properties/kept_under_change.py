@@ -197,13 +197,13 @@ class Changer:
         self.history.note(new, lambda: self.post("/batch", [{kind: [json_of(fact)]}]))
 
     def load(self) -> None:
-        from facts import bulk
+        from facts import loading
 
         state = self.history.now
         facts = {(user, role, doc) for user in USERS for role in ROLES for doc in DOCS if self.rng.random() < 0.3}
         lines = [(number, json_of(fact)) for number, fact in enumerate(sorted(facts))]
         new = State(state.role, state.facts | facts)
-        self.history.note(new, lambda: bulk.load(self.environment_id, lines))
+        self.history.note(new, lambda: loading.load(self.environment_id, lines))
 
     def clear(self) -> None:
         self.history.note(State(self.history.now.role, frozenset()), lambda: self.post("/clear_data", None))

@@ -14,10 +14,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.test import override_settings
 
 from authz_project.settings import database_from_url, replicas_from_urls
+from policy.ground.clock import timeline
 from policy.replicas import reading
 from policy.replicas.replica import Replica
 from policy.replicas.watch import ReplicaWatch
-from policy.timeline import timeline
 from tests import postgresql
 from tests.postgresql import Server
 

@@ -13,13 +13,14 @@ from authz_project import keys
 from authz_project.keys import caller_of_token, create_key, revoke_key
 from checks import views
 from checks.asking import postgresql
-from policy import moments, revisions
+from policy import moments
 from policy.active import Caller, caller_of_hash
-from policy.clock import text_of
-from policy.endpoint import OFFSET
+from policy.ground import journal
+from policy.ground.clock import text_of
+from policy.ground.endpoint import OFFSET
 from policy.models import Revision
 from policy.moments import Moment
-from policy.replicas import reading, standing
+from policy.replicas import reading, watch
 from policy.replicas.reading import AttemptResult, read
 from tests.conftest import Api
 from tests.replicas.cluster import DATABASE, pause, resume, wait_for
@@ -29,7 +30,7 @@ from tests.replicas.conftest import POLICY, answers, asked, ready, role
 @pytest.fixture
 def others(monkeypatch):
     """Changes that are made here are as those of other processes: this one does not know that it made them."""
-    monkeypatch.setattr(revisions, "note_change", lambda *_: None)
+    monkeypatch.setattr(journal, "note_change", lambda *_: None)
 
 
 @pytest.fixture
@@ -263,10 +264,10 @@ def test_a_paused_replica_is_left_out_and_comes_back(api, watching, cluster, mon
     pause(cluster.standbys[0])
     stored(api, "ann", "a")
     wait_for(lambda: watching.replicas[0].reason, "it is left out")
-    assert standing.line_of(standing.standings()[0]).endswith("and REPLICA_MAX_LAG is 3")
+    assert watch.line_of(watch.standings()[0]).endswith("and REPLICA_MAX_LAG is 3")
     resume(cluster.standbys[0])
     wait_for(lambda: not watching.replicas[0].reason, "it is back")
-    assert standing.line_of(standing.standings()[0]).startswith("replica 127.0.0.1:")
+    assert watch.line_of(watch.standings()[0]).startswith("replica 127.0.0.1:")
 
 
 def test_a_question_that_a_replica_cancels_is_the_primarys(api, watching, cluster):

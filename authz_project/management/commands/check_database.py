@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 from django.db import Error
 
 from authz_project.backups.verify import findings
-from authz_project.schema_state import missing_database
+from authz_project.database import missing_database
 from policy.management.command import ServiceCommand
 
 

@@ -10,10 +10,10 @@ from authz_project.environments import NotAName, environment_made
 from authz_project.keys import ALL, create_key
 from authz_project.management.durations import above_nothing
 from authz_project.models import ApiKey
-from policy.clock import now, time_of
+from policy.ground.clock import now, time_of
+from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand, above_zero
 from policy.models import DEFAULT_SLUG, Environment
-from policy.revisions import by_command
 from policy.scopes import Scope
 
 MOST_DAYS = 36_500

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from authz_project.key_state import scopes_text, state_of, used_text
+from authz_project.keys import scopes_text, state_of, used_text
 from authz_project.models import ApiKey
-from policy.clock import now, time_of
+from policy.ground.clock import now, time_of
 from policy.management.command import ServiceCommand
 
 

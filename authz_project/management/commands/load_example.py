@@ -12,10 +12,10 @@ from authz_project.command_line.overview import program_name
 from authz_project.environments import environment_made
 from authz_project.examples import Example, Question, example_named, examples, load
 from policy.errors import AuthzError, Unavailable
-from policy.files import written_file
+from policy.ground.files import written_file
+from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import DEFAULT_SLUG
-from policy.revisions import by_command
 
 WIDTH = 100
 

@@ -22,7 +22,7 @@ from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.output import explanation_to_text
 from policy import rules
 from policy.errors import AuthzError, Unavailable
-from policy.files import Bundle, bundle_of_files
+from policy.ground.files import Bundle, bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, ServiceCommand, number, rejection
 

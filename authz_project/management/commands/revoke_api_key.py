@@ -4,9 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from authz_project.key_lookup import key_named
-from authz_project.key_rotation import good_predecessors
-from authz_project.keys import revoke_key
+from authz_project.keys import good_predecessors, key_named, revoke_key
 from policy.errors import NotFound
 from policy.management.command import ServiceCommand
 

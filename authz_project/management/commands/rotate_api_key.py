@@ -5,13 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from authz_project.key_lookup import key_named
-from authz_project.key_rotation import OVERLAP, rotate_key
+from authz_project.keys import OVERLAP, key_named, rotate_key
 from authz_project.management.durations import above_nothing, duration
-from policy.clock import now, time_of
 from policy.errors import AuthzError, Unavailable
+from policy.ground.clock import now, time_of
+from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
-from policy.revisions import by_command
 
 
 class Command(ServiceCommand):

@@ -19,11 +19,11 @@ from django.core.management.base import CommandError
 from django.db import Error, connection, connections
 from django.utils.module_loading import import_string
 
-from authz_project import installation
+from authz_project import environments
 from authz_project.checkup import findings, report
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
-from authz_project.damage import damage, refusal_of
+from authz_project.database import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import command_line_to_json
 from authz_project.metrics import folder
@@ -33,10 +33,10 @@ from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, c
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart
 from checks.decisions.log import STANDARD_OUTPUT, opened
+from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
-from policy.replicas.standing import Standing, looked_at, state_of
-from policy.revisions import by_command
+from policy.replicas.watch import Standing, looked_at, state_of
 
 START_LOCK = 0x617574687A  # any number that nobody else locks
 
@@ -140,10 +140,10 @@ class Command(ServiceCommand):
         program = program_name(sys.argv[0])
         environment = default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
-        self.say(f"  database  {installation.database_text()}")
+        self.say(f"  database  {environments.database_text()}")
         for each in replicas_that_belong_here():
             self.say(f"  replica   {each.name}, {state_of(each)}")
-        policy = installation.policy_text(environment.pk, environment.slug)
+        policy = environments.policy_text(environment.pk, environment.slug)
         self.say(f"  policy    {policy}")
         if environment.policy_version_id is None:
             self.say(f"            `{program} load_policy FILE`, or `{program} load_example` to look around")
@@ -155,7 +155,7 @@ class Command(ServiceCommand):
             self.say(f"  metrics   {metrics}/metrics")
         if health:
             self.say(f"  health    {health}/healthcheck and /readyz")
-        if unset := "" if dev else ", ".join(each.name for each in installation.unset()):
+        if unset := "" if dev else ", ".join(each.name for each in environments.unset()):
             self.say(f"  not set   {unset}, which production wants: see {origin}/docs/settings/")
         self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
         connections.close_all()
@@ -186,7 +186,7 @@ def origin_of(host: str, port: int) -> str:
 @contextmanager
 def metrics_served(host: str, port: int) -> Iterator[None]:
     """Have the workers that start meanwhile count, and answer from here what all of them counted."""
-    database = installation.database_version()
+    database = environments.database_version()
     connections.close_all()
     with folder.made() as path:  # the client looks where that is when it is imported
         served = import_string("authz_project.metrics.serving.served")

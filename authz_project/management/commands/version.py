@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError
 
-from authz_project import installation
+from authz_project import environments
 from authz_project.command_line.overview import version_line
-from authz_project.schema_state import missing_database
+from authz_project.database import missing_database
 from policy.management.command import ServiceCommand
 from policy.models import Environment
 
@@ -31,9 +31,9 @@ class Command(ServiceCommand):
             self.stdout.write(f"  database  none at {missing}; `serve` or `migrate` creates it")
             return
         try:
-            self.stdout.write(f"  database  {installation.database_text()}")
+            self.stdout.write(f"  database  {environments.database_text()}")
             for environment in Environment.objects.all():
-                self.stdout.write(f"  policy    {installation.policy_text(environment.pk, environment.slug)}")
+                self.stdout.write(f"  policy    {environments.policy_text(environment.pk, environment.slug)}")
         except (DatabaseError, InterfaceError) as reason:
             first = next(iter(str(reason).splitlines()), type(reason).__name__)
             self.stdout.write(f"  database  cannot be used: {first}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
-from policy.clock import is_to_come, now_in
+from policy.ground.clock import is_to_come, now_in
 
 _AROUND = 20  # symbols on the parser's stack, of the 100 that there are, for what checks the key and the version
 _NEAR = 2**63 - 3  # the largest number of which 2 more, and 2 less than its negative, fit in 64 bits

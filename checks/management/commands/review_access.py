@@ -16,8 +16,7 @@ from checks.compare.review_page import counted, described, shown, shown_action
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
-from facts.formats import without_formula
-from facts.notation import value_from_text
+from facts.notation import value_from_text, without_formula
 from policy.management.command import PolicyCommand
 from policy.management.progress import Progress as Bar
 from policy.models import Environment, PolicyVersion

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from checks.asking.run import in_memory
 from checks.testing.reports import FORMATS, ran
 from policy.errors import AuthzError
-from policy.files import bundle_of_files
+from policy.ground.files import bundle_of_files
 from policy.management.command import FILES, ServiceCommand, rejection
 from policy.management.watching import add_watch, until_interrupted
 

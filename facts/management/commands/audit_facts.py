@@ -3,12 +3,11 @@
 import sys
 from typing import Any
 
-from facts.accept import unused_signatures
-from facts.names import sentences, stored_names
+from facts.accept import sentences, stored_names, unused_signatures
 from policy import rules
 from policy.active import active_program
 from policy.errors import NotFound
-from policy.files import bundle_of_files
+from policy.ground.files import bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment

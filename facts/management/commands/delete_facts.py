@@ -5,9 +5,9 @@ from typing import Any
 from facts import read, store
 from facts.notation import pattern_from_text
 from facts.store import Deletes
+from policy.ground.journal import by_command
 from policy.management.command import PolicyCommand
 from policy.models import Environment
-from policy.revisions import by_command
 
 
 class Command(PolicyCommand):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from facts.formats import WRITERS
+from facts.notation import WRITERS
 from facts.read import every
-from policy.files import written_file
+from policy.ground.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, moment_asked
 from policy.models import Environment
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from facts.expiry import sweep
+from facts.ends import sweep
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 

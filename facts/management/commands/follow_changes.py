@@ -7,9 +7,7 @@ from typing import Any
 
 import orjson
 
-from facts.feed import FeedRequest
-from facts.feed_position import feed_position_from_text
-from facts.following import every
+from facts.feed import FeedRequest, every, feed_position_from_text
 from facts.wire import name_from_json
 from policy.management.command import PolicyCommand
 from policy.models import Environment

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from facts.forgetting import forget, matches
 from facts.notation import pattern_from_text
+from facts.pruning import forget, matches
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 

@@ -6,14 +6,14 @@ from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError
 
-from facts.bulk import LinesRejected, load
-from facts.formats import READERS
-from facts.names import sentences
-from policy.files import shown_name, why
+from facts.accept import sentences
+from facts.loading import LinesRejected, load
+from facts.notation import READERS
+from policy.ground.files import shown_name, why
+from policy.ground.journal import by_command
 from policy.language.source import without_collections
 from policy.management.command import PolicyCommand
 from policy.models import Environment
-from policy.revisions import by_command
 
 # Bytes. Each small read releases the interpreter lock too briefly for another thread to take it, and restarts that
 # thread's wait for it: the thread that stores the facts would starve.

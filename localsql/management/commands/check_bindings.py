@@ -5,10 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from localsql.bindings import Bindings, bindings_from_text
-from localsql.unused_bindings import unused_entries
+from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from policy.active import active_program
-from policy.files import decoded, text_of_file
+from policy.ground.files import decoded, text_of_file
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.rules.program import Program

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from facts.names import sentences
+from facts.accept import sentences
 from localsql.management.sync_command import SyncCommand
 from localsql.sync.compare import OnProgress, Plan
 from localsql.sync.config import Config, Pattern

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from localsql.dialects import Dialect, Typed
-from localsql.families import Family
+from localsql.dialects import Dialect, Family, Typed
 from localsql.sync.config import Database, DriverMissing, Pattern, SqlQuery
 
 # ---- What all readers yield, and how values that a database does not give as text become text ---------------------

@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy.errors import PolicyTestsFailed
+from policy.ground.journal import by_command
 from policy.management.command import PolicyCommand, number
 from policy.models import Environment
 from policy.publishing import activate, results_of
-from policy.revisions import by_command
 
 
 class Command(PolicyCommand):

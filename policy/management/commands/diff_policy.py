@@ -6,10 +6,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy.errors import AuthzError
-from policy.files import bundle_of_files
+from policy.ground.files import bundle_of_files
 from policy.management.command import MOST, PolicyCommand
 from policy.models import Environment
-from policy.pages.differing_lines import unified
+from policy.pages.highlight import unified
 from policy.publishing import active_version, version_numbered
 from policy.values import whole_number
 

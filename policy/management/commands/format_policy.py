@@ -5,11 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from policy.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
+from policy.ground.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
 from policy.language.format import formatted, says_the_same
 from policy.language.source import PolicyRejected
 from policy.management.command import ServiceCommand, counted
-from policy.pages.differing_lines import unified
+from policy.pages.highlight import unified
 
 OTHERWISE, FAILED = 1, 2  # how the command ends: a file with --check is laid out otherwise; a file cannot be laid out
 

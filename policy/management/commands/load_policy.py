@@ -4,12 +4,12 @@ import sys
 from typing import Any
 
 from policy.errors import PolicyTestsFailed
-from policy.files import bundle_of_files
+from policy.ground.files import bundle_of_files
+from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, note, rejection, warnings
 from policy.models import Environment
 from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on
-from policy.revisions import by_command
 
 
 class Command(PolicyCommand):

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from policy.figures import Figures
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
-from policy.publishing import active_version
+from policy.publishing import Figures, active_version
 
 
 class Command(PolicyCommand):

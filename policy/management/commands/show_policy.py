@@ -3,10 +3,9 @@
 from typing import Any
 
 from policy.errors import NotFound
-from policy.figures import Figures
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment, PolicyVersion
-from policy.publishing import active_version, version_numbered
+from policy.publishing import Figures, active_version, version_numbered
 
 
 class Command(PolicyCommand):

@@ -14,10 +14,10 @@ from facts.store import Inserts
 from facts.wire import Fact
 from localsql.sync import run as applying
 from localsql.sync.run import MINUS, Applying
-from policy import clock
+from policy.ground import clock
+from policy.ground.journal import By
 from policy.models import Revision
 from policy.publishing import publish
-from policy.revisions import By
 from policy.values import Value
 from tests.localsql.sync.conftest import POLICY
 from tests.localsql.sync.sources import KEY, config_of

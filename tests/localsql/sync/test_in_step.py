@@ -14,7 +14,7 @@ from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
 from localsql.sync.config import Around, config_from_text
 from localsql.sync.run import MostDeletes, Passed, Wanted
-from policy.revisions import NOBODY, By
+from policy.ground.journal import NOBODY, By
 from policy.values import Value
 from tests.localsql.sync.conftest import KINDS
 from tests.localsql.sync.sources import config_of

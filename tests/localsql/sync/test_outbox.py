@@ -15,13 +15,13 @@ import pytest
 from django.db import connection
 
 from facts import read, store
-from facts.changesets import changes_from_json
+from facts.store import changes_from_json
 from localsql.models import OutboxRow
 from localsql.sync import outbox as draining
 from localsql.sync.config import Around, Outbox, SourceFailed, config_from_text
 from localsql.sync.outbox import Drained, RowRejected, Table, drain
 from policy.errors import NotFound
-from policy.offsets import current_offset
+from policy.ground.journal import current_offset
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff
 
 KINDS = ("postgres", "mysql", "sqlite")

@@ -1,0 +1,338 @@
+"""The database: its errors, its connections, its schema, and whether it can answer."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache, wraps
+from pathlib import Path
+from typing import NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
+
+from policy.ground import spans
+from policy.ground.clock import is_outdated
+
+# ---- trouble ------------------------------------------------------------------------------------------------------
+# What ails the database, by the code that it gives: what a caller is told, and whether trying again may help.
+#
+# SQLite numbers its errors, PostgreSQL has five characters; Django keeps both behind an error of its own. For a code
+# that is not named here, callers are told in general that the database cannot be reached.
+
+
+class Trouble(NamedTuple):
+    status: int
+    message: str
+    retry_after: int = 0  # seconds; 0 says nothing of another time
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+
+
+AWAY = Trouble(503, "the database cannot be reached, try again", 1)
+FULL = Trouble(503, "the database's disk is full; nothing is changed, try again once there is room", 10)
+READ_ONLY = Trouble(503, "the database can only be read now; nothing is changed, try again later", 10)
+CROWDED = Trouble(503, "the database takes no more connections, try again", 1)
+MEMORY = Trouble(503, "there is not enough memory for this now, try again", 1)
+DISK = Trouble(503, "the database's disk reports errors; try again later", 10)
+BUSY = Trouble(503, "others use the database for too long, try again", 1)
+DAMAGED = Trouble(500, "the database is damaged and answers nothing; whoever runs it has to restore a backup")
+
+_SQLITE = {  # by the code without its details
+    sqlite3.SQLITE_BUSY: BUSY,
+    sqlite3.SQLITE_NOMEM: MEMORY,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_IOERR: DISK,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+}
+_POSTGRESQL = {  # by the code, or its class
+    "25006": READ_ONLY,  # of a standby, or one that was a primary a moment ago
+    "53100": FULL,
+    "53200": MEMORY,
+    "53300": CROWDED,
+    "58030": DISK,
+    "XX001": DAMAGED,
+    "XX002": DAMAGED,
+}
+
+
+def trouble_of(error: BaseException) -> Trouble | None:
+    """Tell what an error says of the database; None where it says nothing that is known here."""
+    if isinstance(error, MemoryError):
+        return MEMORY
+    for each in _causes(error):
+        if number := getattr(each, "sqlite_errorcode", 0):
+            return _SQLITE.get(number & 0xFF)
+        if code := getattr(each, "sqlstate", None):
+            return _POSTGRESQL.get(code)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Go from Django's error to the driver's."""
+    yield error
+    if error.__cause__ is not None:
+        yield error.__cause__
+
+
+# ---- damage -------------------------------------------------------------------------------------------------------
+# Whether an SQLite file is whole, as far as a few seconds tell; and what to do where it is not.
+
+LOOKS_FOR = 2.0  # seconds; a file of a million facts takes one
+_STEPS = 50_000  # of SQLite's machine between two looks at the clock
+ADVICE = "keep it aside, put a backup in its place (Operations, Backup), and start again"
+
+
+def refusal_of(error: Exception) -> str:
+    """Return what is said of a database that cannot even be opened."""
+    said = " ".join(str(error).split())
+    if trouble_of(error) is DAMAGED:
+        return f"the database {_file()} is damaged ({said}): {ADVICE}"
+    if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        return f"the database cannot be reached: {said}; SQLite has to be able to write {_file()} and in its folder"
+    return f"the database cannot be reached: {said}"
+
+
+def damage(mine: BaseDatabaseWrapper) -> str:
+    """Return what is wrong with the file; nothing where `quick_check` finds no fault within LOOKS_FOR seconds."""
+    raw, until = mine.connection, time.monotonic() + LOOKS_FOR
+    raw.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    try:
+        with mine.cursor() as cursor:
+            (found,) = cursor.execute("PRAGMA quick_check(1)").fetchone()
+    except Error as error:
+        found = str(error) if trouble_of(error) is DAMAGED else "ok"
+    finally:
+        raw.set_progress_handler(None, 0)
+    return "" if found == "ok" else f"the database {_file()} is damaged ({' '.join(found.split())[:200]}): {ADVICE}"
+
+
+def _file() -> str:
+    return str(connection.settings_dict["NAME"])
+
+
+# ---- connections --------------------------------------------------------------------------------------------------
+# Drops connections that no longer work: they outlive requests, and the database may restart meanwhile.
+#
+# To test a connection before each request would cost a round trip. So a thread tests its connection only if the
+# connection has been idle for long, or if any thread of the process has lost one since this thread last used its own.
+# A restart of the database is then one failed request for a process, not one for each of its threads.
+
+IDLE = 30.0  # seconds
+
+_lost_at = 0.0
+_silent_at = -math.inf
+_is_silent = False  # the database neither answers nor hangs up
+_thread = threading.local()
+
+
+def note_loss() -> None:
+    """Note that a connection broke, so that each thread tests its own before it uses it again."""
+    global _lost_at
+    _lost_at = time.monotonic()
+
+
+def note_silence(is_silent: bool) -> None:
+    """Note whether the database is silent: while it is, no request begins to wait for it.
+
+    Afterwards each thread makes a new connection: to test the old one might mean to wait for the silent server again.
+    """
+    global _is_silent, _silent_at
+    if is_silent:
+        _silent_at = time.monotonic()
+    _is_silent = is_silent
+
+
+def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
+    """Drop this thread's connection if it is dead; called before a request uses it. It is `mine`, if it is at hand.
+
+    Raise `OperationalError` while the database is silent.
+    """
+    if _is_silent:
+        raise OperationalError("the database does not answer")
+    now = time.monotonic()
+    seen = getattr(_thread, "seen", 0.0)
+    _thread.seen = now
+    mine = mine or connections[DEFAULT_DB_ALIAS]
+    if mine.connection is None or mine.in_atomic_block:
+        return
+    doubtful = seen <= _lost_at or now - seen > IDLE
+    if is_outdated(mine) or seen <= _silent_at or (doubtful and not mine.is_usable()):
+        mine.close()
+        _note_lost()
+
+
+def let_go_if_broken() -> BaseDatabaseWrapper:
+    """Drop this thread's connection if an error left it unusable; called before and after a request, as Django does.
+
+    Return the connection: to look it up takes longer than most of what is done for a request.
+    """
+    mine = connections[DEFAULT_DB_ALIAS]
+    had_one = mine.connection is not None
+    mine.close_if_unusable_or_obsolete()
+    # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
+    if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:
+        mine.close()
+    if had_one and mine.connection is None:  # it was broken: none is dropped for its age
+        _note_lost()
+    return mine
+
+
+@cache
+def note_connecting() -> None:
+    """Have the time that connecting takes noted as a part of the request, while somebody observes.
+
+    Django's method is replaced for this: its signal tells of connections that were made, and not when that began.
+    """
+    connect = BaseDatabaseWrapper.connect
+
+    @wraps(connect)
+    def noted(self: BaseDatabaseWrapper) -> None:
+        with spans.noted("wait", of="connection"):
+            connect(self)
+
+    BaseDatabaseWrapper.connect = noted  # type: ignore[method-assign]
+
+
+def _note_lost() -> None:
+    if spans.is_on:
+        spans.note("lost")
+
+
+# ---- schema state -------------------------------------------------------------------------------------------------
+# The state of a database's schema: the migrations that it has, beside those of this program.
+
+APPLIED = "SELECT app, name FROM django_migrations"
+UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
+
+Migration = tuple[str, str]  # its app and its own name
+
+
+class SchemaState(NamedTuple):
+    """How a database's schema differs from the program's; both fields are empty where they are the same."""
+
+    missing: tuple[Migration, ...]  # those of this program that the database still needs
+    unknown: tuple[Migration, ...]  # those that the database has, of apps of this program, and that are not of it
+
+    @property
+    def is_current(self) -> bool:
+        return not self.missing and not self.unknown
+
+    @property
+    def newer(self) -> tuple[Migration, ...]:
+        """Return the migrations of a later version of the program: those after the last that it knows of the app."""
+        last: dict[str, str] = {}
+        for app, name in known():
+            last[app] = max(name, last.get(app, ""))
+        return tuple((app, name) for app, name in self.unknown if name > last[app])
+
+
+def state_of_database() -> SchemaState:
+    """Compare what is applied with what this program has. One statement."""
+    return state_of(applied())
+
+
+def state_of(applied: Iterable[Migration]) -> SchemaState:
+    """Return the state of a database with these migrations. Those of apps that are gone say nothing."""
+    has, knows = {(app, name) for app, name in applied}, known()
+    ours = {app for app, _ in knows}
+    unknown = sorted(each for each in has - knows if each[0] in ours)
+    return SchemaState(tuple(sorted(knows - has)), tuple(unknown))
+
+
+def applied() -> frozenset[Migration]:
+    """Return the migrations that the database has; none where it was never prepared."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(APPLIED)
+            return frozenset((app, name) for app, name in cursor.fetchall())
+    except Error as reason:
+        if lacks_tables(reason):
+            return frozenset()
+        raise
+
+
+@cache
+def known() -> frozenset[Migration]:
+    """Return the migrations of this program and of what it is made with."""
+    return frozenset(MigrationLoader(None).disk_migrations)
+
+
+def lacks_tables(error: Exception) -> bool:
+    """Say whether a statement failed since the database is not prepared."""
+    return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE
+
+
+def missing_database() -> Path | None:
+    """Return the SQLite file that DATABASE_URL names, if it does not exist."""
+    if connection.vendor != "sqlite":
+        return None
+    file = Path(connection.settings_dict["NAME"]).absolute()
+    return None if file.exists() else file
+
+
+# ---- readiness ----------------------------------------------------------------------------------------------------
+# Whether questions can be answered here: the database answers, and its form is the one that this program works on.
+
+log = logging.getLogger("authz.server")
+
+HEALTH = ("/healthcheck", "/api/healthcheck")  # answered as soon as requests are taken
+READINESS = "/readyz"
+LONGEST_LINE = 500  # characters
+
+# Set once this process is told to stop. It still answers for a while, but a load balancer should ask others.
+draining = threading.Event()
+
+
+class Readiness(NamedTuple):
+    """What /readyz answers. It names no details of the database, since anybody may ask."""
+
+    reason: str  # what is in the way, in one word for programs: nothing where it is empty
+    message: str
+
+    @property
+    def status(self) -> int:
+        return 503 if self.reason else 200
+
+    @property
+    def body(self) -> dict[str, object]:
+        """Return what is answered."""
+        return {"message": self.message, **({"reason": self.reason} if self.reason else {})}
+
+
+READY = Readiness("", "ready")
+DRAINING = Readiness("draining", "the service is about to stop: ask another one")
+DATABASE_AWAY = Readiness("database", "the database does not answer")
+UNPREPARED = Readiness("form", "the database lacks the form of this version: `migrate` brings it there")
+NEWER = Readiness("form", "the database has the form of a later version: start that one")
+
+
+def current() -> Readiness:
+    """Ask the database on this thread's connection, and say whether it is ready. Never raises an `Exception`."""
+    if draining.is_set():
+        return DRAINING
+    try:
+        return _of_database()
+    except Exception:  # perhaps of the connection alone, which may be older than the database's last start
+        connections[DEFAULT_DB_ALIAS].close()
+    try:
+        return _of_database()
+    except Exception as reason:
+        log.warning("not ready: %s: %s", DATABASE_AWAY.message, " ".join(str(reason).split())[:LONGEST_LINE])
+        return DATABASE_AWAY
+
+
+def _of_database() -> Readiness:
+    state = state_of_database()
+    if state.missing:
+        return UNPREPARED
+    return NEWER if state.newer else READY

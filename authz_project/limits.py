@@ -1,0 +1,148 @@
+"""Rate limits of keys and of logins."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import time
+from datetime import datetime, timedelta
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple, Protocol
+
+from cachetools import LRUCache
+from django.conf import settings
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import F, Q
+from django.http import HttpRequest
+
+from authz_project.models import LoginAttempts
+from policy.errors import AuthzError
+from policy.ground.clock import now, time_of
+
+# ---- rate limit ---------------------------------------------------------------------------------------------------
+# How often a key may ask: a bucket of tokens for each, in each process, that fills again by the clock.
+#
+# A bucket holds as many tokens as `RATE_LIMIT` allows in its period, and each request with the key takes one: so a
+# key may send all of them at once, and then as many as come back. A request that finds the bucket empty is refused
+# with the time to wait for the next token.
+
+_MOST = 10_000  # keys; the least recently seen one is evicted, and begins anew with a full bucket
+
+
+class Rate(Protocol):
+    @property
+    def requests(self) -> int: ...
+    @property
+    def seconds(self) -> int: ...
+
+
+class TooManyRequests(AuthzError):
+    """The key has asked too often; `seconds` says when to try again."""
+
+    def __init__(self, rate: Rate, seconds: int):
+        self.seconds = seconds
+        super().__init__(
+            f"this key has sent more than {rate}, the limit of RATE_LIMIT for a key and process;"
+            f" try again in {seconds:,} second{'' if seconds == 1 else 's'}"
+        )
+
+
+class _Bucket(NamedTuple):
+    tokens: float
+    at: float  # when there were so many
+
+
+_buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that has been good
+_lock = threading.Lock()
+
+
+def take_token(key_hash: str, rate: Rate) -> None:
+    """Take a token for a request; `TooManyRequests` where there is none."""
+    with _lock:
+        now = time.monotonic()
+        tokens = _tokens(_buckets.get(key_hash), rate, now)
+        if tokens >= 1:
+            _buckets[key_hash] = _Bucket(tokens - 1, now)
+            return
+    wait = math.ceil((1 - tokens) * rate.seconds / rate.requests)
+    raise TooManyRequests(rate, max(1, wait))
+
+
+def _tokens(bucket: _Bucket | None, rate: Rate, now: float) -> float:
+    if bucket is None:
+        return rate.requests
+    return min(rate.requests, bucket.tokens + (now - bucket.at) * rate.requests / rate.seconds)
+
+
+def forget_all() -> None:
+    """Fill every bucket."""
+    with _lock:
+        _buckets.clear()
+
+
+# ---- How often somebody may try a password: counted in the database, which all processes share --------------------
+# Failed logins are counted twice: by address and name, and by address alone. So attempts from one address lock nobody
+# out at another. The database's clock measures the window. An attempt that lies more than a window in the future,
+# since that clock was set back, no longer counts.
+
+WINDOW = timedelta(minutes=15)
+FOR_ONE_NAME = 5
+FOR_ALL_NAMES = 20
+
+
+class LoginForm(AdminAuthenticationForm):
+    """The admin's login form, which refuses whoever has failed too often."""
+
+    def clean(self) -> dict:
+        assert self.request is not None, "the admin's login gives it"
+        address = address_of(self.request)
+        name = str(self.cleaned_data.get("username", "")).casefold()
+        one, every = _key(address, name), _key(address)
+        refuse_after({one: FOR_ONE_NAME, every: FOR_ALL_NAMES})
+        count(one, every)  # before the password is looked at: those who try at the same time are counted, too
+        cleaned = super().clean()
+        LoginAttempts.objects.filter(key=one).delete()
+        LoginAttempts.objects.filter(key=every, count__gt=0).update(count=F("count") - 1)
+        return cleaned
+
+
+def refuse_after(limits: dict[str, int]) -> None:
+    moment = time_of(now())
+    for tried in LoginAttempts.objects.filter(_lately(moment), key__in=limits):
+        if tried.count >= limits[tried.key]:
+            minutes = max(1, round((tried.since + WINDOW - moment).total_seconds() / 60))
+            raise ValidationError(f"Too many failed logins. Try again in {minutes} minute{'s'[: minutes > 1]}.")
+
+
+@transaction.atomic
+def count(*keys: str) -> None:
+    moment = time_of(now())
+    LoginAttempts.objects.exclude(_lately(moment)).delete()
+    for key in sorted(keys):
+        LoginAttempts.objects.get_or_create(key=key, defaults={"since": moment})
+        LoginAttempts.objects.filter(key=key).update(count=F("count") + 1)
+
+
+def _lately(moment: datetime) -> Q:
+    return Q(since__gt=moment - WINDOW, since__lt=moment + WINDOW)
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the client's address, from CLIENT_ADDRESS_HEADER if that is set; of an IPv6 address, its /64 network."""
+    forwarded = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
+    text = forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or address.exploded[:19])
+    return str(address)
+
+
+def _key(*parts: str) -> str:
+    """Make a key of which neither name nor address can be read."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,294 @@
+"""Group commit: writers of one environment that wait in the same process share one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from threading import Event, Lock
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, transaction
+
+from facts import store
+from facts.accept import check_facts
+from facts.batches import some_end
+from facts.models import ROW_LENGTH, NewRow, Row
+from facts.store import Change, ChangeCounts, Deletes, Inserts, is_exact
+from facts.table import fact_table
+from policy.active import Caller, confirm, program_of_version
+from policy.errors import AuthzError, Busy, NotFound, Unavailable
+from policy.ground import spans
+from policy.ground.journal import By, Done, Kind, WriterTurn, advance, changing, claim, record
+from policy.ground.waking import run_with_connection
+from policy.rules.program import Program
+
+SMALL = 100  # facts and patterns, at most, of a change that may share a transaction
+MOST = 100  # writers of one commit
+
+
+def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
+    """Make all of the changes or none, as whoever holds the caller's key now; return the offset of the commit."""
+    if not _may_share(changes):
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    writer = _Writer(caller, changes, request_id)
+    queue = _entered(writer)
+    if not writer.leads:
+        with spans.noted("wait", of="turn"):
+            queue.wait(writer)
+    if writer.leads:
+        try:
+            run_with_connection(partial(_lead, queue, writer))
+        finally:
+            queue.hand_on(writer)  # in case no thread was found for `_lead`
+    if writer.is_alone:
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    if writer.error is not None:
+        try:
+            raise writer.error
+        finally:
+            writer.error = None  # or it and the traceback would keep each other until a garbage collection
+    return writer.offset
+
+
+def _may_share(changes: Sequence[Change]) -> bool:
+    inserts = [change.facts for change in changes if isinstance(change, Inserts)]
+    patterns = [pattern for change in changes if isinstance(change, Deletes) for pattern in change.patterns]
+    most_deletes = settings.MAX_DELETE_MATCHES or SMALL
+    if sum(map(len, inserts)) + len(patterns) > SMALL or len(patterns) > most_deletes:
+        return False
+    return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
+
+
+def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> int:
+    with changing():
+        who = confirm(caller)
+        return store.apply(who.environment_id, changes, By(who.author, request_id)).offset
+
+
+# ---- waiting -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Writer:
+    """Changes that wait, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
+
+    caller: Caller
+    changes: Sequence[Change]
+    request_id: str
+    leads: bool = False
+    woken: Event = field(default_factory=Event)  # set once it leads, or has its outcome
+    since: float = field(default_factory=time.monotonic)
+    author: str = ""  # once its key is confirmed
+    offset: int = 0
+    error: Exception | None = None
+    is_alone: bool = False
+
+    @property
+    def is_mixed(self) -> bool:
+        """Say whether it both inserts and deletes, perhaps the same facts."""
+        return len(set(map(type, self.changes))) > 1
+
+    @property
+    def is_refused(self) -> bool:
+        return self.is_alone or self.error is not None
+
+
+class _Queue:
+    """Writers of one environment, in the order in which they came. While one leads, the others wait."""
+
+    def __init__(self, environment_id: int):
+        self.environment_id = environment_id
+        self.leader: _Writer | None = None
+        self._waiting: list[_Writer] = []
+
+    def enter(self, writer: _Writer) -> None:
+        self._waiting.append(writer)
+        if self.leader is None:
+            self._follow(writer)
+
+    def wait(self, writer: _Writer) -> None:
+        """Wait until the writer leads or has its outcome. Raise `Busy` if nobody takes it within `WRITE_TIMEOUT`."""
+        if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
+            self._give_up(writer)
+            writer.woken.wait()  # somebody is at work on it, or has just made it the leader
+
+    def take(self) -> list[_Writer]:
+        """Remove the writers that have waited longest, the leader among them, and return them."""
+        with _entering:
+            taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        return taken
+
+    def hand_on(self, leader: _Writer) -> None:
+        """Have the writer that has waited longest lead next. Do nothing if the leader has handed on before."""
+        with _entering:
+            if self.leader is not leader:
+                return
+            self._waiting = [each for each in self._waiting if each is not leader]
+            if self._waiting:
+                self._follow(self._waiting[0])
+            else:
+                del _queues[self.environment_id]
+                self.leader = None
+
+    def _follow(self, leader: _Writer) -> None:
+        self.leader, leader.leads = leader, True
+        leader.woken.set()
+
+    def _give_up(self, writer: _Writer) -> None:
+        with _entering:
+            if writer in self._waiting and not writer.leads:
+                self._waiting.remove(writer)
+                raise Busy(settings.WRITE_TIMEOUT)
+
+
+_queues: dict[int, _Queue] = {}  # by environment, of those that have a leader
+_entering = Lock()  # guards all of the above
+
+
+def _entered(writer: _Writer) -> _Queue:
+    """Enter the queue of the environment that the writer's key opened when last seen, and return the queue."""
+    environment_id = writer.caller.environment_id
+    with _entering:
+        queue = _queues.get(environment_id)
+        if queue is None:
+            queue = _queues[environment_id] = _Queue(environment_id)
+        queue.enter(writer)
+    return queue
+
+
+# ---- leading -----------------------------------------------------------------------------------------------------
+
+
+class _NobodyAccepted(Exception):
+    """All writers of the group are refused: the transaction is rolled back, and with it the turn."""
+
+
+def _lead(queue: _Queue, leader: _Writer) -> None:
+    """Commit the changes of a group of writers, and tell each writer its outcome."""
+    group: list[_Writer] = []
+    waited = time.monotonic() - leader.since
+    try:
+        with changing(waited):
+            turn = advance(queue.environment_id, waited)
+            group = queue.take()
+            _write(queue, turn, leader, group)
+    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer finds out alone
+        group = group or [leader]
+    except (OperationalError, InterfaceError, Unavailable) as error:
+        if not group:  # only the leader is concerned, and its thread raises this
+            raise
+        _fail(group, error)
+    except Exception:
+        if not group:
+            raise
+    finally:
+        queue.hand_on(leader)
+        for each in group:
+            each.is_alone = not (each.offset or each.error)
+            each.woken.set()
+
+
+def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer]) -> None:
+    _refuse_keys(queue.environment_id, group)
+    program = program_of_version(turn.policy_version_id)
+    accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
+    if not accepted:
+        raise _NobodyAccepted
+    claim(queue.environment_id, len(accepted) - 1)
+    inserted = _store(queue.environment_id, turn, accepted)
+    # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
+    fact_table().note_stored(inserted)
+
+
+def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
+    """Look up each key of the group now. A writer whose key now opens another environment makes its changes alone."""
+    for key_hash in {each.caller.key_hash for each in group}:
+        holders = [each for each in group if each.caller.key_hash == key_hash]
+        try:
+            who = confirm(holders[0].caller)
+        except AuthzError as error:
+            _fail(holders, error)
+        else:
+            for each in holders:
+                each.author = who.author
+                each.is_alone = who.environment_id != environment_id
+
+
+def _is_accepted(program: Program | None, writer: _Writer) -> bool:
+    try:
+        for change in writer.changes:
+            if isinstance(change, Inserts):
+                check_facts(program, change.facts, change.path)
+    except AuthzError as error:
+        writer.error = error
+    return writer.error is None
+
+
+def _store(environment_id: int, turn: WriterTurn, accepted: Sequence[_Writer]) -> int:
+    """Store the changes in order, each writer's as one revision; return how many facts are new.
+
+    Neighbors that only insert or only delete share statements. A writer that does both has statements of its own.
+    """
+    work = store.Work(environment_id, turn)
+    numbered = list(enumerate(accepted, turn.offset))
+    for is_mixed, run in groupby(numbered, lambda each: each[1].is_mixed):
+        if is_mixed:
+            for number, writer in run:
+                _make(work, [(number, change) for change in writer.changes])
+                work.settle(number)
+        else:
+            _make(work, [(number, change) for number, writer in run for change in writer.changes])
+    counts = work.counts(numbered[0][0], numbered[-1][0])
+    record(environment_id, [_done(number, each, turn, counts[number]) for number, each in numbered])
+    return work.inserted
+
+
+def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
+    """Make the changes in order, neighbors of a kind together: insert, insert, delete -> one insert, one delete."""
+    for kind, run in groupby(changes, lambda change: type(change[1])):
+        if kind is Inserts:
+            _insert(work, run)
+        else:
+            deletes = [(number, each.patterns) for number, each in run if isinstance(each, Deletes)]
+            work.delete_exactly((pattern, number) for number, patterns in deletes for pattern in patterns)
+
+
+def _insert(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
+    """Insert the facts of all changes together; of equal facts, only the first one."""
+    rows: dict[Row, NewRow] = {}
+    for number, change in changes:
+        if isinstance(change, Inserts):
+            for row in store.rows_of_facts(work.environment_id, change.facts, number):
+                rows.setdefault(row[:ROW_LENGTH], row)
+    work.insert(list(rows.values()))
+
+
+def _done(number: int, writer: _Writer, turn: WriterTurn, counts: ChangeCounts) -> Done:
+    by = By(writer.author, writer.request_id)
+    return Done(number, Kind.FACTS, by, turn.policy_version_id, counts.inserted, counts.deleted)
+
+
+def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
+    """Hand on the lead, and wake the accepted writers. Their offsets follow each other from `first` on."""
+    queue.hand_on(leader)
+    for offset, each in enumerate(accepted, first):
+        each.offset = offset
+        each.woken.set()
+
+
+def _fail(group: Iterable[_Writer], error: Exception) -> None:
+    """Give each writer a copy of the error: raised exceptions keep tracebacks, so writers cannot share one."""
+    for each in group:
+        if each.error is None:
+            each.error = _copied(error)
+
+
+def _copied(error: Exception) -> Exception:
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error.__cause__
+    return copied

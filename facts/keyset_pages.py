@@ -1,0 +1,304 @@
+"""Pages of stored facts, forwards and backwards, by the keys of their first and last rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AnySet
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from facts import indexes
+from facts.ends import lasting
+from facts.models import COLUMNS, ROW_LENGTH, Row, Signature
+from facts.numbering import types_of_text
+from facts.read import fact_of_row
+from facts.table import fact_table
+from facts.wire import Fact
+from policy.rules import program
+
+PAGE = 100  # facts
+# The order of facts in a column: that of the column's index, so that no page has to be sorted.
+ORDERS = {
+    "a0": ("a0", "a1", "a2", "a3", "a4"),
+    "a1": ("a1", "a0", "a2", "a3", "a4"),
+    "a2": ("a2", "a1", "a0", "a3", "a4"),
+    "a3": ("a3", "a2", "a1", "a0", "a4"),
+    "a4": ("a4", "a3", "a2", "a1", "a0"),
+}
+_LAST = chr(0x10FFFF)
+_SURROGATES = range(0xD800, 0xE000)
+_MOST_AT_ONCE = 64  # columns that one statement reads; the first statements read fewer, as they often fill the page
+
+
+# ---- which ids ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IdRange:
+    """The ids from `low` on, up to `high` or, if it is `open`, below it. They are compared byte by byte."""
+
+    low: str
+    high: str | None
+    open: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        return self.low == self.high and not self.open
+
+
+EVERY = IdRange("", None)
+
+
+def exactly(text: str) -> IdRange:
+    return IdRange(text, text)
+
+
+def beginning(text: str) -> IdRange:
+    """Return the range of ids that begin with the text."""
+    return IdRange(text, _after_all(text), open=True) if text else EVERY
+
+
+def _after_all(text: str) -> str | None:
+    """Return the first text after all that begin with this one; None where there is none."""
+    rest = text.rstrip(_LAST)
+    if not rest:
+        return None
+    code = ord(rest[-1]) + 1
+    return rest[:-1] + chr(_SURROGATES.stop if code in _SURROGATES else code)
+
+
+# ---- which columns -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A fact, and the row where it is."""
+
+    row: Row
+    fact: Fact
+
+
+@dataclass(frozen=True)
+class SearchColumn:
+    """Where ids are looked for: an argument of a signature. A fact that is in an `earlier` one too is shown there."""
+
+    kind: Signature
+    position: int
+    ids: IdRange = EVERY
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return COLUMNS[self.position]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.kind.pk, self.position
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the columns in the order that its facts are in."""
+        return ORDERS[self.name]
+
+    def sorted_by(self, filed: Filed) -> tuple[str, ...]:
+        """Return the sort key. Python compares texts by code point, which is the databases' order of UTF-8 bytes."""
+        ids = dict(zip(COLUMNS, filed.row[1:]))
+        return tuple(ids[name] for name in self.order)
+
+
+def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: str = "") -> list[SearchColumn]:
+    """Return where facts of these kinds may have such ids, in the order of the kinds; of the type, if one is named."""
+    if ids == EVERY:
+        return [SearchColumn(kind, 0) for kind in kinds]
+    found = []
+    for kind in kinds:
+        fitting = [at for at, name in enumerate(types_of_text(kind.types)) if type_name in ("", name)]
+        found += [SearchColumn(kind, at, ids, tuple(fitting[:number])) for number, at in enumerate(fitting)]
+    return found
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------------
+
+
+class Mark(NamedTuple):
+    """A fact on a walk: in which column, and its row."""
+
+    column: tuple[int, int]
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A fact that a walk meets."""
+
+    column: SearchColumn
+    filed: Filed
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.column.key, self.filed.row)
+
+    @property
+    def fact(self) -> Fact:
+        return self.filed.fact
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Facts one after the other, and whether there are others before and after them."""
+
+    facts: tuple[Met, ...]
+    has_previous: bool = False
+    has_next: bool = False
+
+
+def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> Page:
+    return page_after(walk, None, size)
+
+
+def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> Page:
+    """Return the facts that follow one; the first ones without a mark, or where its column is not on the walk."""
+    start = _index_of(walk, mark)
+    found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
+    return Page(tuple(found[:size]), start is not None, len(found) > size)
+
+
+def page_before(walk: Sequence[SearchColumn], mark: Mark, size: int = PAGE) -> Page:
+    """Return the facts before a mark; if they do not fill a page, return the first page."""
+    at = _index_of(walk, mark)
+    found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
+    if len(found) <= size:
+        return first_page(walk, size)
+    return Page(tuple(found[:size][::-1]), True, True)
+
+
+def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:
+    """Yield all facts of the walk, one at a time."""
+    for column in walk:
+        statement, values = _statement(column, None, None, True)
+        signature = _signature(column.kind)
+        for row in fact_table().stream(statement, values):
+            yield _fact(signature, row)
+
+
+def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
+    return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
+
+
+def _index_of(walk: Sequence[SearchColumn], mark: Mark | None) -> int | None:
+    return None if mark is None else next((at for at, column in enumerate(walk) if column.key == mark.column), None)
+
+
+def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
+    """Return so many facts at most, of one column after the other; what follows a mark is of the first column."""
+    found: list[Met] = []
+    at, some = 0, 1
+    while at < len(walk) and len(found) < wanted:
+        group = walk[at : at + some]
+        found += _of_group(group, mark if at == 0 else None, wanted - len(found), forward)
+        at, some = at + some, min(some * 4, _MOST_AT_ONCE)
+    return found[:wanted]
+
+
+def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forward: bool) -> Iterator[Met]:
+    parts, values = [], []
+    for number, column in enumerate(group):
+        statement, of_part = _statement(column, mark, limit, forward)
+        parts.append(f"SELECT {number} AS part, found{number}.* FROM ({statement}) AS found{number}")
+        values += of_part
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        rows = cursor.fetchall()
+    for number, column in enumerate(group):
+        # SQL does not promise that UNION ALL keeps the order.
+        of_column = [_filed(column, row[1:]) for row in rows if row[0] == number]
+        yield from [Met(column, filed) for filed in sorted(of_column, key=column.sorted_by, reverse=not forward)]
+
+
+def _filed(column: SearchColumn, row: Sequence[Any]) -> Filed:
+    return Filed(tuple(row[:ROW_LENGTH]), _fact(_signature(column.kind), row))
+
+
+def _signature(kind: Signature) -> program.Signature:
+    return program.Signature(kind.predicate, types_of_text(kind.types))
+
+
+def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
+    """Return the SELECT of a column's facts in its order, and its values."""
+    where, values = from_where(column, mark, forward)
+    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in column.order)
+    statement = f"SELECT sig, {', '.join(COLUMNS)}, expires_at {where} ORDER BY {ordered}"
+    if limit is None:
+        return statement, values
+    return f"{statement} LIMIT %s", [*values, limit]
+
+
+def from_where(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the column, as part of a statement, and its values."""
+    conditions, values = conditions_of(column, mark, forward)
+    hint = indexes.hint(indexes.STORED, column.name) if connection.vendor == "sqlite" else ""
+    return f"FROM fact{hint} WHERE {conditions}", values
+
+
+def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the column, and in none before, and come after the mark or before it.
+
+    The mark replaces the bound on its side: with both, SQLite might start its search at the bound. A single id is
+    written as a range too: with `=`, PostgreSQL would walk through all facts of the signature in key order.
+    """
+    order = column.order
+    tests, values = [f"sig = {int(column.kind.pk)}"], []
+    if column.ids.low and (mark is None or not forward):
+        tests.append(f"{column.name} >= %s")
+        values.append(column.ids.low)
+    if column.ids.high is not None and (mark is None or forward):
+        tests.append(f"{column.name} {'<' if column.ids.open else '<='} %s")
+        values.append(column.ids.high)
+    if mark is not None:
+        ids = dict(zip(COLUMNS, mark.row[1:]))
+        tests.append(f"({', '.join(order)}) {'>' if forward else '<'} ({', '.join(['%s'] * len(order))})")
+        values += [ids[name] for name in order]
+    for position in column.earlier:
+        test, of_test = _within(COLUMNS[position], column.ids)
+        tests.append(f"({test}) IS NOT TRUE")  # with NOT, PostgreSQL would search below and above the range
+        values += of_test
+    partial = indexes.condition(indexes.STORED, column.name)
+    tests += [partial] if partial else []
+    tests += [lasting()] if column.kind.may_end else []
+    return " AND ".join(tests), values
+
+
+def _within(column: str, ids: IdRange) -> tuple[str, list[str]]:
+    if ids.high is None:
+        return f"{column} >= %s", [ids.low]
+    return f"{column} >= %s AND {column} {'<' if ids.open else '<='} %s", [ids.low, ids.high]
+
+
+# ---- single facts ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored fact as it is now: since which revision, and until when."""
+
+    fact: Fact
+    since: int
+
+
+def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
+    """Return those of the rows that are stored and have not ended."""
+    by_number = {kind.pk: kind for kind in kinds}
+    each = " AND ".join(f"{name} = %s" for name in COLUMNS)
+    found: dict[Row, Kept] = {}
+    with connection.cursor() as cursor:
+        for row in sorted(row for row in rows if row[0] in by_number):
+            cursor.execute(
+                f"SELECT since, expires_at FROM fact WHERE sig = {int(row[0])} AND {each} AND {lasting()}", row[1:]
+            )
+            stored = cursor.fetchone()
+            if stored is not None:
+                kind = by_number[row[0]]
+                found[row] = Kept(fact_of_row(_signature(kind), row[1:], stored[1]), stored[0])
+    return found

@@ -1,0 +1,168 @@
+"""A question -> the engine's plan over the caller's tables and the stored facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from checks.engine.compile import Root
+from checks.engine.plan.draft import outward
+from checks.engine.plan.plan import Branch, Condition, DerivedTable, Exit, ForeignSource, Plan
+from checks.engine.plan.planner import Planner
+from checks.engine.rules.clauses import Col, Neg, Var, substituted, substituted_terms, type_of
+from checks.engine.rules.ruleset import RuleSet
+from localsql.bindings import Binding, Bindings
+from policy.rules.program import Signature
+
+# ---- relations ----------------------------------------------------------------------------------------------------
+# The sources of plans over the caller's tables: those tables, known rows, and stored or inline facts.
+
+LOCAL = "local:"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain(ForeignSource):
+    """Every id of a type, from the bindings' query for it; column `v`."""
+
+    type: str
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- all of {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRows(ForeignSource):
+    """Rows of constants; columns k0 …, of these types."""
+
+    rows: tuple[tuple[str, ...], ...]
+    types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- {len(self.rows)} known rows"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedCandidates(ForeignSource):
+    """The ids at some positions of the caller's tables, the known ones, and NULL for all others; column `v`."""
+
+    ids: tuple[str, ...]
+    positions: tuple[tuple[str, int], ...]  # a binding's store, and the index of an argument
+    type: str
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- ids"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedDerivedTable(DerivedTable):
+    """The answers of a folded plan; `types` are those of its columns, some of which may be constants without a type."""
+
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CallerTables:
+    """The caller's bindings. Plans call their stores `stored`, `inline`, and `local:` with a binding's index."""
+
+    bindings: Bindings
+    inline: frozenset[Signature] = frozenset()
+
+    def stores(self, signature: Signature) -> tuple[str, ...]:
+        return (*self.local_stores(signature), *self.service_stores(signature))
+
+    def local_stores(self, signature: Signature) -> tuple[str, ...]:
+        return tuple(f"{LOCAL}{index}" for index in self.bindings.by_signature.get(signature, ()))
+
+    def service_stores(self, signature: Signature) -> tuple[str, ...]:
+        return ("stored", "inline") if signature in self.inline else ("stored",)
+
+    def binding(self, store: str) -> Binding:
+        return self.bindings.facts[int(store.removeprefix(LOCAL))]
+
+
+def is_local(store: str) -> bool:
+    return store.startswith(LOCAL)
+
+
+# ---- planning -----------------------------------------------------------------------------------------------------
+# A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
+#
+# An answer that stands for every value becomes a condition without the column (a gate), or is read from all ids of
+# the type, if the bindings have a query for these. A negation may withhold some values from such an answer. If it
+# mentions nothing else but what is given, the withheld values are planned as a question of their own. Their branches
+# may stand for every value, too, and have others withheld from them.
+
+
+@dataclass(frozen=True)
+class LocalBranch:
+    """An exit of a plan: its answer columns, `Var(k)` where column k stands for every value.
+
+    `withheld` are the branches that lead to values which are not among these; None if they cannot be listed.
+    """
+
+    exit: Exit
+    withheld: tuple[LocalBranches, ...] | None = ()
+
+
+@dataclass(frozen=True)
+class LocalBranches:
+    """All branches that lead to some answers: exits of one plan, whose recursion they share."""
+
+    plan: Plan
+    each: tuple[LocalBranch, ...]
+
+
+def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
+    """Plan all branches to answers, whose columns have these types.
+
+    Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
+    """
+    planner = Planner(rules, tables.stores, has_other_form=False)
+    outs = tuple(Var(k, type=name) for k, name in enumerate(types))
+    plan = planner.plan((*root.givens, *root.calls), outs)
+    return _branches(planner, plan, (_enumerated(planner, tables, end, types) for end in plan.exits))
+
+
+def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit]) -> LocalBranches:
+    branches = (_branch(planner, end) for end in ends)
+    return LocalBranches(plan, tuple(branch for branch in branches if branch is not None))
+
+
+def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
+    """Return the exit; columns that stand for every value are read from all ids of their types, if these are known."""
+    sources = list(end.branch.sources)
+    columns: dict[Var, Col] = {}
+    for out, type_name in zip(end.outs, types):
+        # Two columns may stand for one and the same value.
+        if isinstance(out, Var) and out not in columns and type_name in tables.bindings.domains:
+            source = Domain(planner.new_source(), type_name)
+            sources.append(source)
+            columns[out] = Col(source.number, "v", type_name)
+    outs = substituted_terms(end.outs, columns)
+    guards = tuple(substituted(guard, columns) for guard in end.guards)
+    return replace(end, branch=Branch(tuple(sources), end.branch.conditions), outs=outs, guards=guards)
+
+
+def _branch(planner: Planner, end: Exit) -> LocalBranch | None:
+    conditions: list[Condition] = []
+    withheld: list[LocalBranches] | None = []
+    for guard in end.guards:
+        if any(isinstance(arg, Var) for arg in guard.call.args):
+            found = _withheld(planner, guard, end)
+            withheld = None if withheld is None or found is None else [*withheld, found]
+            continue
+        verdict = planner.tested(guard)
+        if verdict is False:
+            return None
+        conditions += [] if verdict is True else [verdict]
+    branch = Branch(end.branch.sources, (*end.branch.conditions, *conditions))
+    return LocalBranch(replace(end, branch=branch, guards=()), None if withheld is None else tuple(withheld))
+
+
+def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
+    """Return the branches to what the guard withholds; None if that depends on the row, or on several columns."""
+    args = guard.call.args
+    if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
+        return None
+    plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),))
+    return _branches(planner, plan, plan.exits)

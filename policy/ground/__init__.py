@@ -1,0 +1,1 @@
+"""What all apps stand on. Nothing here knows what a policy, a fact or a question is."""

@@ -1,0 +1,172 @@
+"""The database's clock and timeline."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
+
+# ---- timeline -----------------------------------------------------------------------------------------------------
+# The timeline of the database: a number that PostgreSQL raises whenever a standby takes over from a primary.
+#
+# A failover may lose committed changes, and then the numbers of their revisions, policy versions and signatures are
+# used again for others. So caches by such numbers are cleared before the first statement on a new timeline.
+
+# The first eight hexadecimal digits of a WAL file's name are the timeline. A server in recovery names no file.
+NUMBER = (
+    "CASE WHEN pg_is_in_recovery() THEN 0"
+    " ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
+)
+
+log = logging.getLogger("authz.database")
+
+
+class Timeline:
+    """The latest timeline that this process has met; 0 as long as it has met none."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.has_moved = False  # whether this process has met an earlier timeline
+        self._lock = Lock()
+        self._forgetting: list[Callable[[], object]] = []
+
+    def forgets(self, forget: Callable[[], object]) -> None:
+        """Register a function to be called when a new timeline is met: it clears a cache."""
+        self._forgetting.append(forget)
+
+    def meet(self, number: int) -> None:
+        """Note the timeline of a server that takes changes; raise `OperationalError` if a later one has been met."""
+        if number in (0, self.number):
+            return
+        with self._lock:
+            if number < self.number:
+                raise OperationalError(
+                    f"the database is on timeline {number}, and another server has taken over with {self.number}"
+                )
+            if 0 < self.number < number:
+                log.warning("another server has taken over: timeline %d follows %d", number, self.number)
+                for forget in self._forgetting:
+                    forget()
+                self.has_moved = True
+            self.number = number
+
+
+timeline = Timeline()
+
+
+def meet_connection(sender: object, connection: Any, **_: object) -> None:
+    """Read the timeline of a new connection to the primary, before any other statement runs on it.
+
+    If another server of the URL takes changes on a later timeline, the connection is replaced by one to that server.
+    """
+    if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
+        return
+    server = import_module("policy.replicas.server")  # here: it needs PostgreSQL's driver
+    first = connection.connection
+    try:
+        with connection.wrap_database_errors:
+            connection.connection, number = server.newest(connection, first)
+        if connection.connection is not first:
+            connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+            connection.init_connection_state()
+        timeline.meet(number)
+    except OperationalError:
+        connection.close()
+        raise
+    connection.timeline = number
+
+
+def is_outdated(connection: Any) -> bool:
+    """Say whether a connection is to a server from which another one has taken over."""
+    return 0 < getattr(connection, "timeline", 0) < timeline.number
+
+
+# ---- clock --------------------------------------------------------------------------------------------------------
+# The time by the database's clock, which all servers share, as one number: microseconds since 1970.
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _START) // timedelta(microseconds=1)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)", re.ASCII | re.IGNORECASE)
+_LOST_PLUS = re.compile(r" \d\d:\d\d$", re.ASCII)
+# SQLite's clock counts milliseconds. As a fraction of a day they are off by up to 40 microseconds, so they are rounded.
+_NOW = {
+    "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
+}
+
+
+# Django stores a `DateTimeField` on SQLite as text, with a fraction only if that is not zero. `CURRENT_TIMESTAMP` never
+# has one, so as a text it is less than every time within its second. As numbers both are exact to the millisecond.
+_TO_COME = {"sqlite": "julianday({column}) > julianday('now')", "postgresql": "{column} > CURRENT_TIMESTAMP"}
+
+
+def is_to_come(vendor: str, column: str) -> str:
+    """Return the SQL condition that the time in a `DateTimeField`'s column is later than now."""
+    return _TO_COME[vendor].format(column=column)
+
+
+def now_in(vendor: str) -> str:
+    """Return the SQL expression that reads the clock."""
+    return _NOW[vendor]
+
+
+def now() -> int:
+    """Return the time now. Within a transaction too it is the time now, not that of the transaction's start."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {now_in(connection.vendor)}")
+        return cursor.fetchone()[0]
+
+
+def time_of(microseconds: int) -> datetime:
+    return _START + timedelta(microseconds=microseconds)
+
+
+def microseconds_of(time: datetime) -> int:
+    return (time - _START) // timedelta(microseconds=1)
+
+
+def time_of_text(text: str) -> datetime:
+    """Return the time that a text in RFC 3339 gives, in UTC; raise `ValueError` with advice for any other text."""
+    try:
+        time = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise ValueError(f"must be a time such as 2026-11-03T14:02:11Z, not {text[:40]!r}{_advice(text)}") from None
+    if time.tzinfo is None or len(text) < len("2026-11-03T14:02Z"):
+        raise ValueError("must be a time of day with an offset from UTC, such as 2026-11-03T14:02:11Z")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a time within the years 1 to 9999, in UTC") from None
+
+
+def _advice(text: str) -> str:
+    return " (in an address, write its + as %2B)" if _LOST_PLUS.search(text) else ""
+
+
+def text_of(microseconds: int) -> str:
+    """Return a time as responses show it: `2026-11-03T14:02:11.123456Z`."""
+    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def short_text_of(microseconds: int) -> str:
+    """Return the same text, with a fraction only if it is not zero: `2026-12-01T00:00:00Z`."""
+    return time_of(microseconds).isoformat().replace("+00:00", "Z")
+
+
+def microseconds_of_text(text: str) -> int:
+    """Return a time in RFC 3339, with its offset, as microseconds; raise ValueError for any other text.
+
+    Digits below microseconds are cut off.
+    """
+    if not _RFC_3339.fullmatch(text):
+        raise ValueError("not a time of RFC 3339")
+    found = microseconds_of(datetime.fromisoformat(text.upper()))
+    if found > _LAST:
+        raise ValueError("later than can be written")
+    return found

@@ -1,0 +1,193 @@
+"""Read and write files that people name."""
+
+import os
+import stat
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import TextIO
+
+from policy.errors import AuthzError
+from policy.language.source import Problem, Source, Span
+
+STANDARD_INPUT = "-"
+STANDARD_INPUT_SHOWN = "<stdin>"
+
+
+class Unreadable(AuthzError):
+    """The file is not there, cannot be read, or is not text."""
+
+
+class Unwritable(AuthzError):
+    """The file cannot be created, or not written to its end."""
+
+
+class ThereAlready(Unwritable):
+    """A file, or a link, with the name of the file to be created exists already."""
+
+
+def text_of_file(name: str) -> str:
+    _refuse_empty(name)
+    try:
+        raw = Path(name).read_bytes()
+    except OSError as reason:
+        raise Unreadable(f"cannot read `{shown_name(name)}`: {why(reason)}") from None
+    return decoded(raw, name)
+
+
+def decoded(raw: bytes, name: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as reason:
+        raise Unreadable(f"`{shown_name(name)}` is not UTF-8 text (byte {reason.start})") from None
+
+
+@contextmanager
+def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
+    """Open a file to write text. Overwrite an existing one, which keeps its mode; without `replaces`, refuse to."""
+    _refuse_empty(name)
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    try:
+        with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
+            yield file
+    except FileExistsError:
+        raise ThereAlready(f"`{shown_name(name)}` is there already, and is left as it is") from None
+    except OSError as reason:
+        raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
+
+
+def replace_text(name: str, before: str, after: str) -> None:
+    """Replace the text of a file, atomically; refuse if the file no longer has the text `before`.
+
+    The file keeps its mode and owner. Where the name is a link, the file that it leads to is replaced.
+    """
+    path = Path(os.path.realpath(name))
+    try:
+        if not (path.is_file() and os.access(path, os.W_OK)):
+            raise Unwritable(f"cannot write `{shown_name(name)}`: not a file that may be changed")
+        with _written_beside(path, after.encode()) as new:
+            if path.read_bytes() != before.encode():
+                raise Unwritable(f"`{shown_name(name)}` has been changed meanwhile; it is left as it is")
+            new.replace(path)
+    except OSError as reason:
+        raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
+
+
+@contextmanager
+def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
+    """Write a new file in the same folder, sync it to disk and yield it; then remove it, unless it was renamed."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new")
+    new = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(handle)
+        _be_like(new, path.stat())
+        yield new
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _be_like(new: Path, before: os.stat_result) -> None:
+    """Give a new file the owner, the group and the mode of another, as far as the process may.
+
+    Where the owner or group cannot be kept, the set-user and set-group bits are dropped, and without the group its
+    permissions too: they were not meant for another group.
+    """
+    try:
+        os.chown(new, before.st_uid, before.st_gid)
+    except PermissionError:  # the owner of a file may not be able to give one away
+        with suppress(PermissionError):
+            os.chown(new, -1, before.st_gid)
+    mode, now = stat.S_IMODE(before.st_mode), new.stat()
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)
+    if now.st_gid != before.st_gid:
+        mode &= ~stat.S_IRWXG
+    new.chmod(mode)
+
+
+def why(reason: OSError) -> str:
+    return (reason.strerror or "not a file").lower()
+
+
+def shown_name(name: str) -> str:
+    """Return the name in a form that can be printed: the bytes of a name need not be valid text."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def _refuse_empty(name: str) -> None:
+    if not name:
+        raise Unreadable("a file's name is empty; name a file")
+
+
+# ---- several as one policy -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Files that make up one policy. All but the last end in a newline, so that no comment runs into the next file."""
+
+    parts: tuple[Source, ...]
+
+    @cached_property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+    @property
+    def filename(self) -> str:
+        """Return the files' names joined by commas, without standard input."""
+        return ", ".join(part.filename for part in self.parts if part.filename != STANDARD_INPUT_SHOWN)
+
+    def describe(self, problem: Problem) -> str:
+        """Return the problem's message, with its place in its own file."""
+        part, span = self.located(problem.span)
+        return replace(problem, span=span).describe(part)
+
+    def located(self, span: Span) -> tuple[Source, Span]:
+        """Return the file in which a span of the whole text stands, and the span within that file."""
+        part, start = self._part_at(span.start)
+        return part, Span(span.start - start, span.end - start)
+
+    def place_of_line(self, line: int) -> str:
+        """Return `file:line` for a line number of the whole text."""
+        file, line = self.line_of_file(line)
+        return f"{file}:{line}"
+
+    def line_of_file(self, line: int) -> tuple[str, int]:
+        """Return the name of the file in which a line of the whole text stands, and the line's number there."""
+        for part in self.parts[:-1]:
+            lines = part.text.count("\n")
+            if line <= lines:
+                return part.filename, line
+            line -= lines
+        return self.parts[-1].filename, line
+
+    def _part_at(self, offset: int) -> tuple[Source, int]:
+        starts = [0, *accumulate(len(part.text) for part in self.parts)]
+        index = min(bisect_right(starts, offset), len(self.parts)) - 1
+        return self.parts[index], starts[index]
+
+
+def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
+    names = list(names)
+    texts = [_read(name, standard_input) for name in names]
+    ended = [text if text.endswith("\n") else text + "\n" for text in texts[:-1]] + texts[-1:]
+    shown = [STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else shown_name(name) for name in names]
+    return Bundle(tuple(Source(text, name) for name, text in zip(shown, ended)))
+
+
+def _read(name: str, standard_input: TextIO) -> str:
+    # No translation of newlines: other clients send `\r\n` as it is, and the text must be the same.
+    if name == STANDARD_INPUT:
+        return decoded(standard_input.buffer.read(), STANDARD_INPUT_SHOWN)
+    return text_of_file(name)

@@ -1,0 +1,289 @@
+"""Writers take turns, and every committed change adds a revision."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from sqlite3 import SQLITE_BUSY
+from typing import Any
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
+from django.db.backends.utils import CursorWrapper
+
+from policy.errors import Busy, Cancelled, NoPrimary, NotFound
+from policy.ground import spans
+from policy.ground.clock import now_in
+from policy.ground.waking import watch
+from policy.models import new_moment
+from policy.replicas.reading import note_change
+
+# ---- revisions ----------------------------------------------------------------------------------------------------
+# The log of changes: every committed change adds a revision, which says who did what, and when.
+
+
+class Kind(StrEnum):
+    FACTS = "facts"  # inserts and deletes
+    LOAD = "load"  # a file of facts
+    CLEAR = "clear"  # all facts are deleted
+    COPY = "copy"  # the facts of another environment
+    EXPIRY = "expiry"  # facts whose end has come
+    POLICY = "policy"  # another version is active
+    ENVIRONMENT = "environment"  # the environment is renamed
+    UPGRADE = "upgrade"  # an older database, which kept no revisions, begins to keep them
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who makes a change: `key 3 "billing"`, `admin ann`, `command load_facts`; and in which request."""
+
+    author: str = ""
+    request_id: str = ""
+
+
+NOBODY = By()
+
+
+def by_command(name: str) -> By:
+    return By(f"command {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A change to be committed as a revision of its own, with how many facts it really changed."""
+
+    number: int
+    kind: Kind
+    by: By
+    policy_version_id: int | None  # the version that is active from this revision on
+    inserted: int = 0
+    deleted: int = 0
+
+
+_COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, kind, inserted, deleted"
+
+
+def record(environment_id: int, changes: Sequence[Done]) -> None:
+    """Store the revisions, whose numbers are consecutive. A writing transaction does this last.
+
+    Their time is that of the database's clock, but never less than that of the revision before them.
+    """
+    latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
+    before = "(SELECT at FROM revision WHERE environment_id = %s AND number = %s)"
+    at = f"{latest}({now_in(connection.vendor)}, COALESCE({before}, 0))"
+    rows = ", ".join([f"(%s, %s, {at}, %s, %s, %s, %s, %s, %s)"] * len(changes))
+    first = changes[0].number
+    values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
+    transaction.on_commit(partial(_tell, environment_id, changes[-1].number))
+    if spans.is_on:
+        transaction.on_commit(partial(_note, changes))
+
+
+def _tell(environment_id: int, number: int) -> None:
+    """Wake those in this process who wait for changes, and note how far a replica must be to show this change."""
+    watch.tell(environment_id, number)
+    note_change(environment_id, number)
+
+
+def _note(changes: Sequence[Done]) -> None:
+    for each in changes:
+        spans.note("revision", kind=each.kind.value, inserted=each.inserted, deleted=each.deleted)
+    spans.note("commit", changes=len(changes))
+
+
+def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int | None]:
+    by = done.by
+    yield from (environment_id, done.number, environment_id, first - 1, by.author, by.request_id)
+    yield from (done.policy_version_id, done.kind.value, done.inserted, done.deleted)
+
+
+def newest_and_horizon(environment_id: int) -> tuple[int, int]:
+    """Return the numbers of the latest revision, and of the oldest one as of which all facts are known."""
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return row
+
+
+# ---- offsets ------------------------------------------------------------------------------------------------------
+# Writing transactions take turns, and each moves its environment's counter, which clients see as `OsoOffset`.
+#
+# Waiting for a turn has a timeout of its own, `WRITE_TIMEOUT`, apart from that of questions. A change that reaches it
+# is not made, and may be tried again.
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.005  # seconds between looks at whether an SQLite file is free
+READ_ONLY = "25006"  # PostgreSQL's code where a server takes no changes: it is a standby, or has become one
+QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time, or that somebody ended
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTurn:
+    """A writer's turn in its environment: the offset that it will commit, and the policy version active until then."""
+
+    offset: int
+    policy_version_id: int | None
+    ends_mark: int  # 0 as long as no fact has had an end
+
+
+@contextmanager
+def changing(waited: float = 0.0) -> Iterator[None]:
+    """Open a writing transaction; raise `Busy`, `Cancelled` or `NoPrimary` where the database refuses it.
+
+    The change has `waited` so many seconds for its turn already, and waits no longer than `WRITE_TIMEOUT` in all.
+    """
+    try:
+        with _Transaction(waited):
+            yield
+    except OperationalError as error:
+        if was_cancelled(error):
+            raise Cancelled from error
+        if is_busy(error):
+            raise Busy(settings.WRITE_TIMEOUT) from error
+        raise
+    except InternalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
+            raise
+        mine = connections[DEFAULT_DB_ALIAS]
+        if not mine.in_atomic_block:
+            mine.close()  # so that the next connection may be to a server that takes changes
+        raise NoPrimary from error
+
+
+class _Transaction(transaction.Atomic):
+    """A transaction that waits until nobody else writes to the SQLite file.
+
+    It polls the file itself: SQLite's own waiting polls ever more rarely, in the end only ten times a second.
+    """
+
+    def __init__(self, waited: float):
+        super().__init__(using=DEFAULT_DB_ALIAS, savepoint=False, durable=False)
+        self.waited = waited
+
+    def __enter__(self) -> None:
+        mine = connections[DEFAULT_DB_ALIAS]
+        if mine.vendor != "sqlite" or mine.in_atomic_block:
+            super().__enter__()
+            return
+        mine.ensure_connection()
+        _set_busy_timeout(mine, 0)
+        try:
+            with spans.noted("wait", of="turn"):
+                self._await_file(time.monotonic() + left(self.waited))
+        except BaseException:
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+            raise
+        try:
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+        except BaseException as error:  # the transaction has begun, and nobody else would end it
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def _await_file(self, until: float) -> None:
+        pause = SHORTEST_PAUSE
+        while True:
+            try:
+                super().__enter__()
+                return
+            except OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(min(pause, max(0.0, until - time.monotonic())))
+            pause = min(pause * 1.3, LONGEST_PAUSE)
+
+
+def _set_busy_timeout(connection: Any, seconds: float) -> None:
+    with connection.wrap_database_errors:
+        connection.connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+
+
+def left(waited: float) -> float:
+    """Return how many seconds more a change may wait for others."""
+    return max(0.0, settings.WRITE_TIMEOUT - waited) if settings.WRITE_TIMEOUT else math.inf
+
+
+def is_busy(error: Exception) -> bool:
+    """Say whether SQLite failed because somebody else is writing."""
+    return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY
+
+
+def was_cancelled(error: Exception) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
+
+
+def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
+    """Take the environment's next turn. A writing transaction does this first, so writers queue here.
+
+    The environment's row stays locked until the transaction ends. So the writers of an environment run one after the
+    other, none sees the policy change under it, and as all take this lock first, there is no deadlock.
+    """
+    assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            with spans.noted("wait", of="turn"):
+                _take(cursor, environment_id, left(waited))
+        else:  # on SQLite, the transaction has waited for its turn before it began
+            _take(cursor, environment_id, left(waited))
+        row = cursor.fetchone()
+        if waited > settings.WRITE_TIMEOUT / 10 and connection.vendor == "postgresql":
+            _limit_statements(cursor, left(0))  # the limit for the wait may be too short for the statements that follow
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return WriterTurn(*row)
+
+
+def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
+    started = time.monotonic()
+    if connection.vendor == "postgresql":  # on SQLite, the transaction has waited before it began
+        _limit_statements(cursor, limit)
+    try:
+        cursor.execute(
+            'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
+            ' RETURNING "offset", policy_version_id, ends_mark',
+            (new_moment(), environment_id),
+        )
+    except OperationalError as error:
+        if was_cancelled(error) and limit <= time.monotonic() - started:
+            raise Busy(settings.WRITE_TIMEOUT) from error
+        raise
+
+
+def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
+    """Set the statement timeout for the rest of the transaction; send it together with BEGIN, if that is still due."""
+    driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
+    raw = connection.connection.pgconn
+    milliseconds = 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))
+    limit = f"SET LOCAL statement_timeout = {milliseconds}"
+    if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
+        cursor.execute(limit)
+        return
+    with connection.wrap_database_errors:
+        raw.send_query(f"BEGIN; {limit}".encode())
+        begun = connection.connection.wait(driver.generators.execute(raw))[-1]
+        if begun.status != driver.pq.ExecStatus.COMMAND_OK:
+            raise driver.errors.error_from_result(begun)
+
+
+def claim(environment_id: int, offsets: int) -> None:
+    """Take so many more offsets for the same transaction, the ones after its turn's offset."""
+    if offsets:
+        with connection.cursor() as cursor:
+            cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
+
+
+def current_offset(environment_id: int) -> int:
+    """Return the offset of the last committed change."""
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT "offset" FROM environment WHERE id = %s', (environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return row[0]

@@ -1,0 +1,439 @@
+"""The memory budget of a server process: what all of its requests may take together, and who is refused beyond it.
+
+Three things are counted: rows that a question has fetched, as they come; what SQLite allocates for statements, while
+they run; and large request bodies, from before they are read until they are answered. If the sum passes the budget, the
+question that holds the most is refused, and the others go on. Bodies wait for room instead (`Room`).
+
+The counts are estimates on the high side: they stand for all that is made of a row or a body until the response is
+sent. Commands have no budget: `start` sets it, and only a server calls that.
+"""
+
+from __future__ import annotations
+
+import _sqlite3
+import ctypes
+import gc
+import logging
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from sys import getsizeof
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+from policy.errors import TooLarge, Unavailable
+
+log = logging.getLogger("authz.server")
+
+MEGABYTE = 1_000_000
+AT_ONCE = 100  # rows that are fetched before they are counted
+FEW = 20  # rows that are not worth counting
+COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its JSON
+_SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
+LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
+_ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
+_FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
+_LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
+# Bytes that JSON takes once it is parsed, for each object, array, further element, and half a text.
+_OF_JSON = ((b"{", 190), (b"[", 72), (b",", 36), (b'"', 28))
+
+
+class NeedsTooMuchMemory(TooLarge):
+    """The request alone takes most of the budget."""
+
+    def __init__(self, most: int):
+        super().__init__(
+            f"the request needs more memory than there is: MEMORY_BUDGET is {most / MEGABYTE:,.0f} MB"
+            " for all requests of a process; ask for less at a time, or raise the limit"
+        )
+
+
+class MemoryInUse(Unavailable):
+    """Several requests together pass the budget, and this one holds the most."""
+
+    def __init__(self) -> None:
+        super().__init__("other requests use the memory of MEMORY_BUDGET; try again")
+
+
+class Holding:
+    """What one request holds, in bytes."""
+
+    __slots__ = ("most", "refusal", "rows", "statement")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.statement = 0  # what SQLite has allocated since the statement was first looked at
+        self.most = 0  # that it has held at a time
+        self.refusal: Callable[[], Exception] | None = None  # makes a new one each time: one that is kept keeps frames
+
+    @property
+    def bytes(self) -> int:
+        return self.rows + self.statement
+
+
+class Budget:
+    """Counts what requests hold. Its lock is held for a moment only, and nothing is called meanwhile."""
+
+    def __init__(self, most: int = 0, allocated: Callable[[], int] | None = None):
+        self.most = most  # 0 is no limit
+        self._allocated = allocated or allocated_by_sqlite
+        self._lock = threading.Lock()
+        self._holdings: set[Holding] = set()  # that hold something
+        self._running: set[Holding] = set()  # those with a statement on SQLite that takes long
+        self._rows = self._bodies = 0
+        self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last look
+        self._rooms: list[Room] = []
+        self._is_trim_due = False
+
+    def count(self, holding: Holding, size: int) -> None:
+        """Count rows of so many bytes. Raise an error if the request is to be refused."""
+        with self._lock:
+            holding.rows += size
+            self._rows += size
+            self._holdings.add(holding)
+            self._judge(holding)
+        self.check(holding)
+
+    def look(self, holding: Holding) -> None:
+        """Note what SQLite has allocated since the last look, for this statement. Raise an error if it is refused."""
+        allocated = self._allocated()
+        with self._lock:
+            if not self._running:
+                self._before = self._last = allocated
+            self._running.add(holding)
+            self._holdings.add(holding)
+            holding.statement = max(0, holding.statement + allocated - self._last)
+            self._last = allocated
+            self._judge(holding)
+        self.check(holding)
+
+    def end_statement(self, holding: Holding) -> int:
+        """Note that SQLite has let go of what the statement took, and return how much that was."""
+        if holding not in self._running:
+            return 0
+        allocated, taken = self._allocated(), holding.statement
+        with self._lock:
+            self._running.discard(holding)
+            holding.statement = 0
+            self._last = allocated
+        return taken
+
+    def end(self, holding: Holding) -> None:
+        """Give back all that the request holds."""
+        if holding not in self._holdings:
+            return
+        with self._lock:
+            self._holdings.discard(holding)
+            self._running.discard(holding)
+            self._rows -= holding.rows
+            holding.rows = holding.statement = 0
+            self._is_trim_due |= holding.most >= LARGE
+        self._admit()
+
+    def check(self, holding: Holding) -> None:
+        """Raise the refusal if the request was refused, perhaps by another thread."""
+        if holding.refusal is not None:
+            raise holding.refusal()
+
+    @property
+    def held(self) -> int:
+        """Return what all requests hold."""
+        return self._rows + self._bodies + self._of_statements
+
+    def tick(self) -> None:
+        """Refuse bodies that have waited for too long. Return free memory to the system if a large request has ended.
+
+        Called several times a second, by a thread that answers nobody.
+        """
+        for room in self._rooms:
+            room.expire()
+        if self._is_trim_due:
+            self._is_trim_due = False
+            trim()
+
+    @property
+    def _of_statements(self) -> int:
+        return max(0, self._last - self._before) if self._running else 0
+
+    def _judge(self, holding: Holding) -> None:
+        """If the budget is passed, refuse the request that holds the most, or else this one. The lock is held."""
+        holding.most = max(holding.most, holding.bytes)
+        questions = self._rows + self._of_statements
+        if not self.most or questions <= max(self.most - self._bodies, self.most // _LEAST):
+            return
+        largest = max(self._holdings, key=lambda each: each.bytes)
+        if largest not in self._running:  # it has fetched all: only those that still do can be refused
+            largest = holding
+        if largest.refusal is None and largest.bytes > _SMALL:
+            is_alone = largest.bytes > self.most // 2
+            largest.refusal = partial(NeedsTooMuchMemory, self.most) if is_alone else MemoryInUse
+
+    # ---- bodies ------------------------------------------------------------------------------------------------
+
+    def room_to_read(self) -> Room:
+        """Return a room for bodies that are being read."""
+        return self._room(self.most // _FOR_BODIES)
+
+    def room_to_parse(self) -> Room:
+        """Return a room for what is made of bodies that have been read."""
+        return self._room(self.most)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Say whether bodies wait for others to be read or answered."""
+        return any(room.is_awaited for room in self._rooms)
+
+    def _room(self, most: int) -> Room:
+        self._rooms.insert(0, Room(self, most))  # later ones go first: what they let through is read already
+        return self._rooms[0]
+
+    def _takes(self, size: int) -> bool:
+        """Take so much for a body if it is free. The caller holds the lock of the room."""
+        with self._lock:
+            if self.most and self._rows + self._of_statements + self._bodies + size > self.most:
+                return False
+            self._bodies += size
+            return True
+
+    def _take(self, size: int) -> None:
+        with self._lock:
+            self._bodies += size
+
+    def _give(self, size: int) -> None:
+        with self._lock:
+            self._bodies -= size
+            self._is_trim_due |= size >= LARGE
+        self._admit()
+
+    def _admit(self) -> None:
+        for room in self._rooms:
+            room.admit()
+
+
+class Waiter(NamedTuple):
+    size: int
+    until: float
+    begin: Callable[[], object]
+    refuse: Callable[[], object]
+
+
+class Room:
+    """Admits bodies as long as they fit; the others wait, in the order in which they came. One alone always fits."""
+
+    def __init__(self, budget: Budget, most: int):
+        self._budget, self._most = budget, most
+        self._held = 0
+        self._waiting: deque[Waiter] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self, size: int, begin: Callable[[], object], refuse: Callable[[], object], seconds: float) -> None:
+        """Call `begin` once there is room, now or on another thread; call `refuse` if that takes too many seconds."""
+        with self._lock:
+            must_wait = bool(self._waiting) or not self._takes(size)
+            if must_wait:
+                self._waiting.append(Waiter(size, monotonic() + (seconds or float("inf")), begin, refuse))
+        if not must_wait:
+            begin()
+
+    @property
+    def is_awaited(self) -> bool:
+        return bool(self._waiting)
+
+    def leave(self, size: int) -> None:
+        with self._lock:
+            self._held -= size
+        self._budget._give(size)
+
+    def admit(self) -> None:
+        """Let in those that wait, as long as they fit."""
+        while True:
+            with self._lock:
+                if not self._waiting or not self._takes(self._waiting[0].size):
+                    return
+                waiter = self._waiting.popleft()
+            _call(waiter.begin)
+
+    def expire(self) -> None:
+        """Refuse those that have waited for too long."""
+        now = monotonic()
+        with self._lock:
+            late = [each for each in self._waiting if each.until <= now]
+            if late:
+                self._waiting = deque([each for each in self._waiting if each.until > now])
+        for each in late:
+            _call(each.refuse)
+        if late:
+            self.admit()
+
+    def _takes(self, size: int) -> bool:
+        if self._held == 0:
+            self._budget._take(size)
+        elif (self._most and self._held + size > self._most) or not self._budget._takes(size):
+            return False
+        self._held += size
+        return True
+
+
+# ---- the process ---------------------------------------------------------------------------------------------------
+
+
+def allocated_by_sqlite() -> int:
+    """Return how many bytes SQLite has allocated in this process."""
+    return _gauge()()
+
+
+@cache
+def _gauge() -> Callable[[], int]:
+    """Return the function of SQLite that tells; if there is none, one that tells the process's memory.
+
+    It is looked up in the library of the driver, and so found in the SQLite that the driver is linked to. Some builds
+    of SQLite do not count: with them it always returns 0.
+    """
+    with suppress(AttributeError, OSError):
+        found = ctypes.PyDLL(getattr(_sqlite3, "__file__", None)).sqlite3_memory_used
+        found.restype = ctypes.c_int64
+        before = found()
+        connection = sqlite3.connect(":memory:")
+        is_counting = found() > before
+        connection.close()
+        if is_counting:
+            return found
+    return _resident
+
+
+def _resident() -> int:
+    """Return the resident memory of the process; 0 where the system does not tell it."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+@cache
+def _c_library() -> ctypes.CDLL | None:
+    """Return glibc, which keeps freed memory; None where there is another C library."""
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        if library.malloc_trim and library.mallopt:
+            return library
+    return None
+
+
+def _prefer_to_return() -> None:
+    """Have the C library keep less of what is freed.
+
+    By itself, it has eight arenas for each processor, and threads leave pieces in each. And once a large block was
+    freed, it takes others of that size out of arenas, too.
+    """
+    if (library := _c_library()) is not None:
+        library.mallopt(_ARENA_MAX, 2)
+        library.mallopt(_MMAP_THRESHOLD, 1 << 18)
+
+
+def trim() -> None:
+    """Return memory to the system: of objects that refer to one another, and what the C library has kept."""
+    gc.collect()
+    if (library := _c_library()) is not None:
+        library.malloc_trim(0)
+
+
+# ---- this process's budget ---------------------------------------------------------------------------------------
+
+
+def _call(work: Callable[[], object]) -> None:
+    """Do work of another request than this thread's: what goes wrong there goes wrong there alone."""
+    try:
+        work()
+    except Exception:
+        log.exception("a request that waited for memory was not answered")
+
+
+budget = Budget()
+
+
+def start(most: int, replace: Callable[[], object]) -> None:
+    """Hold the requests of this process to so many bytes; 0 is no limit. `replace` has another process take its place.
+
+    That is called if memory runs out all the same: then nobody knows what was left half done.
+    """
+    global _replace
+    _replace = replace
+    budget.most = most
+    _prefer_to_return()
+    allocated_by_sqlite()  # finds SQLite now, and not at the first long statement
+
+
+def exhausted() -> None:
+    """Note that the system gave no more memory: this process is to be replaced."""
+    global _replace
+    replace, _replace = _replace, None
+    if replace is not None:
+        replace()
+
+
+_replace: Callable[[], object] | None = None
+
+
+# ---- the request of this thread ------------------------------------------------------------------------------------
+
+
+class _Thread(threading.local):
+    holding: Holding | None = None  # None: outside of requests, nothing is counted
+
+
+_mine = _Thread()
+
+
+def begin_request() -> None:
+    _mine.holding = Holding() if budget.most else None
+
+
+def end_request() -> None:
+    holding = _mine.holding
+    if holding is not None:
+        _mine.holding = None
+        budget.end(holding)
+
+
+def holding() -> Holding | None:
+    return _mine.holding
+
+
+def check() -> None:
+    """Raise the refusal if this thread's request was refused."""
+    mine = _mine.holding
+    if mine is not None:
+        budget.check(mine)
+
+
+class Fetches(Protocol):
+    def fetchmany(self, size: int, /) -> list[Any]: ...
+
+
+def fetched(cursor: Fetches, overhead: int = 0) -> list[Any]:
+    """Return all rows, counted as they come; each is counted as `overhead` bytes larger than it is."""
+    rows = cursor.fetchmany(AT_ONCE)
+    count(rows, overhead)
+    if len(rows) == AT_ONCE:
+        while more := cursor.fetchmany(AT_ONCE):
+            count(more, overhead)
+            rows += more
+    return rows
+
+
+def count(rows: Sequence[tuple[Any, ...]], overhead: int = 0) -> None:
+    """Count rows for this thread's request. Raise an error if it is to be refused."""
+    mine = _mine.holding
+    if mine is not None and len(rows) > FEW:
+        size = sum(map(getsizeof, rows)) + sum(map(getsizeof, chain.from_iterable(rows)))
+        budget.count(mine, COPIES * size + overhead * len(rows))
+
+
+def size_of_parsed(body: bytes) -> int:
+    """Estimate how many bytes a body takes that is parsed as JSON, itself included."""
+    return len(body) + sum(body.count(character) * size for character, size in _OF_JSON)

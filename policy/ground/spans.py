@@ -1,0 +1,141 @@
+"""Timed parts of a request, for metrics, logs and traces."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+now = perf_counter
+WAITS_SINCE = "authz.waits_since"  # in a request's environ: since when it waits for a thread, by `now`
+MOST = 1_000  # parts that one request keeps; further ones are told as if they belonged to no request
+
+
+class Part(NamedTuple):
+    name: str
+    began: float  # by `now`; 0.0 where it took no time
+    seconds: float
+    facts: Mapping[str, Any]
+
+
+Listener = Callable[[Part], None]
+Noted = tuple[str, float, float, Mapping[str, Any]]  # a part as it is kept: a `Part` takes five times as long
+Parts = list[Noted]
+
+
+class _Thread(threading.local):
+    parts: Parts | None = None  # of the request that this thread answers
+
+
+is_on = False
+under_way: Counter[str] = Counter()  # by the names of parts that last
+_counting = threading.Lock()
+_FOR_A_THREAD = {"of": "thread"}
+_FEW = 10
+_ROWS = tuple([{"rows": number} for number in range(_FEW)])
+_thread = _Thread()
+_listeners: tuple[Listener, ...] = ()
+
+
+# ---- for those who watch -----------------------------------------------------------------------------------------
+
+
+def watch(is_watched: bool) -> None:
+    """Begin to note parts, or stop."""
+    global is_on
+    is_on = is_watched
+
+
+def listen(listeners: tuple[Listener, ...]) -> None:
+    """Tell these listeners of parts that belong to no request: those of upkeep, and the few above `MOST`."""
+    global _listeners
+    _listeners = listeners
+
+
+def begin(began: float, since: float = 0.0) -> Parts:
+    """Begin a request in this thread, and return its list of parts. `since` is when it began to wait, if it did."""
+    parts: Parts = [("wait", since, began - since, _FOR_A_THREAD)] if since else []
+    _thread.parts = parts
+    return parts
+
+
+def end() -> None:
+    _thread.parts = None
+
+
+# ---- for those who are watched -----------------------------------------------------------------------------------
+
+
+def note(name: str, began: float | None = None, **facts: object) -> None:
+    """Note a part that `began` then, by `now`, and ends now; without `began`, it took no time."""
+    add((name, 0.0, 0.0, facts) if began is None else (name, began, now() - began, facts))
+
+
+def add(part: Noted) -> None:
+    """Note a part that is already made. Its facts must not change afterwards."""
+    parts = _thread.parts
+    if parts is not None and len(parts) < MOST:
+        parts.append(part)
+    else:
+        _tell(Part._make(part))
+
+
+def fetched(began: float, rows: int) -> None:
+    """Note a statement that `began` then, ends now, and has so many rows: a faster `note`, for every question."""
+    part = ("statement", began, now() - began, _ROWS[rows] if rows < _FEW else {"rows": rows})
+    parts = _thread.parts
+    if parts is not None and len(parts) < MOST:
+        parts.append(part)
+    else:
+        _tell(Part._make(part))
+
+
+def _tell(part: Part) -> None:
+    for each in _listeners:
+        each(part)
+
+
+@contextmanager
+def noted(name: str, **facts: object) -> Iterator[None]:
+    """Note what is done inside, and the kind of error if it fails. For what takes long anyway: `note` is faster."""
+    if not is_on:
+        yield
+        return
+    began = now()
+    try:
+        yield
+    except BaseException as error:
+        note(name, began, **facts, failed=type(error).__name__)
+        raise
+    note(name, began, **facts)
+
+
+@contextmanager
+def lasting(name: str) -> Iterator[None]:
+    """Note what is done inside, and that it is under way meanwhile."""
+    with _counting:
+        under_way[name] += 1
+    try:
+        with noted(name):
+            yield
+    finally:
+        with _counting:
+            under_way[name] -= 1
+
+
+def carried(work: Callable[[], T]) -> Callable[[], T]:
+    """Return the work for another thread to do; its parts will belong to this thread's request."""
+    parts = _thread.parts
+
+    def done() -> T:
+        before, _thread.parts = _thread.parts, parts
+        try:
+            return work()
+        finally:
+            _thread.parts = before
+
+    return done

@@ -1,0 +1,163 @@
+"""Wait for the next change of an environment, and what a server lets its threads do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Any, TypeVar
+
+from django.db import Error, connection
+
+from policy.ground import spans
+from policy.ground.clock import timeline
+
+# ---- server thread ------------------------------------------------------------------------------------------------
+# What a server lets each of its threads do: have a change made with a database connection, and give up its slot.
+#
+# In a server, threads that wait for the commits of others have no database connection. Such a thread hands each piece
+# of work that needs a connection to a thread that has one.
+#
+# A server has few slots, because most questions are answered in less time than it takes to switch threads. A thread
+# that takes longer than most gives up its slot, so that another request can begin, and goes on without one.
+
+T = TypeVar("T")
+
+
+class _Thread(threading.local):
+    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # of a thread without a connection
+    give_up: Callable[[], None] | None = None  # of a thread that has a slot
+
+
+thread = _Thread()
+
+
+def run_with_connection(change: Callable[[], T]) -> T:
+    """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
+    if thread.hand_on is None:
+        return change()
+    return thread.hand_on(spans.carried(change) if spans.is_on else change)
+
+
+def give_up_slot() -> None:
+    """Give up this thread's slot, if it has one, so that another thread may begin."""
+    if thread.give_up is not None:
+        thread.give_up()
+
+
+# ---- Waiting for an environment's next change, whichever process makes it -----------------------------------------
+# A commit in this process wakes its waiting threads at once. Commits of other processes are found by polling: a few
+# times a second one statement for all waiting threads, and none while nobody waits.
+
+LOOK_EVERY = 0.15  # seconds
+
+log = logging.getLogger("authz.changes")
+
+
+class OffsetWatch:
+    """The newest known offsets of the environments that some thread waits for."""
+
+    def __init__(self) -> None:
+        self._news = Condition()
+        self._waiting: dict[int, int] = {}  # how many threads wait, by environment
+        self._newest: dict[int, int] = {}  # the newest known offset, by environment
+        self._is_looking = False
+        self._must_look = False  # at once, without the usual pause
+        self._is_over = False
+
+    def wait(self, environment_id: int, offset: int, until: float) -> bool:
+        """Wait until the environment is past the offset, and return True; False at `until`, a time by `monotonic`."""
+        with self._news:
+            self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
+            try:
+                self._look()  # there may have been a change since the offset was read
+                self._news.wait_for(
+                    lambda: self._is_over or self._newest.get(environment_id, 0) > offset,
+                    max(0.0, until - time.monotonic()),
+                )
+                return not self._is_over and self._newest.get(environment_id, 0) > offset
+            finally:
+                self._leave(environment_id)
+
+    def tell(self, environment_id: int, offset: int) -> None:
+        """Wake those who wait for this committed change."""
+        if environment_id in self._waiting:
+            with self._news:
+                self._learn({environment_id: offset})
+
+    def end(self) -> None:
+        """End all waiting: `wait` returns False at once from now on. For when the process stops."""
+        with self._news:
+            self._is_over = True
+            self._news.notify_all()
+
+    def forget(self) -> None:
+        """Forget the offsets: another database server has taken over, and may be behind them."""
+        with self._news:
+            self._newest.clear()
+
+    def _leave(self, environment_id: int) -> None:
+        self._waiting[environment_id] -= 1
+        if not self._waiting[environment_id]:
+            del self._waiting[environment_id]
+            self._newest.pop(environment_id, None)
+            self._news.notify_all()  # the polling thread may end
+
+    def _learn(self, newest: dict[int, int]) -> None:
+        for environment_id in newest.keys() & self._waiting.keys():
+            self._newest[environment_id] = max(self._newest.get(environment_id, 0), newest[environment_id])
+        self._news.notify_all()
+
+    # ---- looking -----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._must_look = True
+        self._news.notify_all()
+        if not self._is_looking:
+            self._is_looking = True
+            Thread(target=self._keep_looking, name="changes", daemon=True).start()
+
+    def _keep_looking(self) -> None:
+        """Poll, over one connection, as long as somebody waits."""
+        is_lost = False
+        while waiting := self._pause():
+            try:
+                newest = offsets_of(waiting)
+                is_lost = False
+            except Exception as error:  # waiting threads are not told; their clients see the error at the next request
+                if not is_lost:
+                    log.warning("cannot look for changes: %s", " ".join(str(error).split())[:200])
+                is_lost = True
+                _let_go()
+            else:
+                with self._news:
+                    self._learn(newest)
+        _let_go()
+
+    def _pause(self) -> list[int]:
+        """Pause, and return the environments to look at then; none: polling ends, as nobody waits."""
+        with self._news:
+            self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
+            self._must_look = False
+            waiting = [] if self._is_over else list(self._waiting)
+            self._is_looking = bool(waiting)
+            return waiting
+
+
+def _let_go() -> None:
+    with suppress(Error):
+        connection.close()
+
+
+def offsets_of(environment_ids: list[int]) -> dict[int, int]:
+    listed = ", ".join(str(int(each)) for each in environment_ids)
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT id, "offset" FROM environment WHERE id IN ({listed})')
+        return dict(cursor.fetchall())
+
+
+watch = OffsetWatch()
+timeline.forgets(watch.forget)
