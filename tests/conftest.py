@@ -26,12 +26,25 @@ from tests.service import Service, start_service
 from tests.shares import dealt, processes
 
 DATABASES = ("sqlite", "postgresql")
+# Fixtures, modules and folders by which a test starts programs.
+PROGRAMS = {
+    "service",
+    "services",
+    "subprocess",
+    "start_service",
+    "manage",
+    "replicas",
+    "faults",
+    "clients",
+    "benchmarks",
+}
 
 
 # ---- golden files: with `--rewrite`, the tests that read them write them anew -----------------------------------
 
 
-def pytest_configure():
+def pytest_configure(config):
+    config.pluginmanager.register(_Order())
     settings.SECRET_KEY = secret_that_is_set() or "s" * 50  # as `serve` makes one; not for servers that tests start
 
 
@@ -39,12 +52,33 @@ def pytest_addoption(parser):
     parser.addoption("--rewrite", action="store_true", help="write the golden files anew; review the difference")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Begin with what takes long: at the end, those who work beside each other are done at the same time."""
-    items[:] = dealt(
-        items, lambda item: item.path, lambda item: item.get_closest_marker("long") is not None, processes()
-    )
+    """Leave out tests that need one database only, and mark the quick ones, before `-m` chooses."""
+    items[:] = [item for item in items if not (_is_of_other_database(item) and item.get_closest_marker("one_database"))]
+    for item in items:
+        if not (_is_of_other_database(item) or _starts_programs(item) or {"long", "alone"} & {*item.keywords}):
+            item.add_marker("quick")
+
+
+def _is_of_other_database(item: pytest.Item) -> bool:
+    """Say whether the test is run over another database than SQLite, by no choice of its own."""
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    chosen = {mark.args[0] for mark in item.iter_markers("parametrize")}
+    return any(values.get(name) in DATABASES[1:] and name not in chosen for name in ("db", "service"))
+
+
+def _starts_programs(item: pytest.Item) -> bool:
+    return item.path.parts[-2] in PROGRAMS or not PROGRAMS.isdisjoint({*vars(item.module), *item.fixturenames})
+
+
+class _Order:
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        """Begin with what takes long: at the end, those who work beside each other are done at the same time."""
+        items[:] = dealt(
+            items, lambda item: item.path, lambda item: item.get_closest_marker("long") is not None, processes()
+        )
 
 
 @pytest.fixture

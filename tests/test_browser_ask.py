@@ -11,7 +11,7 @@ from tests.checks.conftest import POLICY, fact
 from tests.conftest import DATABASES
 
 __all__ = ["browser", "driver", "person"]  # fixtures
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.one_database]
 
 ROBOTS = "actor Robot {}\n"
 

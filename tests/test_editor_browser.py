@@ -17,7 +17,7 @@ from tests.conftest import DATABASES
 from tests.service import ROOT
 
 __all__ = ["browser", "driver", "person"]  # fixtures
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.one_database]
 
 EDITOR = "/admin/policy/policyversion/add/"
 POLICY = """actor User {}

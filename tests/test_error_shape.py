@@ -5,6 +5,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.sampling import some
 
+pytestmark = pytest.mark.one_database
+
 BAD_BODIES = (
     b"", b"{", b"null", b"0", b'"x"', b"[]", b"{}", b"[null]", b"[[]]", b"[{}]", b'{"a": 1}', b"true", b"[1, 2]",
     b'[{"inserts": 5}]', b'[{"inserts": [{"predicate": "p", "args": [{"type": 1, "id": []}]}]}]',

@@ -219,8 +219,7 @@ def _counted(tokens: Lexer, notes: Notes, kept: list[Token]) -> Iterator[Token]:
 
 
 def _productions() -> dict[str, Callable[[Production], None]]:
-    written = {**vars(grammar), **vars(grammar)}
-    return {name: production for name, production in written.items() if name.startswith("p_")}
+    return {name: production for name, production in vars(grammar).items() if name.startswith("p_")}
 
 
 def _refuse_unfit(notes: Notes) -> None:

@@ -17,6 +17,8 @@ from policy.values import Value
 from tests.conftest import Api
 from tests.factories import PolicyVersionFactory
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def staff(db) -> Client:

@@ -14,6 +14,8 @@ from django.test import Client
 from authz_project.keys import DEV_KEY
 from tests.checks.conftest import about, publish, value
 
+pytestmark = pytest.mark.one_database
+
 ASKED = about("User:ann", "Repo:a", action="read")
 SEARCHED = {"subject": value("User:ann"), "action": {"name": "read"}, "resource": value("Repo:a")}
 

@@ -10,6 +10,8 @@ from facts.store import Inserts
 from policy import publishing
 from policy.models import Environment
 
+pytestmark = pytest.mark.one_database
+
 POLICY = 'actor User {}\nresource Repo { permissions = ["read"]; roles = ["owner"]; "read" if "owner"; }\n'
 
 

@@ -13,6 +13,8 @@ from django.test import Client
 from authz_project import errors
 from authz_project.wsgi import _plain, application
 
+pytestmark = pytest.mark.one_database
+
 
 def ask(method: str, path: str, query: str = "", body: bytes = b"[]", **variables: str):
     """By the way that servers take, where nothing is prepared by a test client."""

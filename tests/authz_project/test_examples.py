@@ -16,6 +16,8 @@ from policy.models import Revision
 from policy.publishing import active_version, publish
 from tests.factories import EnvironmentFactory
 
+pytestmark = pytest.mark.one_database
+
 ANN = By("admin ann")
 each_example = pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 first = examples()[0]

@@ -5,6 +5,8 @@ import pytest
 from authz_project.middleware import CROSS_SITE, FOREIGN_HOST, NOT_LOOPBACK, _is_allowed, foreign_because
 from tests.authz_project.test_two_ways import Ways, ways  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.one_database
+
 PATHS = ("/api/authorize", "/api/facts", "/api/batch", "/api/", "/test_environment", "/access/v1/evaluation", "/admin/",
          "/docs/", "/static/admin/css/base.css", "/nope")  # fmt: skip
 HEALTH = ("/healthcheck", "/api/healthcheck", "/readyz")

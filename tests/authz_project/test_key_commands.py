@@ -17,6 +17,8 @@ from policy.models import default_environment
 from policy.scopes import Scope
 from tests.conftest import Api
 
+pytestmark = pytest.mark.one_database
+
 NEAR = timedelta(seconds=60)
 
 

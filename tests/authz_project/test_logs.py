@@ -26,6 +26,8 @@ from tests.authz_project.test_serve import refusal
 from tests.logged import logged
 from tests.service import ROOT
 
+pytestmark = pytest.mark.one_database
+
 WITHIN = 30  # seconds, of a busy machine
 PLAIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.]+ \S.*")
 HOSTILE = 'ann\n2026-11-22 00:00:00,000 ERROR authz forged\r\x1b[31m\x85\u2028\u202e"\\\x00'

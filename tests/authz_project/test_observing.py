@@ -14,6 +14,8 @@ from authz_project.observing import Seen
 from policy.ground import spans
 from tests.conftest import Api
 
+pytestmark = pytest.mark.one_database
+
 POLICY = 'actor User {}\nresource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
 QUESTION = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc", "resource_id": "a"}
 READER = {

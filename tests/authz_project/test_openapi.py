@@ -13,6 +13,8 @@ from authz_project.openapi.document import document
 from authz_project.openapi.operations import OPERATIONS
 from tests.contract import assert_described, assert_fits
 
+pytestmark = pytest.mark.one_database
+
 FOR_PEOPLE = {"/api", "/api/docs", "/admin", "/favicon.ico"}
 DIFFERENT_EACH_TIME = {"/test_environment", "/api/openapi.json", "/.well-known/authzen-configuration"}
 

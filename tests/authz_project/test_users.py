@@ -4,6 +4,8 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
+pytestmark = pytest.mark.one_database
+
 USERS, GROUPS = "/admin/auth/user/", "/admin/auth/group/"
 OWN = ("add_user", "change_user", "delete_user", "view_user", "add_group", "change_group", "delete_group")
 

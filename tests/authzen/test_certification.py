@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.one_database
+
 ALICE, BOB = {"type": "user", "id": "alice"}, {"type": "user", "id": "bob"}
 ADMIN = BOB | {"properties": {"role": "admin"}}
 ONE, TWO = {"type": "record", "id": "record-1"}, {"type": "record", "id": "record-2"}

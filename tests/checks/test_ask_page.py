@@ -18,6 +18,8 @@ from policy.ground.clock import time_of
 from policy.models import Environment, PolicyVersion, Revision
 from tests.checks.conftest import POLICY, fact, publish, remove, store, url
 
+pytestmark = pytest.mark.one_database
+
 HOSTILE = (
     "<b>bold</b>", "a'b\"c`d", "$(touch never); rm -rf .", "x y", "ünï:code", "\u202etxet", "-rf", "100%&a=b#c",
     "back\\slash", "1 OR 1=1", "a\tb", "_",

@@ -9,6 +9,8 @@ from facts.models import Fact
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store
 
+pytestmark = pytest.mark.one_database
+
 
 def said(*arguments: str) -> str:
     out = io.StringIO()

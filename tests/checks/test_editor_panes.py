@@ -9,6 +9,8 @@ from django.test import Client
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY
 
+pytestmark = pytest.mark.one_database
+
 EDITOR = "/admin/policy/policyversion/add/"
 WIDER = POLICY.replace("}\n", "}\n", 1) + '\nhas_permission(_: User, "read", _: Repo);\n'
 

@@ -10,6 +10,8 @@ from django.core.management import CommandError, call_command
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store
 
+pytestmark = pytest.mark.one_database
+
 MINUTE = "20[0-9]{2}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]"
 
 

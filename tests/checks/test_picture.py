@@ -21,6 +21,8 @@ from policy.models import PolicyVersion
 from tests.checks.large_policies import chain, policies
 from tests.factories import EnvironmentFactory
 
+pytestmark = pytest.mark.one_database
+
 COMPANY = """actor User {}
 actor Group {}
 global { roles = ["support", "boss"]; permissions = ["read_logs"]; "read_logs" if "boss"; }

@@ -28,6 +28,8 @@ from policy.values import STRING, Value
 from tests.checks.conftest import POLICY, fact, publish, remove, store
 from tests.waiting import prune_before
 
+pytestmark = pytest.mark.one_database
+
 USERS, TEAMS, DOCS, FOLDERS = ("u0", "u1", "u2"), ("t0",), ("d0", "d1", "d2"), ("f0", "f1")
 NOBODY = "(nobody mentions this)"
 UNDECLARED = ("odd", "never")

@@ -13,6 +13,8 @@ from policy import rules
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store, url
 
+pytestmark = pytest.mark.one_database
+
 
 def words(answer) -> str:
     """The page's text on one line, without its tags."""

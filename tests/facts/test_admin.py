@@ -13,6 +13,8 @@ from facts.wire import Fact
 from policy.ground.clock import short_text_of
 from policy.values import Value
 
+pytestmark = pytest.mark.one_database
+
 PAGE = "/admin/facts/signature/"
 
 

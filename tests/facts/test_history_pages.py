@@ -14,6 +14,8 @@ from policy.models import Environment, PolicyVersion, Revision
 from policy.publishing import activate, publish
 from tests.facts.test_history import ADMIN, MEMBER, OTHER, delete, exactly, fact, insert
 
+pytestmark = pytest.mark.one_database
+
 HISTORY, REVISION, BROWSE = (
     "/admin/facts/signature/history/", "/admin/facts/signature/revision/", "/admin/facts/signature/",
 )  # fmt: skip

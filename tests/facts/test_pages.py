@@ -27,6 +27,8 @@ from tests.checks.conftest import POLICY, publish
 from tests.facts.test_history_pages import person
 from tests.facts.test_walk import HOSTILE, fact
 
+pytestmark = pytest.mark.one_database
+
 PAGE, VALUE = "/admin/facts/signature/", "/admin/facts/value/"
 LATER = "2096-12-01T00:30:00Z"
 

@@ -15,6 +15,8 @@ from tests.importers import spicedb_suite
 from tests.importers.random_schemas import validation_file
 from tests.samples import DOCS
 
+pytestmark = pytest.mark.one_database
+
 SAMPLES = sorted((Path(__file__).parent / "spicedb_samples").glob("*.yaml"))
 
 

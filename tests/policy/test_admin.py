@@ -14,6 +14,8 @@ from policy import admin, publishing
 from policy.models import PolicyVersion
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, role, tests_fail, tests_pass  # noqa: F401  fixtures
 
+pytestmark = pytest.mark.one_database
+
 VERSIONS = "/admin/policy/policyversion/"
 EDITOR = f"{VERSIONS}add/"
 

@@ -5,6 +5,8 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 
+pytestmark = pytest.mark.one_database
+
 FILES = [
     ("check_policy", "{}"), ("load_policy", "{}"), ("test_policy", "{}"), ("preview_policy", "{}"),
     ("diff_policy", "{}"), ("audit_facts", "--policy", "{}"), ("load_facts", "{}"), ("check_bindings", "{}"),

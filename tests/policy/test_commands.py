@@ -13,6 +13,8 @@ from policy.models import Environment
 from policy.publishing import active_version
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, role, tests_fail, tests_pass  # noqa: F401  fixtures
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):

@@ -22,6 +22,8 @@ from policy.publishing import DraftText
 from tests.policy.test_admin import EDITOR, Person, page_of, published, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, tests_fail, tests_pass  # noqa: F401  fixtures
 
+pytestmark = pytest.mark.one_database
+
 VIEWS = ("problems", "completions", "tests", "format", "meanwhile", "draft")
 WRONG = POLICY.replace('"viewer" if', '"viewr" if')
 

@@ -18,6 +18,8 @@ from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from tests.policy.test_admin import VERSIONS, Person, page_of, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TEST, TESTED, runner, tests_fail, tests_pass  # noqa: F401
 
+pytestmark = pytest.mark.one_database
+
 HOSTILE = "<script>alert(1)</script> \"'&{{ 7 }}"
 BROKEN = TESTED.replace('assert allow(User{"ann"}', 'assert_not allow(User{"ann"}')
 

@@ -9,6 +9,8 @@ from policy.models import PolicyVersion
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, tests_fail, tests_pass  # noqa: F401  fixtures
 from tests.yardstick import seconds_at_most
 
+pytestmark = pytest.mark.one_database
+
 GENERIC = {"error_type", "message"}
 
 

@@ -23,6 +23,8 @@ from tests.localsql.sync.conftest import POLICY
 from tests.localsql.sync.sources import KEY, config_of
 from tests.localsql.sync.test_in_step import delete, fact, insert, stored
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def staff(published, staff_of):
