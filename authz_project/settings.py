@@ -373,11 +373,10 @@ STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True  # served from the packages: nothing to collect
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [],  # each view has its endpoint's
+    "DEFAULT_AUTHENTICATION_CLASSES": [],  # each route has its endpoint's
     "DEFAULT_PERMISSION_CLASSES": [],
-    "DEFAULT_RENDERER_CLASSES": ["authz_project.api.Renderer"],
-    "DEFAULT_PARSER_CLASSES": ["authz_project.api.Parser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "authz_project.api.AlwaysJson",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNAUTHENTICATED_USER": None,
 }
 

@@ -11,8 +11,8 @@ import localsql.urls
 import policy.urls
 from authz_project import views
 from authz_project.documents import library as documents
-from authz_project.endpoint_views import view_class
 from authz_project.openapi.document import Document, Page
+from authz_project.route import view_class
 from policy.ground.endpoint import Endpoint
 
 _below_api: dict[str, Endpoint] = {
@@ -37,7 +37,7 @@ endpoints: dict[str, Endpoint] = {
 
 
 def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:
-    return [path(place, view_class(endpoint).as_view()) for place, endpoint in table.items()]
+    return [path(place, view_class(f"/{place}", endpoint).as_view()) for place, endpoint in table.items()]
 
 
 admin.autodiscover()

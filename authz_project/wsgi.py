@@ -15,8 +15,8 @@ django_application = get_wsgi_application()
 
 from django.utils.module_loading import import_string  # noqa: E402
 
-from authz_project.direct_route import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
 from authz_project.middleware import is_foreign, is_too_large  # noqa: E402
+from authz_project.route import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
 
 # This imports every view now, and not while the first request waits.
 ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))

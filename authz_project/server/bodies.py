@@ -15,8 +15,8 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
 from authz_project.database import refresh_connection
-from authz_project.direct_route import Environ
 from authz_project.keys import caller_of_token, is_remembered, token_of
+from authz_project.route import Environ
 from policy.ground.cache import configured
 from policy.ground.memory import budget
 

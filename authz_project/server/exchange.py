@@ -12,9 +12,9 @@ from granian.rsgi import Scope
 
 from authz_project import observing
 from authz_project.database import Readiness, draining
-from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
 from authz_project.errors import refusal_of
 from authz_project.middleware import request_id_of
+from authz_project.route import ANSWERED_WITH, Answer, Environ
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk

@@ -23,9 +23,9 @@ from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
 from authz_project.database import HEALTH, READINESS
-from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
+from authz_project.route import Environ
 from authz_project.server.bodies import SMALL, Body, Rest, Whole, allowance, largest, quick_allowance, start_watch
 from authz_project.server.connection_limits import in_use
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness

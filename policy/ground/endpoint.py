@@ -84,7 +84,7 @@ def _last_forwarded(text: str) -> str:
 
 
 # ---- What all endpoints share: the request, the caller and the response -------------------------------------------
-# Endpoints know nothing of the web server: `authz_project/api.py` receives requests and sends responses.
+# Endpoints know nothing of the web server: `authz_project/route.py` receives requests and sends responses.
 
 OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
 VERBS = ("get", "post", "delete")

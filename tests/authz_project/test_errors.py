@@ -70,7 +70,7 @@ def test_a_range_that_is_not_there_is_told(db):
 )
 @pytest.mark.parametrize(
     "place",
-    ["facts.read.stats", "authz_project.api.Renderer.render", "authz_project.endpoint_views.APIView.dispatch",
+    ["facts.read.stats", "authz_project.route.caller_of_token", "authz_project.route.View.dispatch",
      "whitenoise.middleware.WhiteNoiseMiddleware.__call__", "authz_project.middleware.AdminLogins.__call__"],
 )  # fmt: skip
 def test_every_place_where_something_fails_answers_by_the_table(api, place, error, status):

@@ -24,7 +24,7 @@ from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source
 from tests.benchmarks.editor import long_policy
 from tests.language_client import LIMIT, URI, begun, place
-from tests.sampling import some
+from tests.sampling import seeds
 from tests.service import ROOT
 from tests.yardstick import within
 
@@ -327,7 +327,7 @@ def test_a_text_is_laid_out_at_once_after_each_key():
     assert applied(typed, edits) == formatted(text) != typed
 
 
-@pytest.mark.parametrize("seed", some(range(30), 10))
+@seeds(range(30), 10)
 def test_what_is_typed_is_laid_out_as_if_it_had_just_been_opened(seed):
     random = Random(seed)
     document = Document(URI, TEXT, 1, "utf-16")

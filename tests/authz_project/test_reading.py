@@ -8,8 +8,8 @@ import orjson
 import pytest
 from granian._granian import RSGIProtocolClosed
 
-from authz_project.api import parsed
 from authz_project.errors import refusal_of
+from authz_project.route import parsed
 from authz_project.server.bodies import Whole
 
 

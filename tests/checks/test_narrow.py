@@ -3,8 +3,6 @@
 from itertools import product
 from random import Random
 
-import pytest
-
 from checks.engine.rules import specialise
 from checks.engine.rules.clauses import Pattern
 from checks.engine.rules.rewrite import Live
@@ -14,7 +12,7 @@ from policy.rules import compile_text
 from policy.rules.program import Program, Signature
 from tests.properties.passes_by_meaning import patterns_from, patterns_of
 from tests.properties.random_policies import random_case
-from tests.sampling import some
+from tests.sampling import seeds
 
 CLOSURE = """
 actor User {}
@@ -69,7 +67,7 @@ def test_of_too_many_signatures_there_may_be_facts_of_each(monkeypatch):
     assert not are_missing(program, [LINKED], lambda signature: False)
 
 
-@pytest.mark.parametrize("seed", some(range(300), 3))
+@seeds(range(300), 3)
 def test_only_what_nothing_makes_true_is_left_out(seed):
     """Clauses that can hold are the same as where every variable may have every type."""
     rng = Random(seed)

@@ -16,14 +16,14 @@ from tests.checks.in_memory import NOW, Engine
 from tests.checks.plan_questions import question_of
 from tests.properties.plans_by_meaning import by_signature
 from tests.properties.random_policies import Case, random_case
-from tests.sampling import some
+from tests.sampling import seeds
 
 HARD = [(each, text) for each in policies() for text in each.questions if text.count(" and ") == 2]
 PATIENCE = 5.0  # of a busy machine
 FEW = 60  # tables that a statement has room for: then more questions need the forms that take fewer
 
 
-@pytest.mark.parametrize("seed", some(range(200), 10))
+@seeds(range(200), 10)
 def test_answers_are_the_same_in_every_form(seed, monkeypatch):
     rng = Random(seed)
     try:

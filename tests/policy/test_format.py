@@ -19,7 +19,7 @@ from tests.policy.conftest import GOLDEN, cases
 from tests.policy.random_trees import policies
 from tests.policy.rules_text import rules_text
 from tests.properties.random_policies import case_of
-from tests.sampling import some
+from tests.sampling import seeds
 from tests.service import ROOT
 from tests.yardstick import seconds_at_most
 
@@ -188,7 +188,7 @@ def random_between(rng: Random, density: float) -> str:
     return "\n".join(lines) + rng.choice(["\n", "\r\n\r\n"])
 
 
-@pytest.mark.parametrize("seed", some(range(60), 6))
+@seeds(range(60), 6)
 @pytest.mark.parametrize("density", [0.02, 0.5, 1])
 def test_a_random_policy_with_comments_everywhere(seed, density):
     rng = Random(seed)
@@ -197,7 +197,7 @@ def test_a_random_policy_with_comments_everywhere(seed, density):
     assert meaning(result) == meaning(text)
 
 
-@pytest.mark.parametrize("seed", some(range(60), 6))
+@seeds(range(60), 6)
 def test_the_layout_does_not_depend_on_the_one_before(seed):
     rng = Random(seed)
     text = case_of(seed).policy

@@ -11,7 +11,7 @@ from policy.language.completion import words_of
 from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
 from policy.rules import compile_text
 from tests.properties.random_policies import case_of
-from tests.sampling import some
+from tests.sampling import seeds, some
 from tests.service import ROOT
 
 POLICY = """# User in a comment
@@ -106,7 +106,7 @@ def test_symbols_have_their_places():
     assert [inner.name for inner in symbols[3].inside] == ["roles", "permissions", "relations"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(range(40))
 def test_a_broken_text_has_names_too(seed):
     """Whatever is cut out of it."""
     rng = Random(seed)
@@ -153,7 +153,7 @@ def test_whatever_has_another_name_the_policy_means_the_same(path, db):
     assert everything_renamed(path.read_text()) > 5
 
 
-@pytest.mark.parametrize("seed", some(range(40), 8))
+@seeds(range(40), 8)
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
 def test_a_rename_of_a_random_policy_goes_back(seed, db):
     assert everything_renamed(case_of(seed).policy) > 3

@@ -5,8 +5,6 @@ The oracle finds the model of the text; the same oracle, given the flat, typed r
 
 from random import Random
 
-import pytest
-
 from policy.language import parse
 from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_policy
@@ -14,7 +12,7 @@ from policy.values import Value
 from tests.policy.program_clauses import clauses_of
 from tests.properties.test_rules_keep_meaning import visible
 from tests.reference import World, fixpoint, model_of
-from tests.sampling import some
+from tests.sampling import seeds
 
 BLOCKS = """
 actor User {} actor Team {} resource Doc {} resource File extends Doc {}
@@ -69,7 +67,7 @@ def accepted_case(seed: int):
             continue
 
 
-@pytest.mark.parametrize("seed", some(range(150), 5))
+@seeds(range(150), 5)
 def test_flat_rules_have_the_model_of_the_text(seed):
     policy, program, facts = accepted_case(seed)
     useful = [(name, row) for name, row in facts if program.accepts(name, tuple(value.type for value in row))]

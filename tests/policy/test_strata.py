@@ -12,6 +12,7 @@ from policy.values import Value
 from tests.policy.program_clauses import clauses_of
 from tests.policy.rules_text import problems_of
 from tests.reference import World, fixpoint
+from tests.sampling import seeds
 
 BLOCKS = "actor User {} resource Doc {} resource Folder {} "
 ROLES = 'actor User {} resource F { roles = ["member", "guest", "banned"]; relations = { up: F }; %s } '
@@ -98,7 +99,7 @@ def random_rules(rng: Random) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(200))
+@seeds(range(200))
 def test_an_accepted_policy_has_one_meaning(seed):
     """The oracle fails if something is neither certainly true nor certainly false."""
     rng = Random(seed)

@@ -10,13 +10,13 @@ import pytest
 
 from tests.properties.bare import bare_case, now_and_then
 from tests.properties.differences import outcomes, smallest
-from tests.sampling import some
+from tests.sampling import seeds
 
 numbers = itertools.count()
 
 
 @pytest.mark.parametrize("is_restricted", [False, True])
-@pytest.mark.parametrize("seed", some(range(100), 20))
+@seeds(range(100), 20)
 def test_it_is_answered_as_the_oracle_answers_it(new_api, seed, is_restricted):
     def new_key() -> str:
         return new_api(f"bare{next(numbers)}").key

@@ -13,9 +13,9 @@ from tests.properties.differences import fitted
 from tests.properties.questions import Actions, Authorize, AuthorizeResources, Evaluate, Question, Refused
 from tests.properties.random_policies import Case, case_of
 from tests.properties.renaming import renamed, renamed_answer
-from tests.sampling import some
+from tests.sampling import seeds
 
-seeds = pytest.mark.parametrize("seed", some([*range(14), 15], 8))  # the policy of 14 is not planned soon
+some_seeds = seeds([*range(14), 15], 8)  # the policy of 14 is not planned soon
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def settled(said: object) -> object:
 # ---- one question, asked in every way ---------------------------------------------------------------------
 
 
-@seeds
+@some_seeds
 def test_every_way_of_asking_says_the_same(environment_of, seed: int):
     case, rng = fitted(case_of(seed)), Random(seed)
     caller = replace(environment_of(case), context=case.context)
@@ -81,7 +81,7 @@ def check_one(caller: Caller, actor: Value, action: str, resource: Value) -> Non
 # ---- changes that change nothing -----------------------------------------------------------------------------
 
 
-@seeds
+@some_seeds
 def test_the_order_of_rules_and_facts_does_not_matter(environment_of, seed: int):
     case, rng = fitted(case_of(seed)), Random(seed)
     blocks = [replace(block, shorthands=rng.sample(block.shorthands, len(block.shorthands))) for block in case.blocks]
@@ -95,7 +95,7 @@ def test_the_order_of_rules_and_facts_does_not_matter(environment_of, seed: int)
     assert answers(environment_of(case), case) == answers(environment_of(shuffled), shuffled)
 
 
-@seeds
+@some_seeds
 def test_ids_are_only_names(environment_of, seed: int):
     """All the ids changed, and all the answers changed back."""
     case = fitted(case_of(seed))
@@ -109,7 +109,7 @@ def test_ids_are_only_names(environment_of, seed: int):
     assert said == answers(environment_of(case), case)
 
 
-@seeds
+@some_seeds
 def test_context_facts_equal_stored_facts(environment_of, seed: int):
     case, rng = fitted(case_of(seed)), Random(seed)
     moved = tuple(fact for fact in case.facts if rng.random() < 0.5)
@@ -123,7 +123,7 @@ def test_context_facts_equal_stored_facts(environment_of, seed: int):
     assert answers(environment_of(stored), stored) == answers(environment_of(brought), brought)
 
 
-@seeds
+@some_seeds
 def test_facts_about_others_do_not_matter(environment_of, seed: int):
     """A second copy of all facts, about users and things of other names, and a neighbour environment with them."""
     case = fitted(case_of(seed))

@@ -5,16 +5,14 @@
 
 import itertools
 
-import pytest
-
 from tests.properties.differences import outcomes, smallest
 from tests.properties.random_policies import case_of
-from tests.sampling import some
+from tests.sampling import seeds
 
 numbers = itertools.count()
 
 
-@pytest.mark.parametrize("seed", some(range(40), 8))
+@seeds(range(40), 8)
 def test_every_answer_is_the_oracles(new_api, seed: int):
     def new_key() -> str:
         return new_api(f"reference{next(numbers)}").key

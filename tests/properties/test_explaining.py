@@ -18,7 +18,7 @@ from tests.properties.differences import fitted
 from tests.properties.questions import Refused
 from tests.properties.random_policies import Case, case_of
 from tests.reference import World, model_of
-from tests.sampling import some
+from tests.sampling import seeds
 
 MOST_STEPS = 4_000  # plans and statements of one explanation
 numbers = itertools.count()
@@ -40,7 +40,7 @@ def counted(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("seed", some(range(60), 6))
+@seeds(range(60), 6)
 def test_what_is_told_is_true_wherever_the_time_ends(new_api, counted, seed: int):
     rng, case = Random(seed), fitted(case_of(seed))
     caller = Caller(new_api(f"explaining{next(numbers)}").key)

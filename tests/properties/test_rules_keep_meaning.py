@@ -2,8 +2,6 @@
 
 from random import Random
 
-import pytest
-
 from policy.language import parse
 from policy.language.lexer import COMPARISONS
 from policy.language.source import Source
@@ -12,7 +10,7 @@ from policy.rules.program import Program
 from tests.policy.program_clauses import clauses_of
 from tests.properties.random_policies import random_case
 from tests.reference import Model, Row, World, fixpoint, model_of
-from tests.sampling import some
+from tests.sampling import seeds
 
 NOW = 1_700_000_000
 
@@ -27,7 +25,7 @@ def test_random_policies_compare_in_every_way():
     assert {"=", *COMPARISONS} - words == set()
 
 
-@pytest.mark.parametrize("seed", some(range(60), 4))
+@seeds(range(60), 4)
 def test_the_compiled_rules_have_the_model_of_the_text(seed):
     """And facts that the policy has no use for make no difference."""
     case = random_case(Random(seed))

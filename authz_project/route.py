@@ -1,0 +1,234 @@
+"""The way of a request to its endpoint: key, JSON in and out, and one response to whatever goes wrong.
+
+Servers call `Route.answer`, past the framework: what is the same for every request is found out at the start. Under
+plain Django, as `manage.py runserver` and the client of tests have it, `view_class` mounts the same route as a view.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.metadata import SimpleMetadata
+from rest_framework.views import APIView
+
+from authz_project import observing
+from authz_project.database import let_go_if_broken, refresh_connection
+from authz_project.errors import refusal_of
+from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
+from authz_project.limits import take_token
+from authz_project.logs.formats import current, enter, leave
+from authz_project.middleware import request_id_of
+from policy.active import Caller
+from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
+from policy.ground import spans
+from policy.ground.cache import configured
+from policy.ground.endpoint import Endpoint, Request, Response
+from policy.ground.spans import WAITS_SINCE
+from policy.replicas.reading import primary
+
+Environ = dict[str, Any]  # as the specification of WSGI has it
+Headers = list[tuple[str, str]]
+
+# On every response: browsers keep to the content type that it gives, and tell no other site our paths.
+ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin")]
+JSON = "application/json"
+DEEPEST = 200  # levels of a body
+_WRITABLE = 254  # levels that orjson writes; it reads 1,024
+_LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the levels are not looked at
+
+primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Headers
+    content: bytes
+
+
+class Route:
+    """An endpoint, with the headers that all of its responses share."""
+
+    def __init__(self, path: str, endpoint: Endpoint):
+        handlers, description = endpoint.handlers, description_of(endpoint)
+        if "GET" in handlers:
+            handlers["HEAD"] = handlers["GET"]
+        handlers["OPTIONS"] = lambda request: Response(description)
+        known = [name.upper() for name in APIView.http_method_names]
+        self._path, self._endpoint, self._handlers = path, endpoint, handlers
+        self._authentication = KeyAuthentication(endpoint) if endpoint.needs_key else None
+        self._common = [
+            ("Allow", ", ".join(name for name in known if name in handlers)),
+            ("X-Frame-Options", settings.X_FRAME_OPTIONS),
+        ]
+
+    def answer(self, environ: Environ) -> Answer:
+        """Answer a request. Never raises an `Exception`: it becomes a response."""
+        started = time.perf_counter()
+        parts = spans.begin(started, environ.get(WAITS_SINCE, 0.0)) if spans.is_on else None
+        request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
+        enter(request_id, self._path)
+        method = environ["REQUEST_METHOD"].upper()
+        request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
+        status, headers, content = self.answer_request(request)
+        headers.append(("X-Request-ID", request_id))
+        headers.append(("Content-Length", str(len(content))))
+        headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"))
+        headers += ANSWERED_WITH
+        if parts is not None:
+            traceparent = environ.get("HTTP_TRACEPARENT", "")
+            observing.tell(self._path, method, status, started, request_id, request.auth, traceparent, parts)
+        leave()
+        return Answer(status, headers, content)
+
+    def answer_request(self, request: Request) -> Answer:
+        """Answer a request, without the headers that every response of the service has."""
+        try:
+            response = self._response(request)
+            content = written(response.data)
+        except Exception as error:  # no JSON can be made of the data, or the endpoint fails to refuse
+            response = refused(Endpoint(), request, error)
+            content = written(response.data)
+        headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
+        headers += response.headers.items()
+        headers += self._common
+        return Answer(response.status, headers, content)
+
+    def _response(self, request: Request) -> Response:
+        try:
+            mine = let_go_if_broken()
+            if self._authentication is not None:
+                _, request.auth = self._authentication.authenticate(request, mine)
+                current.caller = request.auth
+            handler = self._handlers.get(request.method)
+            if handler is None:
+                raise MethodNotAllowed(request.method)
+            return handler(request)
+        except Exception as error:
+            response = refused(self._endpoint, request, error)
+            let_go_if_broken()
+            return response
+
+
+def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:
+    """Return a route for each endpoint of the table, by its path with the leading slash."""
+    return {f"/{path}": Route(f"/{path}", endpoint) for path, endpoint in table.items()}
+
+
+def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
+    """Return the response to a request that raised the error. Forget the key, if the error refuses it."""
+    error = endpoint.reason(request, error)
+    if isinstance(error, KeyRefused) and not isinstance(error, ScopeMissing):
+        forget(token_of(request.headers))
+    status, body, headers = refusal_of(error, request.id, request.started)
+    return Response(endpoint.refusal(request, status, body), status, headers)
+
+
+# ---- the same as views of the framework ---------------------------------------------------------------------------
+
+
+class View(APIView):
+    route: Route
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        sent: Any = request  # the middleware has given it an id, a time, and a place for its caller
+        asked = Request(sent.method, sent.META, lambda: sent.body, read, sent.request_id, sent.started)
+        status, headers, content = self.route.answer_request(asked)
+        sent.caller = asked.auth
+        return HttpResponse(content, status=status, headers=dict(headers))
+
+
+def view_class(path: str, endpoint: Endpoint) -> type[View]:
+    """Return a view class with the name and docstring of the endpoint's class."""
+    kind = type(endpoint)
+    return type(kind.__name__, (View,), {"__doc__": kind.__doc__, "route": Route(path, endpoint)})
+
+
+def description_of(endpoint: Endpoint) -> dict[str, object]:
+    """Return what OPTIONS is answered with: name, docstring and media types."""
+    nobody: Any = None  # it is the same for all requests
+    view = type(type(endpoint).__name__, (APIView,), {"__doc__": type(endpoint).__doc__})
+    return dict(SimpleMetadata().determine_metadata(nobody, view()))
+
+
+# ---- keys ---------------------------------------------------------------------------------------------------------
+
+
+class KeyAuthentication(BaseAuthentication):
+    """Says whose request it is, by its bearer key, and refuses keys that do not have the scope for it."""
+
+    def __init__(self, endpoint: Endpoint):
+        self._questions = endpoint.questions
+        self._scopes = {method: endpoint.scope_of(method) for method in (*endpoint.handlers, "HEAD")}
+
+    def authenticate(self, request: Any, mine: BaseDatabaseWrapper | None = None) -> tuple[None, Caller]:
+        """Return nobody, since requests are not those of users, and the caller; `mine` is the thread's connection.
+
+        Raise `KeyRefused` without a good key, `ScopeMissing` where the key lacks the scope that the request needs, and
+        `TooManyRequests` where the key has sent too many lately.
+        """
+        token = token_of(request.headers)
+        if not (request.method in self._questions and configured.REPLICAS and is_remembered(token)):
+            refresh_connection(mine)  # else a replica may answer without it
+        try:
+            caller = caller_of_token(token, self._scopes.get(request.method))  # None for what is not handled: any key
+        except ScopeMissing:  # the key is good, so this counts like any other of its requests
+            if configured.RATE_LIMIT is not None:
+                take_token(hash_of(token), configured.RATE_LIMIT)
+            raise
+        if configured.RATE_LIMIT is not None:
+            take_token(caller.key_hash, configured.RATE_LIMIT)
+        return None, caller
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def body_of(environ: Environ) -> bytes:
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not (length.isdecimal() and int(length)):
+        return b""
+    try:
+        text: bytes = environ["wsgi.input"].read(int(length))
+    except OSError as error:
+        raise UnreadablePostError(*error.args) from error
+    return text
+
+
+def read(body: bytes) -> Any:
+    """Return the parsed body; an empty body is an empty object."""
+    return parsed(body) if body else {}
+
+
+def parsed(text: bytes) -> Any:
+    """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
+    try:
+        body = orjson.loads(text) if text.strip() else None
+    except orjson.JSONDecodeError as error:
+        if "memory" in error.msg:  # it says nothing of the text: the parser had no room to begin
+            raise MemoryError from None
+        raise MalformedRequest("", f"the body is not JSON: {error}") from None
+    if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
+        raise MalformedRequest("", f"the body nests deeper than {DEEPEST} levels")
+    return body
+
+
+def _is_too_deep(body: object) -> bool:
+    """Say whether orjson cannot write the body within so many lists: that is found out faster than by a walk."""
+    for _ in range(_WRITABLE - DEEPEST):
+        body = [body]
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        return True
+    return False
+
+
+def written(data: object) -> bytes:
+    """Return the data as JSON; bytes are returned as they are."""
+    return data if isinstance(data, bytes) else orjson.dumps(data)
