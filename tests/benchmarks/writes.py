@@ -28,7 +28,6 @@ import psutil
 
 from tests import postgresql
 from tests.benchmarks.clients import Asked, Clients, Request, request
-from tests.benchmarks.loads import made_up_facts
 from tests.service import ROOT, START_WITHIN
 
 VARIABLES = {"SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh", "DJANGO_SETTINGS_MODULE": "authz_project.settings"}
@@ -224,6 +223,17 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--threads", type=int, default=4)
     return parser.parse_args()
+
+
+def made_up_facts(count: int) -> list[dict]:
+    """Roles of users on repositories, in no order: 24 bytes of ids each, as most are."""
+
+    def fact(n: int) -> dict:
+        mixed = n * 2654435761 % 2**32
+        user, repo = {"type": "User", "id": f"user-{mixed % 100_003}"}, {"type": "Repo", "id": f"repo-{mixed:08x}"}
+        return {"predicate": "has_role", "args": [user, {"type": "String", "id": ("reader", "writer")[n % 2]}, repo]}
+
+    return [fact(n) for n in range(count)]
 
 
 if __name__ == "__main__":
