@@ -1,0 +1,163 @@
+"""The size of the code: each figure may become smaller, and not larger.
+
+    pytest -s tests/test_weight.py -n 0
+
+prints the figures. A limit that is too large by more than the work of a day is to be lowered.
+"""
+
+import ast
+import io
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import orjson
+import pytest
+
+from authz_project import wsgi
+from tests.conftest import Api
+from tests.service import ROOT
+
+APPS = ("authz_project", "checks", "facts", "localsql", "policy")
+# What these names mean depends on the module: they are words of the language, before and after it is compiled, or of
+# databases, which differ for the engine and for local SQL; and two are models, whose tables have these names.
+TWO_MEANINGS = {
+    "Assertion", "Call", "Comparison", "Dialect", "Fact", "Literal", "Member", "Not", "PostgreSQL", "Rule", "SQLite",
+    "Signature", "Term", "Test", "Var",
+}  # fmt: skip
+LIMITS = {
+    "lines": 0,
+    "files": 0,
+    "lines with imports": 0,
+    "files with `FROM fact`": 0,
+    "files that start threads": 0,
+    "loops while the policy changes": 0,
+    "lines of golden files": 0,
+    "benchmark programs": 0,
+    "files for a question": 0,
+    "files for a batch": 0,
+    "files for a policy": 0,
+}
+POLICY = """
+actor User {}
+resource Repo { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }
+test "t" { setup { has_role(User{"ann"}, "reader", Repo{"r"}); } assert allow(User{"ann"}, "read", Repo{"r"}); }
+"""
+QUESTION = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Repo", "resource_id": "r"}
+FACT = {"predicate": "has_role", "args": [{"type": "User", "id": "ann"}, {"type": "String", "id": "reader"}]}
+
+
+@cache
+def texts() -> dict[Path, str]:
+    paths = (path for app in APPS for path in sorted((ROOT / app).rglob("*.py")))
+    return {path: path.read_text() for path in paths if "migrations" not in path.parts}
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(set)
+    for path, text in texts().items():
+        for node in ast.parse(text).body:
+            for name in names_of(node):
+                places[name].add(path.relative_to(ROOT))
+    meanings = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert meanings.keys() <= TWO_MEANINGS, {
+        name: paths for name, paths in meanings.items() if name not in TWO_MEANINGS
+    }
+    assert meanings.keys() >= TWO_MEANINGS, "these mean one thing now: remove them from the list"
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """Return the classes and type aliases that a statement defines; every command is a `Command`."""
+    match node:
+        case ast.ClassDef(name="Command"):
+            return []
+        case ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            word = name.lstrip("_")
+            return [name] if word[:1].isupper() and not word.isupper() else []
+    return []
+
+
+def files_with(pattern: str) -> int:
+    return sum(re.search(pattern, text) is not None for text in texts().values())
+
+
+def written() -> dict[str, int]:
+    """Return the figures that are read from the files."""
+    golden = ROOT / "tests" / "checks" / "golden_plans"
+    return {
+        "lines": sum(text.count("\n") for text in texts().values()),
+        "files": len(texts()),
+        "lines with imports": sum(import_lines(text) for text in texts().values()),
+        "files with `FROM fact`": files_with(r"\bFROM (past_)?fact\b"),
+        "files that start threads": files_with(r"\b(Thread|Timer|ThreadPoolExecutor)\("),
+        "loops while the policy changes": sum(len(re.findall(r"in range\(TRIES\)", text)) for text in texts().values()),
+        "lines of golden files": sum(path.read_text().count("\n") for path in golden.rglob("*") if path.is_file()),
+        "benchmark programs": sum(
+            "argparse" in path.read_text() or "__main__" in path.read_text()
+            for path in (ROOT / "tests" / "benchmarks").glob("*.py")
+        ),
+    }
+
+
+def import_lines(text: str) -> int:
+    imports = (node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom))
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in imports)
+
+
+@pytest.fixture
+def walked(new_api) -> dict[str, int]:
+    """How many files of the product run for a request that has been made before."""
+    api = new_api()
+    bodies = {
+        "question": ("/api/authorize", QUESTION),
+        "batch": ("/api/batch", [{"inserts": [repo_fact("r"), repo_fact("s")]}]),
+        "policy": ("/api/policy", {"src": POLICY, "filename": ""}),
+    }
+    for name in ("policy", "batch", "question", "question", "batch"):
+        send(api, *bodies[name])
+    bodies["question"][1]["actor_id"] = "ben"  # else the same answer may be kept
+    bodies["policy"][1]["src"] += "\n"
+    return {
+        f"files for a {name}": files_of(lambda: send(api, *bodies[name])) for name in ("question", "batch", "policy")
+    }
+
+
+def repo_fact(name: str) -> dict:
+    return {**FACT, "args": [*FACT["args"], {"type": "Repo", "id": name}]}
+
+
+def send(api: Api, path: str, body: object) -> None:
+    text = orjson.dumps(body)
+    status, _, content = wsgi.ROUTES[path].answer({
+        "REQUEST_METHOD": "POST", "PATH_INFO": path, "QUERY_STRING": "", "CONTENT_LENGTH": str(len(text)),
+        "wsgi.input": io.BytesIO(text), "HTTP_AUTHORIZATION": f"Bearer {api.key}",
+    })  # fmt: skip
+    assert status < 300, content
+
+
+def files_of(act: Callable[[], None]) -> int:
+    files = set()
+
+    def note(frame, event, argument) -> None:
+        files.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return len(files & {str(path) for path in texts()})
+
+
+@pytest.mark.one_database
+def test_no_figure_grows(walked):
+    figures = written() | walked
+    print()
+    for name, limit in LIMITS.items():
+        print(f"{name:<32}{figures[name]:>8,}  at most {limit:,}")
+    assert [name for name, limit in LIMITS.items() if figures[name] > limit] == []
