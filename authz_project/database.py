@@ -174,10 +174,13 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
 def let_go_if_broken() -> BaseDatabaseWrapper:
     """Drop this thread's connection if an error left it unusable; called before and after a request, as Django does.
 
-    Return the connection: to look it up takes longer than most of what is done for a request.
+    Tests send requests within a transaction, which is left alone. Return the connection: to look it up takes longer
+    than most of what is done for a request.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     had_one = mine.connection is not None
+    if mine.in_atomic_block:
+        return mine
     mine.close_if_unusable_or_obsolete()
     # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
     if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:

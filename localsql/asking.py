@@ -14,11 +14,12 @@ from django.conf import settings
 
 from checks.asking import deadline, run
 from checks.asking.advice import redacted_root
-from checks.asking.askers import Asker, confirmed, session_now
+from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.cache import Cache
+from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.session import TRIES, LiveSession
+from checks.asking.session import LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.errors import NestedTooDeep, TooComplex
 from checks.engine.plan.plan import Plan
@@ -28,7 +29,6 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
-from checks.errors import PolicyMoved
 from facts.accept import Unused
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
@@ -101,19 +101,23 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
     """Return the SQL for the question. Planning, rendering and all between share the one limit of planning."""
     with run.question_time():
         bindings = bindings_from_text(text)
+
+        def attempt(session: LiveSession) -> tuple[LocalSql | None, int | None]:
+            with limits.uncounted():  # the policy may have to be compiled
+                useful = session.brought(question.context, "query.context_facts")
+            shaped = _shaped(session, bindings, question._replace(context=useful.facts))
+            with run.snapshot():
+                with limits.uncounted():
+                    state = confirmed(asker)
+                    is_known = _knows_signatures(shaped, session)
+                if state.version != session.version or not is_known:
+                    return None, state.version if is_known else NEW_SIGNATURE
+                return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen), session.version
+
         with limits.bounded(settings.PLANNING_TIMEOUT):
-            for _ in range(TRIES):
-                with limits.uncounted():  # the policy may have to be read
-                    session = session_now(asker)
-                    useful = session.brought(question.context, "query.context_facts")
-                shaped = _shaped(session, bindings, question._replace(context=useful.facts))
-                with run.snapshot():
-                    with limits.uncounted():
-                        state = confirmed(asker)
-                        is_current = state.version == session.version and _knows_signatures(shaped, session)
-                    if is_current:
-                        return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
-    raise PolicyMoved
+            found = settled(asker, None, attempt)
+            assert found is not None, "it is settled only if the version is the session's"
+            return found
 
 
 def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:

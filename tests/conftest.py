@@ -27,17 +27,10 @@ from tests.shares import dealt, processes
 
 DATABASES = ("sqlite", "postgresql")
 # Fixtures, modules and folders by which a test starts programs.
-PROGRAMS = {
-    "service",
-    "services",
-    "subprocess",
-    "start_service",
-    "manage",
-    "replicas",
-    "faults",
-    "clients",
-    "benchmarks",
-}
+NOT_QUICK = {  # fixtures, modules and folders of tests that start programs, or ask much
+    "service", "services", "subprocess", "start_service", "manage", "caller_databases", "test_samples", "test_page",
+    "test_moving_page", "test_operations_page", "replicas", "faults", "clients", "benchmarks", "properties",
+}  # fmt: skip
 
 
 # ---- golden files: with `--rewrite`, the tests that read them write them anew -----------------------------------
@@ -57,7 +50,7 @@ def pytest_collection_modifyitems(items):
     """Leave out tests that need one database only, and mark the quick ones, before `-m` chooses."""
     items[:] = [item for item in items if not (_is_of_other_database(item) and item.get_closest_marker("one_database"))]
     for item in items:
-        if not (_is_of_other_database(item) or _starts_programs(item) or {"long", "alone"} & {*item.keywords}):
+        if not (_is_of_other_database(item) or _takes_long(item) or {"long", "alone"} & {*item.keywords}):
             item.add_marker("quick")
 
 
@@ -68,8 +61,9 @@ def _is_of_other_database(item: pytest.Item) -> bool:
     return any(values.get(name) in DATABASES[1:] and name not in chosen for name in ("db", "service"))
 
 
-def _starts_programs(item: pytest.Item) -> bool:
-    return item.path.parts[-2] in PROGRAMS or not PROGRAMS.isdisjoint({*vars(item.module), *item.fixturenames})
+def _takes_long(item: pytest.Item) -> bool:
+    names = {item.path.parent.name, item.path.stem, *vars(item.module), *item.fixturenames}
+    return not NOT_QUICK.isdisjoint(names)
 
 
 class _Order:

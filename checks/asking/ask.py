@@ -16,21 +16,13 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import by_rows, run
-from checks.asking.askers import (
-    Asker,
-    confirmed,
-    likely_session,
-    nobody,
-    session_after,
-    session_at,
-    session_now,
-)
-from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, SnapshotState
+from checks.asking.askers import Asker, confirmed, nobody, session_now, settled
+from checks.asking.confirmation import UNKNOWN_REVISION, SnapshotState
 from checks.asking.question import Asked, Check, Page, Question, allow
-from checks.asking.session import TRIES, LiveSession, Ready, StatementResult
+from checks.asking.session import LiveSession, Ready, StatementResult
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
-from checks.errors import PolicyMoved, StatementTooLarge
+from checks.errors import StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
 from policy.active import Caller, Seen
@@ -170,37 +162,28 @@ def _answered(
     statements_for: Statements,
     moment: Moment | None = None,
 ) -> Answered:
+
+    def attempt(session: LiveSession) -> tuple[Answered, int | None]:
+        asked: Sequence[Question] = ()
+        # Without a policy, a function decides by facts what to ask, and reads them before the statement does.
+        depends = callable(questions) and session.version is None
+        since = confirmed(asker).seen if depends and settings.REPLICAS else None
+        try:
+            useful = session.brought(context)
+            asked = questions(session) if callable(questions) else questions
+            statements = statements_for(session, asked, useful.facts)
+        except AuthzError as refusal:
+            raise asked[0].in_words_of_caller(refusal) if len(asked) == 1 else refusal from None
+        state, rows = _run(asker, session, statements)
+        if moment is not None and state.version == UNKNOWN_REVISION:
+            check_known(asker.environment_id, moment)
+        lasts = moment is None and not depends and all(map(_IS_TIMELESS, statements))
+        revision = state.offset if moment is None else moment.revision
+        found = Answered(session, asked, rows, useful.unused, revision, state, state if lasts else None, since)
+        return found, state.version if moment is None or statements else session.version
+
     with run.question_time():
-        session = likely_session(asker) if moment is None else session_at(asker, moment)
-        for _ in range(TRIES):
-            asked: Sequence[Question] = ()
-            current: int | None
-            # Without a policy, a function decides by facts what to ask, and reads them before the statement does.
-            depends = callable(questions) and session.version is None
-            since = confirmed(asker).seen if depends and settings.REPLICAS else None
-            try:
-                useful = session.brought(context)
-                asked = questions(session) if callable(questions) else questions
-                statements = statements_for(session, asked, useful.facts)
-            except AuthzError as refusal:
-                # The refusal counts only if the policy that refuses is still the active one.
-                current = confirmed(asker).version
-                if current == session.version or moment is not None:
-                    raise asked[0].in_words_of_caller(refusal) if len(asked) == 1 else refusal from None
-            except by_rows.Renumbered:
-                current = NEW_SIGNATURE
-            else:
-                state, rows = _run(asker, session, statements)
-                current = state.version
-                if moment is not None and current == UNKNOWN_REVISION:
-                    check_known(asker.environment_id, moment)
-                if current == session.version or (moment is not None and not statements):
-                    lasts = moment is None and not depends and all(map(_IS_TIMELESS, statements))
-                    revision = state.offset if moment is None else moment.revision
-                    valid_while = state if lasts else None
-                    return Answered(session, asked, rows, useful.unused, revision, state, valid_while, since)
-            session = session_after(session, current)
-    raise PolicyMoved
+        return settled(asker, moment, attempt)
 
 
 def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> StatementResult:

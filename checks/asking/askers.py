@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
+from typing import TypeVar
 
 from checks.asking import run
+from checks.asking.by_rows import Renumbered
 from checks.asking.confirmation import NEW_SIGNATURE, SnapshotState, state_statement
 from checks.asking.session import LiveSession, new_generation
+from checks.errors import PolicyMoved, QueryTooSlow
 from facts.numbering import latest_signature
 from policy.active import Caller, caller_of_hash, versions
-from policy.errors import AuthzError, KeyRefused, NotFound
+from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.ground.clock import timeline
 from policy.moments import Moment
 from policy.scopes import Scope
 
+T = TypeVar("T")
+
 _MOST = 10_000
+_TRIES = 10  # while the policy or the signatures turn out to have changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,34 @@ def session_at(asker: Asker, moment: Moment) -> LiveSession:
     if moment.signatures is None:  # a moment from a page token does not say
         moment = replace(moment, signatures=latest_signature(asker.environment_id, moment.revision))
     return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
+
+
+def settled(asker: Asker, moment: Moment | None, attempt: Callable[[LiveSession], tuple[T, int | None]]) -> T:
+    """Return what `attempt` makes of a session, once it was made by the policy that is active.
+
+    `attempt` returns its result with the policy version that the database had meanwhile, or with `NEW_SIGNATURE`. If
+    that is not the session's, it is called again with the next session. A refusal counts on the same condition.
+    """
+    session = likely_session(asker) if moment is None else session_at(asker, moment)
+    for _ in range(_TRIES):
+        version: int | None
+        try:
+            result, version = attempt(session)
+        except (KeyRefused, QueryTooSlow, Unavailable):
+            raise  # by no policy
+        except AuthzError:
+            if moment is not None:
+                raise
+            version = confirmed(asker).version
+            if version == session.version:
+                raise
+        except Renumbered:
+            version = NEW_SIGNATURE
+        else:
+            if version == session.version:
+                return result
+        session = session_after(session, version)
+    raise PolicyMoved
 
 
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------

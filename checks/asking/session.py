@@ -159,7 +159,6 @@ def new_statements() -> Statements:
 # A `LiveSession` answers requests: its statements confirm what it assumes, such as the policy version. A `Snapshot`
 # asks many small questions about one moment, where there is nothing to confirm.
 
-TRIES = 10  # of a question, while the policy or the signatures turn out to have changed
 _NOTHING: frozenset[Signature] = frozenset()
 _NO_TYPES: Types = frozenset()
 _NO_CONTEXT = Brought(())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import inf
@@ -13,11 +13,19 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import run
-from checks.asking.askers import Asker, confirmed
+from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
+from checks.asking.session import (
+    LiveSession,
+    PreparedStatement,
+    Session,
+    StatementKey,
+    Statements,
+    new_statements,
+    rules_of,
+)
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
 from checks.engine.errors import TooComplex, TooMuchRecursion
@@ -29,7 +37,7 @@ from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge, TestsTooSlow
+from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
 from facts.batches import by_signature
@@ -67,15 +75,15 @@ def active_snapshot(
         with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
             yield replace(found, seen=seen_since(moment, confirmed(asker).seen))
         return
-    version = confirmed(asker).version
-    for _ in range(TRIES):
-        with snapshot(asker.environment_id, version, context, mentioned) as found:
+    with ExitStack() as opened:
+
+        def attempt(session: LiveSession) -> tuple[Snapshot, int | None]:
+            opened.close()
+            found = opened.enter_context(snapshot(asker.environment_id, session.version, context, mentioned))
             state = confirmed(asker)
-            if state.version == version:
-                yield replace(found, revision=state.offset, seen=state.seen)
-                return
-        version = state.version
-    raise PolicyMoved
+            return replace(found, revision=state.offset, seen=state.seen), state.version
+
+        yield settled(asker, None, attempt)
 
 
 @contextmanager

@@ -13,16 +13,16 @@ from typing import NamedTuple, TypeVar
 
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
-from checks.asking.askers import Asker, confirmed, likely_session, session_after, session_at
+from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.question import Check, Page, Question, allow, by_ids
-from checks.asking.session import TRIES, LiveSession
+from checks.asking.session import LiveSession
 from checks.authzen.requests import Evaluated, RequestProperties, facts_of
-from checks.errors import PolicyMoved, StatementTooLarge
+from checks.errors import StatementTooLarge
 from checks.explain.explain import Explanation, explain
 from checks.serializers import check_number
 from facts.wire import Fact
-from policy.errors import AuthzError, MalformedRequest
+from policy.errors import MalformedRequest
 from policy.moments import Moment
 
 T = TypeVar("T")
@@ -60,10 +60,10 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
                 found.append(answered)
                 for (place, _), is_allowed in zip(group, allowed):
                     decisions[place] = Decision(is_allowed)
-        together = _together(found)
-        return (decisions, together), together.session.version
+        together, version = _together(found)
+        return (decisions, together), version
 
-    return _by_active_policy(asker, moment, by)
+    return _settled(asker, moment, by)
 
 
 def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> Explanation:
@@ -73,7 +73,7 @@ def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> 
         found = explain(asker, question_of(known, facts_of(known, session.program)), moment)
         return found, found.version_id
 
-    return _by_active_policy(asker, moment, by)
+    return _settled(asker, moment, by)
 
 
 def check_number_together(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> None:
@@ -84,7 +84,7 @@ def check_number_together(asker: Asker, asked: Sequence[Evaluated], moment: Mome
         return None, confirmed(asker).version if moment is None else session.version
 
     if any(isinstance(each, RequestProperties) and each.has_properties for each in asked):
-        _by_active_policy(asker, moment, by)
+        _settled(asker, moment, by)
 
 
 def searched(asker: Asker, known: RequestProperties, out: str, page: Page | None, moment: Moment | None) -> Answered:
@@ -108,7 +108,7 @@ def _answered(
         found = ask.answer(asker, question, page, moment)
         return found, found.session.version
 
-    return _by_active_policy(asker, moment, by)
+    return _settled(asker, moment, by)
 
 
 def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], Groups]:
@@ -146,38 +146,18 @@ def check_of(known: RequestProperties) -> Check:
     return known.subject.asked, known.action.asked, known.resource.asked
 
 
-def _session(asker: Asker, moment: Moment | None) -> LiveSession:
-    return likely_session(asker) if moment is None else session_at(asker, moment)
-
-
-def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tuple[T, int | None]]) -> T:
-    """Return what `by` makes of a session, once it was answered by the policy version of that session."""
+def _settled(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tuple[T, int | None]]) -> T:
     with run.question_time():
-        for _ in range(TRIES):
-            session = _session(asker, moment)
-            version: int | None
-            try:
-                result, version = by(session)
-            except AuthzError:
-                # The refusal counts only if the policy that refuses is still the active one.
-                version = confirmed(asker).version
-                if moment is not None or version == session.version:
-                    raise
-            except by_rows.Renumbered:
-                version = NEW_SIGNATURE
-            else:
-                if version == session.version:
-                    return result
-            if moment is None:
-                session_after(session, version)
-    raise PolicyMoved
+        return settled(asker, moment, by)
 
 
-def _together(found: Sequence[Answered]) -> Answered:
-    """Return how several answers of one moment were found, as one; it may be kept only if each of them may."""
+def _together(found: Sequence[Answered]) -> tuple[Answered, int | None]:
+    """Return how several answers of one moment were found, as one, with the policy version of all.
+
+    It may be kept only if each of them may. If they are by several versions, all is to be asked again.
+    """
     last = found[-1]
     states = {each.valid_while for each in found}
     versions = {each.session.version for each in found}
-    if len(versions) > 1:
-        raise PolicyMoved
-    return last if len(states) == 1 else last._replace(valid_while=None)
+    whole = last if len(states) == 1 else last._replace(valid_while=None)
+    return whole, last.session.version if len(versions) == 1 else NEW_SIGNATURE

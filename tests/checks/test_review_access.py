@@ -153,8 +153,9 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
 def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     random, pk = Random(seed), api.environment.pk
     monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
-    for name, sizes in (("chunks.ROWS", (2, 5, 1_000)), ("in_order.ROWS", (1, 2, 1_000)), ("stretches.PAGE", (3, 100))):
-        monkeypatch.setattr(f"checks.workbench.{name}", random.choice(sizes))
+    monkeypatch.setattr("checks.compare.review_walk.ROWS", random.choice((2, 5, 1_000)))
+    monkeypatch.setattr("checks.compare.review.ROWS", random.choice((1, 2, 1_000)))
+    monkeypatch.setattr("checks.compare.review_walk.PAGE", random.choice((3, 100)))
     monkeypatch.setattr("checks.compare.review_walk._WHOLE", random.choice((2, 5_000)))
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", random.choice((-1, 60)))  # a chunk a page, or all
     publish(api, FIRST)

@@ -94,7 +94,7 @@ def test_where_facts_cannot_be_stored_no_policy_is_published(environment, monkey
 
     slug = ("--load", "--environment", environment.slug)
     with monkeypatch.context() as patched:
-        patched.setattr("authz_project.importers.command.bulk.load", broken)
+        patched.setattr("authz_project.importers.command.loading.load", broken)
         with pytest.raises(CommandError, match="no room"):
             run(DRIVE, *slug)
     assert active_version(environment.pk) is None
