@@ -37,6 +37,7 @@ FEW = 20  # rows that are not worth counting
 COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its JSON
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
+TRIM_EVERY = 60.0  # seconds after which it is returned in any case
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
@@ -90,6 +91,7 @@ class Budget:
         self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last look
         self._rooms: list[Room] = []
         self._is_trim_due = False
+        self._trimmed_at = monotonic()
 
     def count(self, holding: Holding, size: int) -> None:
         """Count rows of so many bytes. Raise an error if the request is to be refused."""
@@ -147,15 +149,16 @@ class Budget:
         return self._rows + self._bodies + self._of_statements
 
     def tick(self) -> None:
-        """Refuse bodies that have waited for too long. Return free memory to the system if a large request has ended.
+        """Refuse bodies that have waited for too long. Return free memory to the system, after a large request at once.
 
         Called several times a second, by a thread that answers nobody.
         """
         for room in self._rooms:
             room.expire()
-        if self._is_trim_due:
+        if self._is_trim_due or monotonic() - self._trimmed_at > TRIM_EVERY:
             self._is_trim_due = False
             trim()
+            self._trimmed_at = monotonic()
 
     @property
     def _of_statements(self) -> int:
@@ -336,7 +339,11 @@ def _prefer_to_return() -> None:
 
 
 def trim() -> None:
-    """Return memory to the system: of objects that refer to one another, and what the C library has kept."""
+    """Return memory to the system: of objects that refer to one another, and what the C library has kept.
+
+    By itself, Python looks for the former so rarely (`gc.set_threshold` in `wsgi.py`) that those of hours come
+    together, such as what compiling a policy leaves. A collection takes milliseconds: what was imported is frozen.
+    """
     gc.collect()
     if (library := _c_library()) is not None:
         library.malloc_trim(0)
