@@ -107,6 +107,8 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
     in_use.add(client)
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
+        if isinstance(answered, Answer):
+            memory.demand(len(answered.content))  # granian makes a copy
     except Exception as error:
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         status = _broken(protocol, request_id, error)

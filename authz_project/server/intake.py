@@ -22,7 +22,7 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
-from authz_project.database import HEALTH, READINESS
+from authz_project.database import HEALTH, MEMORY, READINESS
 from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
@@ -209,6 +209,8 @@ class Intake:
             case "late":
                 message = f"the body took longer than the {settings.BODY_TIMEOUT:g} seconds of BODY_TIMEOUT"
                 say(scope, protocol, 408, message, close=True)
+            case "too much":
+                say(scope, protocol, MEMORY.status, MEMORY.message)
             case "broken":
                 say(scope, protocol, 400, "the body breaks off", close=True)
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
+from mmap import mmap
 from pathlib import Path
 from sys import getsizeof
 from time import monotonic
@@ -38,6 +39,7 @@ COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its 
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
 TRIM_EVERY = 60.0  # seconds after which it is returned in any case
+SPARE = 16 * MEGABYTE  # address space that is free in any case before something large is sent, and once memory ran out
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
@@ -368,8 +370,9 @@ def start(most: int, replace: Callable[[], object]) -> None:
 
     That is called if memory runs out all the same: then nobody knows what was left half done.
     """
-    global _replace
+    global _replace, _reserve
     _replace = replace
+    _reserve = mmap(-1, SPARE)
     budget.most = most
     _prefer_to_return()
     allocated_by_sqlite()  # finds SQLite now, and not at the first long statement
@@ -377,13 +380,24 @@ def start(most: int, replace: Callable[[], object]) -> None:
 
 def exhausted() -> None:
     """Note that the system gave no more memory: this process is to be replaced."""
-    global _replace
+    global _replace, _reserve
     replace, _replace = _replace, None
+    _reserve = None
     if replace is not None:
         replace()
 
 
+def demand(size: int) -> None:
+    """Raise `MemoryError` unless the system would give so much memory now.
+
+    It is for what granian is about to allocate: where it gets none, its library ends the process.
+    """
+    if size > _SMALL:
+        bytes(size + SPARE)  # of pages that are never touched, and so take no memory
+
+
 _replace: Callable[[], object] | None = None
+_reserve: mmap | None = None  # which nobody touches: let go when memory runs out, so that requests in flight can end
 
 
 # ---- the request of this thread ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import threading
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import requests
 
@@ -43,6 +44,17 @@ def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_
     changes.do(change)
     assert ended.wait(10)
     assert [text.partition("_")[0] for text in seen[:2]] == ["change", "commit"] and "'x'" in seen[2]
+
+
+def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):
+    """Those that make changes are there from the start. A pool that gets no thread keeps what it was to do."""
+    changes, made, ended = Changes(1, 2), [], threading.Event()
+    changes.do(ended.set)
+    assert ended.wait(10)
+    ended.clear()
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    changes.do(lambda: made.append(run_with_connection(lambda: "made")) or ended.set())
+    assert ended.wait(10) and made == ["made"]
 
 
 def test_a_change_that_fails_costs_no_thread(caplog):
