@@ -164,7 +164,10 @@ class _Reading:
 
 
 class Body(_Reading):
-    """Reads a whole body. Calls `done` with it, or `failed` with the reason: "long", "late", "broken", or "too much" for the memory."""
+    """Reads a whole body. Calls `done` with it, or `failed` with the reason.
+
+    The reason is "long", "late", "broken", or "too much" where there is no memory for it.
+    """
 
     def __init__(
         self, protocol: HTTPProtocol, length: int | None, limit: int,

@@ -229,7 +229,6 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
 # Threads for small changes: these wait for one another's commits, and hold up no question meanwhile.
 
 
-
 class Changes:
     """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 

@@ -9,7 +9,7 @@ All the while, memory is that of two workers together, what they share counted f
 With `--address-space`, each process can have so many MB of it (`RLIMIT_AS`; a worker has 580 when it begins). With
 `--group`, all processes together can have so many MB, and the system kills one that would take more; this needs a
 control group that may be made. Then it also counts what was not answered as it should be: requests cut off, a 503
-without `Retry-After`, batches stored in part, and simple questions, asked after each of the others, with a wrong answer.
+without `Retry-After`, batches stored in part, and simple questions that were asked in between and answered wrong.
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ def attacked(
         answer.raise_for_status()
         stored = Counter(each["args"][0]["id"] for each in answer.json())
     halves = sum(not _is_whole(stored[name], size, status) for name, status in batches.answers)
-    return Attacked(
-        before, max(peak), after, statuses, len(batches.answers), halves, simple.count(False), len(simple)
-    )
+    return Attacked(before, max(peak), after, statuses, len(batches.answers), halves, simple.count(False), len(simple))
 
 
 def _is_whole(stored: int, size: int, status: int) -> bool:

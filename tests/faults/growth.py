@@ -25,7 +25,7 @@ from tests.benchmarks.clients import END_OF_HEAD
 from tests.faults.limits import workers_of
 from tests.faults.load import request_of
 from tests.faults.marks import Mark, at_most, kinds_of, none_of, parser_of, printed
-from tests.faults.worlds import DOCS, POLICY, World, fact, port_of, question, world
+from tests.faults.worlds import POLICY, World, fact, port_of, question, world
 from tests.service import Client, Service
 
 ROUNDS = 6
