@@ -60,6 +60,7 @@ class Intake:
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
+        memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which takes an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = Slots(threads, more, at_once())
         turns.most_here = more  # so many may take long, or wait to: the other threads stay free
@@ -67,7 +68,6 @@ class Intake:
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
         self._lookout = Lookout()
         self._refusals = Refusals()
-        memory.start(settings.MEMORY_BUDGET, replace_process)
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
             host, port = settings.HEALTH_LISTENER.split()
