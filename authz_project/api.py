@@ -23,12 +23,14 @@ from policy.active import Caller
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
 from policy.ground.cache import configured
 from policy.ground.endpoint import Endpoint, Request, Response
+from policy.ground.memory import demand, size_of_parsed
 from policy.replicas.reading import primary
 from policy.scopes import Scope
 
 JSON = "application/json"
 DEEPEST = 200  # levels of a body
 _WRITABLE = 254  # levels that orjson writes; it reads 1,024
+_SMALL = 1 << 16  # bytes: there is always memory for what is made of as many
 _LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the levels are not looked at
 
 primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
@@ -74,8 +76,12 @@ class KeyAuthentication(BaseAuthentication):
 
 def parsed(text: bytes) -> Any:
     """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
+    if len(text) > _SMALL:
+        demand(size_of_parsed(text))
     try:
         body = orjson.loads(text) if text.strip() else None
+    except SystemError:  # it had no memory to go on, and says so in a way of its own
+        raise MemoryError from None
     except orjson.JSONDecodeError as error:
         if "memory" in error.msg:  # it says nothing of the text: the parser had no room to begin
             raise MemoryError from None

@@ -64,6 +64,13 @@ class MemoryInUse(Unavailable):
         super().__init__("other requests use the memory of MEMORY_BUDGET; try again")
 
 
+class NoMemory(Unavailable):
+    """The system would not give what is needed next."""
+
+    def __init__(self) -> None:
+        super().__init__("there is not enough memory for this now, try again")
+
+
 class Holding:
     """What one request holds, in bytes."""
 
@@ -161,6 +168,10 @@ class Budget:
             self._is_trim_due = False
             trim()
             self._trimmed_at = monotonic()
+
+    def trim_soon(self) -> None:
+        """Have free memory returned to the system at the next `tick`."""
+        self._is_trim_due = True
 
     @property
     def _of_statements(self) -> int:
@@ -388,12 +399,17 @@ def exhausted() -> None:
 
 
 def demand(size: int) -> None:
-    """Raise `MemoryError` unless the system would give so much memory now.
+    """Raise `NoMemory` unless the system would give so much memory now.
 
-    It is for what granian is about to allocate: where it gets none, its library ends the process.
+    It is for what libraries are about to allocate that end the process where they get none: granian, and the parser.
     """
-    if size > _SMALL:
+    if size <= _SMALL:
+        return
+    try:
         bytes(size + SPARE)  # of pages that are never touched, and so take no memory
+    except MemoryError:
+        budget.trim_soon()
+        raise NoMemory from None
 
 
 _replace: Callable[[], object] | None = None

@@ -14,6 +14,7 @@ from authz_project.errors import refusal_of
 from authz_project.server import bodies
 from authz_project.server.bodies import Body, Whole
 from policy.ground import memory
+from policy.ground.memory import NoMemory
 
 
 class BrokenBody:
@@ -85,11 +86,22 @@ def test_a_body_that_there_is_no_memory_for_is_refused(monkeypatch):
     assert (told, replaced) == (["too much"], ["now"])
 
 
-def test_an_answer_that_there_is_no_memory_to_copy_for_may_be_asked_for_again(monkeypatch):
+def test_what_a_library_would_have_no_memory_for_may_be_asked_for_again(monkeypatch):
+    """The parser, and granian, which copies a large answer, end the process where they get none."""
     monkeypatch.setattr(memory, "SPARE", 1 << 60)
     memory.demand(1_000)
+    assert parsed(b"[]") == []
+    for need in (lambda: memory.demand(2_000_000), lambda: parsed(b"[" + b"{}," * 100_000 + b"{}]")):
+        with pytest.raises(NoMemory) as refused:
+            need()
+        refusal = refusal_of(refused.value, "r1")
+        assert refusal.status == 503 and refusal.headers["Retry-After"]
+
+
+def test_a_parser_that_runs_out_of_memory_on_the_way_does_not_fail(monkeypatch):
+    monkeypatch.setattr(orjson, "loads", Mock(side_effect=SystemError("returned a result with an exception set")))
     with pytest.raises(MemoryError):
-        memory.demand(2_000_000)
+        parsed(b"{}")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
