@@ -19,7 +19,7 @@ from authz_project.database import let_go_if_broken
 from authz_project.endpoint_views import description_of
 from authz_project.logs.formats import current, enter, leave
 from authz_project.middleware import request_id_of
-from policy.ground import spans
+from policy.ground import memory, spans
 from policy.ground.endpoint import Endpoint, Request, Response
 from policy.ground.spans import WAITS_SINCE
 
@@ -62,6 +62,8 @@ class Route:
         request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
         try:
             response = self._response(request)
+            if method == "GET" or method in self._endpoint.questions:  # a change that is made is not to be refused
+                memory.demand_to_write()
             content = written(response.data)
         except Exception as error:  # no JSON can be made of the data, or the endpoint fails to refuse
             response = refused(Endpoint(), request, error)
@@ -75,9 +77,7 @@ class Route:
         headers += ANSWERED_WITH
         if parts is not None:
             traceparent = environ.get("HTTP_TRACEPARENT", "")
-            observing.tell(
-                self._path, method, response.status, started, request_id, request.auth, traceparent, parts
-            )
+            observing.tell(self._path, method, response.status, started, request_id, request.auth, traceparent, parts)
         leave()
         return Answer(response.status, headers, content)
 

@@ -39,7 +39,9 @@ COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its 
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
 TRIM_EVERY = 60.0  # seconds after which it is returned in any case
-SPARE = 16 * MEGABYTE  # address space that is free in any case before something large is sent, and once memory ran out
+# Address space that is free before something large is parsed or sent, and again once memory ran out. Granian's allocator
+# takes 32 MiB at a time, at a multiple of it, even for a few bytes. The space is not used, and so takes no memory.
+SPARE = 64 * MEGABYTE
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
@@ -401,15 +403,22 @@ def exhausted() -> None:
 def demand(size: int) -> None:
     """Raise `NoMemory` unless the system would give so much memory now.
 
-    It is for what libraries are about to allocate that end the process where they get none: granian, and the parser.
+    It is for what libraries are about to allocate that end the process where they get none: granian and orjson.
     """
     if size <= _SMALL:
         return
     try:
-        bytes(size + SPARE)  # of pages that are never touched, and so take no memory
+        bytes(size + SPARE)
     except MemoryError:
         budget.trim_soon()
         raise NoMemory from None
+
+
+def demand_to_write() -> None:
+    """Raise `NoMemory` unless the system would give the memory for a response of the rows that this thread has read."""
+    mine = _mine.holding
+    if mine is not None:
+        demand(mine.rows)  # which counts them several times
 
 
 _replace: Callable[[], object] | None = None

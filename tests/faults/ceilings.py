@@ -1,12 +1,12 @@
 """Requests that would take gigabytes: how much memory do the workers take at most, and what do they give back?
 
-    python -m tests.faults.ceilings [--database postgres] [--address-space 450] [--group 580]
+    python -m tests.faults.ceilings [--database postgres] [--address-space 600] [--group 580]
 
 Sets of many facts of a kilobyte are joined with one another, listed, queried and explained: each question once, and
 twelve times at once; then come twelve large batches at once, and bodies that are small as text and large once parsed.
 All the while, memory is that of two workers together, what they share counted for each.
 
-With `--address-space`, each process can have so many MB of it (`RLIMIT_AS`; a worker takes 350 when it begins). With
+With `--address-space`, each process can have so many MB of it (`RLIMIT_AS`; a worker takes 400 when it begins). With
 `--group`, all processes together can have so many MB, and the system kills one that would take more; this needs a
 control group that may be made. Then it also counts what was not answered as it should be: requests cut off, a 503
 without `Retry-After`, batches stored in part, and simple questions that were asked in between and answered wrong.

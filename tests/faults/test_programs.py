@@ -65,8 +65,8 @@ def test_what_would_take_gigabytes_is_refused(kind):
 
 
 def test_with_little_address_space_answers_are_right(kind):
-    """Each process has some 350 MB when it begins: see `ceilings`."""
-    limits = ceilings.Limits(address_space=450)
+    """Each process has some 400 MB when it begins: see `ceilings`."""
+    limits = ceilings.Limits(address_space=600)
     with world(kind) as place:
         found = ceilings.attacked(place, size=2_000, chain=200, at_once=3, limits=limits, STATEMENT_TIMEOUT="1")
         assert [each for each in ceilings.marks_of_limits(found) if not each.is_met] == []
