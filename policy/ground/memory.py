@@ -39,8 +39,8 @@ COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its 
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
 TRIM_EVERY = 60.0  # seconds after which it is returned in any case
-# Address space that is free before something large is parsed or sent, and again once memory ran out. Granian's allocator
-# takes 32 MiB at a time, at a multiple of it, even for a few bytes. The space is not used, and so takes no memory.
+# Address space that is free before something large is parsed or sent, and again once memory ran out. It is not used,
+# and so takes no memory. Granian's allocator takes 32 MiB at a time, at an address that is a multiple of it.
 SPARE = 64 * MEGABYTE
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
