@@ -23,7 +23,7 @@ CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"
 A_NEW_ONE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = re.compile(r"oso;dur=\d+\.\d{3}")
 
-FACT = b'{"predicate": "likes", "args": [{"type": "User", "id": "ann"}]}'
+NEW_FACT = b'{"predicate": "likes", "args": [{"type": "User", "id": "ann"}]}'
 
 Answer = tuple[str, list[tuple[str, str]], bytes]
 
@@ -295,7 +295,7 @@ def test_a_connection_that_errors_left_unusable_is_let_go(ways):
         connection.ensure_connection()
 
 
-@pytest.mark.parametrize(("method", "body", "status"), [("GET", b"", "503"), ("POST", FACT, "200")])
+@pytest.mark.parametrize(("method", "body", "status"), [("GET", b"", "503"), ("POST", NEW_FACT, "200")])
 def test_without_memory_to_write_it_an_answer_is_refused_and_a_change_that_is_made_is_not(ways, method, body, status):
     environ = {
         "REQUEST_METHOD": method, "PATH_INFO": "/api/facts", "QUERY_STRING": "", "CONTENT_LENGTH": str(len(body)),

@@ -131,11 +131,15 @@ def attacked(
             time.sleep(2)
         after = _megabytes(service)
     with _started(place, NONE) as (_, client):
-        answer = client.get("/facts", params={"predicate": "made"})
-        answer.raise_for_status()
-        stored = Counter(each["args"][0]["id"] for each in answer.json())
-    halves = sum(not _is_whole(stored[name], size, status) for name, status in batches.answers)
+        halves = sum(not _is_whole(_stored(client, name), size, status) for name, status in batches.answers)
     return Attacked(before, max(peak), after, statuses, len(batches.answers), halves, simple.count(False), len(simple))
+
+
+def _stored(client: Client, name: str) -> int:
+    """How many facts of a batch are stored."""
+    answer = client.get("/facts", params={"predicate": "made", "args.0.type": "String", "args.0.id": name})
+    answer.raise_for_status()
+    return len(answer.json())
 
 
 def _is_whole(stored: int, size: int, status: int) -> bool:
