@@ -220,8 +220,8 @@ def main() -> int:
     failed = 0
     for database in kinds_of(options):
         for name in [options.kind] if options.kind else KINDS:
-            with world(database) as place:
-                found = grown(place, name, options.times)
+            with world(database) as place, measured(place) as running:
+                found = grown(running, name, options.times)
                 failed |= printed(marks(found), f"\n{database}, {name}: {_told(found)}")
     return failed
 
@@ -239,14 +239,20 @@ def marks(found: Grown) -> list[Mark]:
     ]
 
 
-def grown(place: World, name: str, share: float = 1, rounds: int = ROUNDS) -> Grown:
+class Running(NamedTuple):
+    """A server with one worker."""
+
+    callers: list[Caller]
+    memory: Callable[[], float]  # of the worker, once it has returned what is free
+
+
+def grown(running: Running, name: str, share: float = 1, rounds: int = ROUNDS) -> Grown:
     kind = KINDS[name]
     times = max(kind.at_once, int(kind.times * share))
-    with measured(place) as (callers, memory):
-        found, wrong = list[float](), 0
-        for turn in range(rounds + 1):
-            wrong += _round(kind, callers[: kind.at_once], range(turn * times, (turn + 1) * times))
-            found.append(memory())
+    found, wrong = list[float](), 0
+    for turn in range(rounds + 1):
+        wrong += _round(kind, running.callers[: kind.at_once], range(turn * times, (turn + 1) * times))
+        found.append(running.memory())
     return Grown(name, times, found[1:], wrong)
 
 
@@ -274,7 +280,7 @@ def prepare(client: Client) -> None:
 
 
 @contextmanager
-def measured(place: World) -> Iterator[tuple[list[Caller], Callable[[], float]]]:
+def measured(place: World) -> Iterator[Running]:
     service = place.started("--workers", "1", LOG_LEVEL="CRITICAL", DECISION_LOG=str(place.folder / "log"))
     prepare(place.filled(service))
     callers = [Caller(place, service) for _ in range(4)]
@@ -286,7 +292,7 @@ def measured(place: World) -> Iterator[tuple[list[Caller], Callable[[], float]]]
         return _anonymous(worker.pid)
 
     try:
-        yield callers, memory
+        yield Running(callers, memory)
     finally:
         for each in callers:
             each.close()
