@@ -112,10 +112,10 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
     except Exception as error:
-        in_use.discard(client)
         _break(environ, protocol, error)
         return
-    in_use.discard(client)  # before the client can send its next request
+    finally:
+        in_use.discard(client)  # before the client can send its next request
     if close or draining.is_set():
         answered.headers.append(("Connection", "close"))
     if isinstance(answered, _File):

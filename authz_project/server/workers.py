@@ -293,9 +293,13 @@ class Changes:
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
     """Start all threads of the pool, which has one more for each task that finds none idle."""
     together = threading.Barrier(threads + 1)
-    for _ in range(threads):
-        pool.submit(together.wait)
-    together.wait()
+    try:
+        for _ in range(threads):
+            pool.submit(together.wait)
+        together.wait()
+    except RuntimeError:  # the others are not to wait, or the process could not end
+        together.abort()
+        raise
 
 
 def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:

@@ -2,11 +2,14 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from unittest.mock import Mock
 
+import pytest
 import requests
 
+from authz_project.server import workers
 from authz_project.server.workers import Changes
 from policy.ground.waking import run_with_connection
 from tests.service import Client
@@ -55,6 +58,21 @@ def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
     changes.do(lambda: made.append(run_with_connection(lambda: "made")) or ended.set())
     assert ended.wait(10) and made == ["made"]
+
+
+def test_where_a_thread_is_missing_from_the_start_the_others_do_not_wait_for_it(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def once(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once)
+    with ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError):
+        workers._start_all(pool, 2)
+    assert not started[0].is_alive()
 
 
 def test_a_change_that_fails_costs_no_thread(caplog):
