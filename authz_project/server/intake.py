@@ -174,6 +174,8 @@ class Intake:
             self._begin(threads, scope, protocol, environ, body, text)
             return
         size = memory.size_of_parsed(text)
+        if threads is self._slots:  # a question's ids become values of a statement, and perhaps part of the answer
+            size += memory.COPIES * len(text)
         if 0 < budget.most < size:
             _end(scope, body)
             say(scope, protocol, 413, str(NeedsTooMuchMemory(budget.most)))

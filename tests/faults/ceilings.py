@@ -1,6 +1,6 @@
 """Requests that would take gigabytes: how much memory do the workers take at most, and what do they give back?
 
-    python -m tests.faults.ceilings [--database postgres] [--address-space 600] [--group 580]
+    python -m tests.faults.ceilings [--database postgres] [--address-space 600] [--group 680]
 
 Sets of many facts of a kilobyte are joined with one another, listed, queried and explained: each question once, and
 twelve times at once; then come twelve large batches at once, and bodies that are small as text and large once parsed.

@@ -200,11 +200,11 @@ class Kind(NamedTuple):
 
 KINDS = {
     "cut bodies": Kind(cut, 1_000, 1_000),
-    "policies": Kind(policy, 60, 6_000),
+    "policies": Kind(policy, 100, 6_000),
     "context facts": Kind(context, 500, 500),
     "polls": Kind(poll, 300, 500),
     "connections": Kind(connection, 2_000, 100),
-    "first pages": Kind(first_page, 1_000, 250),
+    "first pages": Kind(first_page, 100, 250),
     "explanations": Kind(explained, 500, 500),
     "changes": Kind(changed, 1_000, 250),
     "rotations": Kind(rotated, 2_000, 100),
