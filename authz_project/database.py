@@ -45,6 +45,8 @@ DISK = Trouble(503, "the database's disk reports errors; try again later", 10)
 BUSY = Trouble(503, "others use the database for too long, try again", 1)
 DAMAGED = Trouble(500, "the database is damaged and answers nothing; whoever runs it has to restore a backup")
 
+NO_THREAD = "can't start new thread"  # the text of Python's `RuntimeError`
+
 _SQLITE = {  # by the code without its details
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_NOMEM: MEMORY,
@@ -67,7 +69,7 @@ _POSTGRESQL = {  # by the code, or its class
 
 def trouble_of(error: BaseException) -> Trouble | None:
     """Tell what an error says of the database; None where it says nothing that is known here."""
-    if isinstance(error, MemoryError):
+    if is_scarcity(error):
         return MEMORY
     for each in _causes(error):
         if number := getattr(each, "sqlite_errorcode", 0):
@@ -75,6 +77,11 @@ def trouble_of(error: BaseException) -> Trouble | None:
         if code := getattr(each, "sqlstate", None):
             return _POSTGRESQL.get(code)
     return None
+
+
+def is_scarcity(error: BaseException) -> bool:
+    """Say whether the system gave this process no more memory, or no more threads."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_THREAD in str(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -18,7 +18,7 @@ from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
-from authz_project.database import AWAY, Trouble, note_loss, trouble_of
+from authz_project.database import AWAY, Trouble, is_scarcity, note_loss, trouble_of
 from authz_project.limits import TooManyRequests
 from authz_project.logs.formats import OnceASecond, more, without_details
 from checks.errors import QueryTooSlow
@@ -82,7 +82,7 @@ def _trouble_of(error: Exception) -> Trouble | None:
     """Return what ails the database, or the machine."""
     if isinstance(error, (OperationalError, InterfaceError)):
         return trouble_of(error) or AWAY
-    return trouble_of(error) if isinstance(error, (DatabaseError, MemoryError)) else None
+    return trouble_of(error) if isinstance(error, DatabaseError) or is_scarcity(error) else None
 
 
 def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:

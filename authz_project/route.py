@@ -26,9 +26,10 @@ from authz_project.logs.formats import current, enter, leave
 from authz_project.middleware import request_id_of
 from policy.active import Caller
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
-from policy.ground import spans
+from policy.ground import memory, spans
 from policy.ground.cache import configured
 from policy.ground.endpoint import Endpoint, Request, Response
+from policy.ground.memory import demand, size_of_parsed
 from policy.ground.spans import WAITS_SINCE
 from policy.replicas.reading import primary
 
@@ -40,6 +41,7 @@ ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "sam
 JSON = "application/json"
 DEEPEST = 200  # levels of a body
 _WRITABLE = 254  # levels that orjson writes; it reads 1,024
+_SMALL = 1 << 16  # bytes: there is always memory for what is made of as many
 _LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the levels are not looked at
 
 primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
@@ -90,6 +92,8 @@ class Route:
         """Answer a request, without the headers that every response of the service has."""
         try:
             response = self._response(request)
+            if request.method == "GET" or request.method in self._endpoint.questions:  # not a change that is made
+                memory.demand_to_write()
             content = written(response.data)
         except Exception as error:  # no JSON can be made of the data, or the endpoint fails to refuse
             response = refused(Endpoint(), request, error)
@@ -207,8 +211,12 @@ def read(body: bytes) -> Any:
 
 def parsed(text: bytes) -> Any:
     """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
+    if len(text) > _SMALL:
+        demand(size_of_parsed(text))
     try:
         body = orjson.loads(text) if text.strip() else None
+    except SystemError:  # it had no memory to go on, and says so in a way of its own
+        raise MemoryError from None
     except orjson.JSONDecodeError as error:
         if "memory" in error.msg:  # it says nothing of the text: the parser had no room to begin
             raise MemoryError from None

@@ -18,7 +18,7 @@ from authz_project.database import refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.route import Environ
 from policy.ground.cache import configured
-from policy.ground.memory import budget
+from policy.ground.memory import budget, exhausted
 
 # ---- admission ----------------------------------------------------------------------------------------------------
 # Decides how large a request's body may be, depending on who sends it, before any of the body is read.
@@ -164,7 +164,10 @@ class _Reading:
 
 
 class Body(_Reading):
-    """Reads a whole body. Calls `done` with it, or `failed` with the reason: "long", "late" or "broken"."""
+    """Reads a whole body. Calls `done` with it, or `failed` with the reason.
+
+    The reason is "long", "late", "broken", or "too much" where there is no memory for it.
+    """
 
     def __init__(
         self, protocol: HTTPProtocol, length: int | None, limit: int,
@@ -186,12 +189,24 @@ class Body(_Reading):
         if self.size > self._limit:
             self._failed("long")
         elif self.size == self._length or (not part and self._is_whole()):
-            self._done(b"".join(self._parts))
+            self._end_with_all()
         elif not part:
             self._failed("broken")
         else:
             return True
         return False
+
+    def _joined(self) -> bytes:
+        return b"".join(self._parts)
+
+    def _end_with_all(self) -> None:
+        try:
+            whole = self._joined()
+        except MemoryError:
+            exhausted()
+            self._failed("too much")
+        else:
+            self._done(whole)
 
     def _is_whole(self) -> bool:
         """Say, after an empty part, whether a body in chunks is complete.

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import threading
 import time
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from authz_project.route import ANSWERED_WITH, Answer, Environ
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk
+from policy.errors import Unavailable
 from policy.ground import memory, spans
 from policy.ground.endpoint import MAY_WAIT
 
@@ -32,6 +34,8 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.run_once": False,
     MAY_WAIT: False,
 }
+LARGE = 1 << 20  # bytes of a response, of which one at a time is handed to granian
+_copying = threading.Lock()
 CLIENT = "authz.client"  # a key of environs: the client's address with its port
 
 
@@ -108,9 +112,7 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
     except Exception as error:
-        request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
-        status = _broken(protocol, request_id, error)
-        _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], status, request_id)
+        _break(environ, protocol, error)
         return
     finally:
         in_use.discard(client)  # before the client can send its next request
@@ -118,8 +120,27 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
         answered.headers.append(("Connection", "close"))
     if isinstance(answered, _File):
         protocol.response_file(answered.status, answered.headers, answered.path)
-    else:
+    elif len(answered.content) < LARGE:
         protocol.response_bytes(answered.status, answered.headers, answered.content)
+    else:
+        _send_large(environ, protocol, answered)
+
+
+def _send_large(environ: Environ, protocol: HTTPProtocol, answered: Answer) -> None:
+    """Send it if there is memory for the copy that granian makes: without, it would end the process."""
+    with _copying:
+        try:
+            memory.demand(len(answered.content))
+        except Unavailable as error:
+            _break(environ, protocol, error)
+        else:
+            protocol.response_bytes(answered.status, answered.headers, answered.content)
+
+
+def _break(environ: Environ, protocol: HTTPProtocol, error: Exception) -> None:
+    request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
+    status = _broken(protocol, request_id, error)
+    _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], status, request_id)
 
 
 class _File(NamedTuple):

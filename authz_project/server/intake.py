@@ -22,7 +22,7 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
-from authz_project.database import HEALTH, READINESS
+from authz_project.database import HEALTH, MEMORY, READINESS
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
 from authz_project.route import Environ
@@ -60,6 +60,7 @@ class Intake:
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
+        memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which takes an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = Slots(threads, more, at_once())
         turns.most_here = more  # so many may take long, or wait to: the other threads stay free
@@ -67,7 +68,6 @@ class Intake:
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
         self._lookout = Lookout()
         self._refusals = Refusals()
-        memory.start(settings.MEMORY_BUDGET, replace_process)
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
             host, port = settings.HEALTH_LISTENER.split()
@@ -174,6 +174,8 @@ class Intake:
             self._begin(threads, scope, protocol, environ, body, text)
             return
         size = memory.size_of_parsed(text)
+        if threads is self._slots:  # a question's ids become values of a statement, and perhaps part of the answer
+            size += memory.COPIES * len(text)
         if 0 < budget.most < size:
             _end(scope, body)
             say(scope, protocol, 413, str(NeedsTooMuchMemory(budget.most)))
@@ -209,6 +211,8 @@ class Intake:
             case "late":
                 message = f"the body took longer than the {settings.BODY_TIMEOUT:g} seconds of BODY_TIMEOUT"
                 say(scope, protocol, 408, message, close=True)
+            case "too much":
+                say(scope, protocol, MEMORY.status, MEMORY.message)
             case "broken":
                 say(scope, protocol, 400, "the body breaks off", close=True)
 

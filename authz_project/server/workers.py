@@ -229,7 +229,6 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
 # Threads for small changes: these wait for one another's commits, and hold up no question meanwhile.
 
 
-
 class Changes:
     """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 
@@ -244,6 +243,7 @@ class Changes:
         self._counting = threading.Lock()
         self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
+        _start_all(self._making, making)  # later, none might be had, while what it was to do stays in the queue
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Return True at once, and have a thread do the work, which handles its own failures.
@@ -288,6 +288,18 @@ class Changes:
     def hand_on(self) -> None:
         """Have this thread hand what needs a connection to a making thread, and wait for the result, from now on."""
         thread.hand_on = lambda change: self._making.submit(_made, change).result()
+
+
+def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
+    """Start all threads of the pool, which has one more for each task that finds none idle."""
+    together = threading.Barrier(threads + 1)
+    try:
+        for _ in range(threads):
+            pool.submit(together.wait)
+        together.wait()
+    except RuntimeError:  # the others are not to wait, or the process could not end
+        together.abort()
+        raise
 
 
 def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:

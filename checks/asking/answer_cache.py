@@ -12,6 +12,7 @@ Nothing is kept for a request that comes for the first time, since most requests
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple, Protocol
 
 from checks.asking import run
@@ -74,7 +75,8 @@ def _bytes_of(answer: CachedAnswer) -> int:
 
 _answers: Cache[CacheKey, CachedAnswer] = Cache(configured.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, SnapshotState] = {}  # by environment, as far as this process has seen
-_seen = [0] * _MOST_SEEN  # hashes of requests; one is overwritten when another takes its place
+# Hashes of requests; one is overwritten when another takes its place.
+_seen = array("q", [0]) * _MOST_SEEN
 
 
 def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:

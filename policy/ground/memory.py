@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
+from mmap import mmap
 from pathlib import Path
 from sys import getsizeof
 from time import monotonic
@@ -37,6 +38,10 @@ FEW = 20  # rows that are not worth counting
 COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its JSON
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
 LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
+TRIM_EVERY = 60.0  # seconds after which it is returned in any case
+# Address space that is free before something large is parsed or sent, and again once memory ran out. It is not used,
+# and so takes no memory. Granian's allocator takes 32 MiB at a time, at an address that is a multiple of it.
+SPARE = 64 * MEGABYTE
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
 _FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
 _LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
@@ -59,6 +64,13 @@ class MemoryInUse(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("other requests use the memory of MEMORY_BUDGET; try again")
+
+
+class NoMemory(Unavailable):
+    """The system would not give what is needed next."""
+
+    def __init__(self) -> None:
+        super().__init__("there is not enough memory for this now, try again")
 
 
 class Holding:
@@ -90,6 +102,7 @@ class Budget:
         self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last look
         self._rooms: list[Room] = []
         self._is_trim_due = False
+        self._trimmed_at = monotonic()
 
     def count(self, holding: Holding, size: int) -> None:
         """Count rows of so many bytes. Raise an error if the request is to be refused."""
@@ -147,15 +160,20 @@ class Budget:
         return self._rows + self._bodies + self._of_statements
 
     def tick(self) -> None:
-        """Refuse bodies that have waited for too long. Return free memory to the system if a large request has ended.
+        """Refuse bodies that have waited for too long. Return free memory to the system, after a large request at once.
 
         Called several times a second, by a thread that answers nobody.
         """
         for room in self._rooms:
             room.expire()
-        if self._is_trim_due:
+        if self._is_trim_due or monotonic() - self._trimmed_at > TRIM_EVERY:
             self._is_trim_due = False
             trim()
+            self._trimmed_at = monotonic()
+
+    def trim_soon(self) -> None:
+        """Have free memory returned to the system at the next `tick`."""
+        self._is_trim_due = True
 
     @property
     def _of_statements(self) -> int:
@@ -336,7 +354,11 @@ def _prefer_to_return() -> None:
 
 
 def trim() -> None:
-    """Return memory to the system: of objects that refer to one another, and what the C library has kept."""
+    """Return memory to the system: of objects that refer to one another, and what the C library has kept.
+
+    By itself, Python looks for the former so rarely (`gc.set_threshold` in `wsgi.py`) that those of hours come
+    together, such as what compiling a policy leaves. A collection takes milliseconds: what was imported is frozen.
+    """
     gc.collect()
     if (library := _c_library()) is not None:
         library.malloc_trim(0)
@@ -361,8 +383,9 @@ def start(most: int, replace: Callable[[], object]) -> None:
 
     That is called if memory runs out all the same: then nobody knows what was left half done.
     """
-    global _replace
+    global _replace, _reserve
     _replace = replace
+    _reserve = mmap(-1, SPARE)
     budget.most = most
     _prefer_to_return()
     allocated_by_sqlite()  # finds SQLite now, and not at the first long statement
@@ -370,13 +393,36 @@ def start(most: int, replace: Callable[[], object]) -> None:
 
 def exhausted() -> None:
     """Note that the system gave no more memory: this process is to be replaced."""
-    global _replace
+    global _replace, _reserve
     replace, _replace = _replace, None
+    _reserve = None
     if replace is not None:
         replace()
 
 
+def demand(size: int) -> None:
+    """Raise `NoMemory` unless the system would give so much memory now.
+
+    It is for what libraries are about to allocate that end the process where they get none: granian and orjson.
+    """
+    if size <= _SMALL:
+        return
+    try:
+        bytes(size + SPARE)
+    except MemoryError:
+        budget.trim_soon()
+        raise NoMemory from None
+
+
+def demand_to_write() -> None:
+    """Raise `NoMemory` unless the system would give the memory for a response of the rows that this thread has read."""
+    mine = _mine.holding
+    if mine is not None:
+        demand(mine.rows)  # which counts them several times
+
+
 _replace: Callable[[], object] | None = None
+_reserve: mmap | None = None  # which nobody touches: let go when memory runs out, so that requests in flight can end
 
 
 # ---- the request of this thread ------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
 
+import pytest
 import requests
 
+from authz_project.server import workers
 from authz_project.server.workers import Changes
 from policy.ground.waking import run_with_connection
 from tests.service import Client
@@ -43,6 +47,32 @@ def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_
     changes.do(change)
     assert ended.wait(10)
     assert [text.partition("_")[0] for text in seen[:2]] == ["change", "commit"] and "'x'" in seen[2]
+
+
+def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):
+    """Those that make changes are there from the start. A pool that gets no thread keeps what it was to do."""
+    changes, made, ended = Changes(1, 2), [], threading.Event()
+    changes.do(ended.set)
+    assert ended.wait(10)
+    ended.clear()
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    changes.do(lambda: made.append(run_with_connection(lambda: "made")) or ended.set())
+    assert ended.wait(10) and made == ["made"]
+
+
+def test_where_a_thread_is_missing_from_the_start_the_others_do_not_wait_for_it(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def once(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once)
+    with ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError):
+        workers._start_all(pool, 2)
+    assert not started[0].is_alive()
 
 
 def test_a_change_that_fails_costs_no_thread(caplog):

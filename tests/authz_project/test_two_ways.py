@@ -14,6 +14,8 @@ from django.db import InterfaceError, OperationalError
 
 from authz_project import wsgi
 from authz_project.keys import create_key
+from policy.ground import memory
+from policy.ground.memory import NoMemory
 from tests.conversation import LONGER_THAN_ALLOWED
 from tests.factories import EnvironmentFactory
 from tests.service import DEV_KEY, ROOT
@@ -22,6 +24,7 @@ CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"
 A_NEW_ONE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = re.compile(r"oso;dur=\d+\.\d{3}")
 
+NEW_FACT = b'{"predicate": "likes", "args": [{"type": "User", "id": "ann"}]}'
 pytestmark = pytest.mark.one_database
 numbers = count(1)
 Answer = tuple[str, list[tuple[str, str]], bytes]
@@ -296,3 +299,13 @@ def test_a_connection_that_errors_left_unusable_is_let_go(ways):
             answered(environ)
         assert connection.connection is None and raw is not None
         connection.ensure_connection()
+
+
+@pytest.mark.parametrize(("method", "body", "status"), [("GET", b"", "503"), ("POST", NEW_FACT, "200")])
+def test_without_memory_to_write_it_an_answer_is_refused_and_a_change_that_is_made_is_not(ways, method, body, status):
+    environ = {
+        "REQUEST_METHOD": method, "PATH_INFO": "/api/facts", "QUERY_STRING": "", "CONTENT_LENGTH": str(len(body)),
+        "HTTP_AUTHORIZATION": f"Bearer {ways.keys[0]}", "wsgi.input": io.BytesIO(body),
+    }  # fmt: skip
+    with mock.patch.object(memory, "demand_to_write", side_effect=NoMemory):
+        assert answered(environ)[0].startswith(status)

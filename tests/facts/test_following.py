@@ -1,5 +1,6 @@
 """Who waits for changes is told of them as soon as they are committed, by this process or by another one."""
 
+import gc
 import json
 import os
 import signal
@@ -8,16 +9,20 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
+from weakref import ref
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
+from policy.ground import waking
 from policy.ground.waking import OffsetWatch, watch
 from tests.facts.test_feed import POLICY, role
 from tests.service import ROOT, Client, start_service
 
+WITHIN = 60.0  # seconds, for what takes a moment
 SOON = 5.0  # seconds, on a machine that others use as well; far less than anybody waits here
 
 
@@ -93,6 +98,34 @@ def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypat
     number = len(looks)
     time.sleep(0.5)
     assert len(looks) == number, "nobody waits, and nobody looks"
+
+
+def test_the_thread_that_looked_leaves_nothing_to_the_garbage_collector(api, monkeypatch):
+    looked, offsets_of = [], waking.offsets_of
+
+    def noted(ids: list[int]) -> dict[int, int]:
+        looked.append((threading.current_thread(), ref(connections["default"])))
+        offsets_of(ids)
+        return dict.fromkeys(ids, 7)
+
+    monkeypatch.setattr(waking, "offsets_of", noted)
+    gc.disable()
+    try:
+        assert OffsetWatch().wait(1, 0, time.monotonic() + WITHIN)
+        looked[0][0].join(WITHIN)
+        assert looked[0][1]() is None
+    finally:
+        gc.enable()
+
+
+def test_who_waits_again_is_told_after_no_thread_could_be_started(api, monkeypatch):
+    monkeypatch.setattr(waking, "offsets_of", lambda ids: dict.fromkeys(ids, 7))
+    mine = OffsetWatch()
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        with pytest.raises(RuntimeError):
+            mine.wait(1, 0, time.monotonic() + WITHIN)
+    assert mine.wait(1, 0, time.monotonic() + WITHIN)
 
 
 def test_nobody_waits_once_it_is_over(monkeypatch):

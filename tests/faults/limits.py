@@ -1,5 +1,6 @@
 """Less of something for a running server than it is used to."""
 
+import os
 import resource
 import signal
 import time
@@ -11,6 +12,11 @@ import psutil
 
 from tests.service import Service
 
+# Where groups are made: by the first version of control groups, and by the second; with the name of the limit.
+GROUPS = (
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+    (Path("/sys/fs/cgroup"), "memory.max"),
+)
 SHELL = '#!/bin/sh\n{limit}\nexec "{python}" "$@"\n'
 
 
@@ -20,6 +26,29 @@ def limited_python(folder: Path, python: str, limit: str) -> str:
     program.write_text(SHELL.format(limit=limit, python=python))
     program.chmod(0o755)
     return str(program)
+
+
+@contextmanager
+def memory_group(megabytes: int) -> Iterator[str]:
+    """A control group with so much memory, and the shell's command by which a program enters it; 0 makes none.
+
+    It is removed once all its processes have ended.
+    """
+    if not megabytes:
+        yield ""
+        return
+    parent, limit = GROUPS[0] if GROUPS[0][0].is_dir() else GROUPS[1]
+    group = parent / f"ceilings-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(megabytes * 1_000_000))
+        yield f"echo $$ > {group / 'cgroup.procs'}"
+    finally:
+        until = time.monotonic() + 10
+        while group.exists() and time.monotonic() < until:  # it is in use until the last process is gone
+            with suppress(OSError):
+                group.rmdir()
+            time.sleep(0.1)
 
 
 def workers_of(service: Service) -> list[psutil.Process]:

@@ -5,7 +5,7 @@ But for times: what else the machine does is on them.
 
 import pytest
 
-from tests.faults import ceilings, hostile, kills, overload, rolling, soak, stopping, supervision
+from tests.faults import ceilings, growth, hostile, kills, overload, rolling, soak, stopping, supervision
 from tests.faults.marks import Mark
 from tests.faults.worlds import KINDS, world
 
@@ -52,7 +52,22 @@ def test_a_question_that_is_too_hard_fails_alone(kind):
         assert missed(hostile.marks(hostile.attacked(place, 4))) == []
 
 
+def test_what_is_repeated_leaves_nothing(kind):
+    shares = {"cut bodies": 0.3, "policies": 0.5, "context facts": 0.2, "polls": 0.3}
+    with world(kind) as place, growth.measured(place) as running:
+        for what, share in shares.items():
+            assert [each for each in growth.marks(growth.grown(running, what, share, 3)) if not each.is_met] == [], what
+
+
 def test_what_would_take_gigabytes_is_refused(kind):
     with world(kind) as place:
         found = ceilings.attacked(place, size=3_000, chain=300, at_once=4, STATEMENT_TIMEOUT="5")
         assert [each for each in ceilings.marks(found) if not each.is_met] == []
+
+
+def test_with_little_address_space_answers_are_right(kind):
+    """Each process has some 400 MB when it begins: see `ceilings`."""
+    limits = ceilings.Limits(address_space=600)
+    with world(kind) as place:
+        found = ceilings.attacked(place, size=2_000, chain=200, at_once=3, limits=limits, STATEMENT_TIMEOUT="1")
+        assert [each for each in ceilings.marks_of_limits(found) if not each.is_met] == []

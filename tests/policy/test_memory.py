@@ -122,6 +122,21 @@ def test_a_body_that_waits_too_long_is_refused_and_the_next_one_goes_on(budget):
     assert (late, next_one) == (["refused"], ["begun"])
 
 
+def test_memory_is_returned_at_once_after_a_large_request_and_each_minute_in_any_case(budget, monkeypatch):
+    now, trims = [1000.0], []
+    monkeypatch.setattr(memory, "monotonic", lambda: now[0])
+    monkeypatch.setattr(memory, "trim", lambda: trims.append(now[0]))
+    budget.tick()
+    now[0] += 1
+    entered(room := budget.room_to_parse(), 8)
+    room.leave(8 * MEGABYTE)
+    budget.tick()
+    for _ in range(3):
+        now[0] += 40
+        budget.tick()
+    assert trims[-2:] == [1001.0, 1081.0]
+
+
 def test_bodies_leave_some_memory_to_questions(budget):
     entered(budget.room_to_parse(), 100)
     budget.count(Holding(), MOST // 8)
