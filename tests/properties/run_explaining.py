@@ -10,6 +10,7 @@ the server's process counts, too.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 import time
@@ -82,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     new_key, costs, tally = keys(), [], Counter()
     for seed in range(options.seed, options.seed + options.policies):
         case = some_case(seed, Random(seed), options.features, options.written)
+        gc.collect()
+        gc.freeze()  # else a collection of all that earlier policies left counts for some question
         try:
             with at_most(LONGEST):
                 for cost in costs_of(seed, case, new_key):
