@@ -34,7 +34,7 @@ from facts.accept import Unused
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
-from localsql.errors import CannotSay
+from localsql.errors import CannotSay, TooLargeStatement
 from localsql.fold import Execution, Residual, SplitBranch, SplitBranches, Splitter, pruned
 from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
@@ -271,9 +271,7 @@ def _rendered(shaped: Shaped, render: RenderSql) -> str:
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
     if any(plan.weight > MOST_WEIGHT for plan in folded.branches.plans()):
-        raise CannotSay(
-            "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
-        )
+        raise TooLargeStatement
     return render(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 

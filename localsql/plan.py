@@ -71,7 +71,7 @@ class CallerTables:
         return tuple(f"{LOCAL}{index}" for index in self.bindings.by_signature.get(signature, ()))
 
     def service_stores(self, signature: Signature, knows: Knows) -> tuple[str, ...]:
-        """Return the stores of facts that the service has; `knows` says of which signatures there may be stored ones."""
+        """Return the stores of the service's facts; `knows` says of which signatures there may be stored ones."""
         stored = ("stored",) if knows(signature) else ()
         return (*stored, "inline") if signature in self.inline else stored
 
