@@ -5,7 +5,8 @@ What stored facts decide is evaluated here, in one snapshot with the policy that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from facts.accept import Unused
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
-from localsql.errors import CannotSay
+from localsql.errors import CannotSay, TooLargeStatement
 from localsql.fold import Execution, Residual, SplitBranch, SplitBranches, Splitter, pruned
 from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
@@ -219,18 +220,19 @@ timeline.forgets(_rules_of.cache_clear)
 
 
 def _prepared(key: PlanKey) -> PreparedPlan:
-    with spans.noted("compile", key=key):
+    with spans.noted("compile", key=key), _refused_for_a_while(key):
         return _planned(key)
 
 
 def _planned(key: PlanKey) -> PreparedPlan:
     rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
-    splitter = Splitter(key.tables, key.dialect, numbering.of, numbering.may_end)
+    splitter = Splitter(key.tables, key.dialect, numbering)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
-    with rules.planning((key.tables, key.root, key.types)):
+    asked = key.tables, key.root, key.types
+    with rules.planning((*asked, numbering.marks)):
         deadline.check()
         try:
-            branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
+            branches = planned(rules, *asked, numbering.knows) if key.knows else nothing
             split = splitter.branches(branches)
         except RecursionError:
             raise NestedTooDeep from None
@@ -241,18 +243,29 @@ def _planned(key: PlanKey) -> PreparedPlan:
 
 
 def _sql(shaped: Shaped, render: RenderSql) -> str:
-    """Return the SQL. What cannot be made in the time that planning may take is refused, and so it is a while later."""
+    """Return the SQL, made in what planning left of the time that all of it may take."""
     asked = (shaped.key, frozenset((name, str(value)) for name, value in shaped.slots.items() if name != "now"))
+    with _refused_for_a_while(asked):
+        return _rendered(shaped, render)
+
+
+_refused = Refusals()  # plans and statements that take too long to make
+timeline.forgets(_refused.known.clear)
+
+
+@contextmanager
+def _refused_for_a_while(asked: Hashable) -> Iterator[None]:
+    """Refuse again what took too long a moment ago; remember what does now.
+
+    The rule set, which remembers such refusals for decisions, does not: the bound around all of the work, which began
+    before planning, ends first.
+    """
     _refused.repeat(asked)
     try:
-        return _rendered(shaped, render)
+        yield
     except TooComplex as refused:
         _refused.remember(asked, refused)
         raise
-
-
-_refused = Refusals()  # statements that take too long to make
-timeline.forgets(_refused.known.clear)
 
 
 def _rendered(shaped: Shaped, render: RenderSql) -> str:
@@ -262,9 +275,7 @@ def _rendered(shaped: Shaped, render: RenderSql) -> str:
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
     if any(plan.weight > MOST_WEIGHT for plan in folded.branches.plans()):
-        raise CannotSay(
-            "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
-        )
+        raise TooLargeStatement
     return render(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 

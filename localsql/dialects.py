@@ -9,8 +9,8 @@ from decimal import Context, Decimal
 from enum import Enum
 
 from checks.engine.sql.dialects import lateral_step
-from checks.engine.sql.text import Text, joined
-from localsql.errors import OtherSpelling
+from checks.engine.sql.text import MOST_ARMS, Text, joined
+from localsql.errors import OtherSpelling, TooLargeStatement
 from policy.values import BOOLEAN
 
 # ---- families -----------------------------------------------------------------------------------------------------
@@ -388,6 +388,11 @@ class SQLite(Dialect):
     quotes = '"`'
     text_type = "TEXT"
     native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
+
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        if len(arms) > MOST_ARMS:  # a recursive arm cannot be in a subquery
+            raise TooLargeStatement
+        return arms
 
     def escaped(self, value: str) -> str:
         """Return calls of `char` with code points, which mean the same in databases of any encoding.

@@ -35,6 +35,13 @@ class OtherSpelling(CannotSay):
         )
 
 
+class TooLargeStatement(CannotSay):
+    def __init__(self) -> None:
+        super().__init__(
+            "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
+        )
+
+
 class TooManyConstants(CannotSay):
     def __init__(self, limit: int, what: str):
         super().__init__(

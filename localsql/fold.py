@@ -40,6 +40,7 @@ from checks.engine.sql.render import Scope
 from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
+from facts.numbering import Numbering
 from localsql.dialects import Family, Typed, is_possible
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.plan import (
@@ -279,8 +280,7 @@ class SplitBranches:
 class Splitter:
     tables: CallerTables
     dialect: Dialect  # of the database that stores facts
-    number_of: Callable[[Signature], int]
-    may_end: Callable[[Signature], bool]
+    numbering: Numbering
     plans: dict[Plan, SplitPlan] = field(default_factory=dict)
     stored_only: dict[Plan, bool] = field(default_factory=dict)
     stored_only_goals: dict[Plan, bool] = field(default_factory=dict)
@@ -421,8 +421,11 @@ class Splitter:
         return self.statements.of(plan, branch, columns, place)
 
     def _renderer(self) -> StoredRenderer:
-        tables = self.tables
-        return StoredRenderer(self.dialect, self.number_of, tables.service_stores, tables.inline, self.may_end)
+        known = self.numbering
+        return StoredRenderer(self.dialect, known.of, self._service_stores, self.tables.inline, known.may_end)
+
+    def _service_stores(self, signature: Signature) -> tuple[str, ...]:
+        return self.tables.service_stores(signature, self.numbering.knows)
 
 
 def _order(column: Col) -> tuple[int, str]:

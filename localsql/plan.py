@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from checks.engine.compile import Root
+from checks.engine.compile import Knows, Root
 from checks.engine.plan.draft import outward
 from checks.engine.plan.plan import Branch, Condition, DerivedTable, Exit, ForeignSource, Plan
 from checks.engine.plan.planner import Planner
@@ -67,14 +67,13 @@ class CallerTables:
     bindings: Bindings
     inline: frozenset[Signature] = frozenset()
 
-    def stores(self, signature: Signature) -> tuple[str, ...]:
-        return (*self.local_stores(signature), *self.service_stores(signature))
-
     def local_stores(self, signature: Signature) -> tuple[str, ...]:
         return tuple(f"{LOCAL}{index}" for index in self.bindings.by_signature.get(signature, ()))
 
-    def service_stores(self, signature: Signature) -> tuple[str, ...]:
-        return ("stored", "inline") if signature in self.inline else ("stored",)
+    def service_stores(self, signature: Signature, knows: Knows) -> tuple[str, ...]:
+        """Return the stores of the service's facts; `knows` says of which signatures there may be stored ones."""
+        stored = ("stored",) if knows(signature) else ()
+        return (*stored, "inline") if signature in self.inline else stored
 
     def binding(self, store: str) -> Binding:
         return self.bindings.facts[int(store.removeprefix(LOCAL))]
@@ -112,12 +111,17 @@ class LocalBranches:
     each: tuple[LocalBranch, ...]
 
 
-def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
+def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...], knows: Knows) -> LocalBranches:
     """Plan all branches to answers, whose columns have these types.
 
-    Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
+    As for decisions, facts of signatures that are not known to be stored are not read: branches that read them have no
+    rows. Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
     """
-    planner = Planner(rules, tables.stores, has_other_form=False)
+
+    def stores(signature: Signature) -> tuple[str, ...]:
+        return (*tables.local_stores(signature), *tables.service_stores(signature, knows))
+
+    planner = Planner(rules, stores, has_other_form=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     plan = planner.plan((*root.givens, *root.calls), outs)
     return _branches(planner, plan, (_enumerated(planner, tables, end, types) for end in plan.exits))

@@ -116,7 +116,7 @@ def _in_time(raw: psycopg.Connection, sql: str, values: Sequence[object], time: 
     if left >= time.seconds * _FRESH:
         return rows(raw, sql, values)
     with nullcontext() if in_transaction(raw) else snapshot(raw):
-        _limit(raw, ceil(left * 1000))
+        limit(raw, left)
         return rows(raw, sql, values)
 
 
@@ -178,9 +178,10 @@ def _begin_snapshot(raw: psycopg.Connection) -> None:
     _good(raw, begun, ExecStatus.TUPLES_OK)
 
 
-def _limit(raw: psycopg.Connection, milliseconds: int) -> None:
+def limit(raw: psycopg.Connection, seconds: float) -> None:
     """Limit the time of each statement until the snapshot ends."""
-    _good(raw, _executed(raw, b"SET LOCAL statement_timeout = %d" % milliseconds), ExecStatus.COMMAND_OK)
+    command = b"SET LOCAL statement_timeout = %d" % max(1, ceil(seconds * 1000))
+    _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
 
 
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:

@@ -119,15 +119,24 @@ def snapshot() -> Iterator[None]:
 def limited(seconds: float, processor: float = inf) -> Iterator[None]:
     """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused.
 
-    `processor` is as in `deadline.shortened`.
+    `processor` is as in `deadline.shortened`; a statement on a server takes no longer, either.
     """
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
-    with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds, processor):
+    on_server = min(seconds, processor)
+    with _driver(mine.vendor).limited(mine.connection, on_server), deadline.shortened(seconds, processor):
         try:
             yield
         except Crowded:  # callers do without the answer, as they do if it is too slow
             raise QueryTooSlow(seconds) from None
+
+
+def limit(seconds: float) -> None:
+    """Limit each statement until the snapshot, or `limited` in it, ends. A database in this process ignores it."""
+    assert in_transaction(), "a limit is one within a snapshot"
+    mine = connections[DEFAULT_DB_ALIAS]
+    with mine.wrap_database_errors:
+        _driver(mine.vendor).limit(mine.connection, seconds)
 
 
 def in_transaction() -> bool:
@@ -142,6 +151,7 @@ class _Driver(Protocol):
     def glance(self, raw: Any, sql: str, value: str) -> Fetched | None: ...
     def snapshot(self, raw: Any) -> AbstractContextManager[None]: ...
     def limited(self, raw: Any, seconds: float) -> AbstractContextManager[None]: ...
+    def limit(self, raw: Any, seconds: float) -> None: ...
     def in_transaction(self, raw: Any) -> bool: ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import inf
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from checks.asking import run
+from checks.asking import deadline, run
 from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
@@ -57,6 +57,7 @@ from policy.values import INTEGER, Value
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8  # of a question's time
 _SHORTEST = 0.05  # seconds that a statement has at least
+_LONGER = 0.02  # seconds that a server may let a statement run past the time that is left: telling it takes a while
 GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # what ends a search, not the answer
 _NO_NUMBER = -1  # in place of that of a signature that no stored fact has
 
@@ -190,6 +191,7 @@ class Snapshot(Session):
     allowed: float = inf  # seconds of processor time for what is looked into, see `within`
     ends: float = inf  # when they are over, by `spent`
     waited: float = 0.0  # seconds that a database server took for the statements of this session
+    told: float = inf  # the limit of a statement that the server was told last, in seconds
     ended: str = ""  # why nothing more is looked into, once that is known
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
@@ -250,11 +252,12 @@ class Snapshot(Session):
         """
         self.allowed, self.ends, self.ended = seconds, self.spent + seconds, ""
         left = max(self.started + self.patience - time.monotonic(), _SHORTEST)
+        self.told = min(left, seconds)
         try:
             with bounded(seconds), run.limited(left, seconds):
                 yield
         finally:
-            self.allowed, self.ends = inf, inf
+            self.allowed, self.ends, self.told = inf, inf, inf
 
     @property
     def moment(self) -> Value:
@@ -389,13 +392,25 @@ class Snapshot(Session):
         self.check_time()
         waiting = time.monotonic() - time.thread_time()
         try:
-            return act()
+            try:
+                with self._limited():
+                    return act()
+            finally:
+                if self.dialect.has_clock:  # a server, which works while this thread waits
+                    self.waited += time.monotonic() - time.thread_time() - waiting
         except AuthzError as reason:
             self.ended = self.gap_of(reason)
             raise
-        finally:
-            if self.dialect.has_clock:  # a server, which works while this thread waits
-                self.waited += time.monotonic() - time.thread_time() - waiting
+
+    def _limited(self) -> AbstractContextManager[None]:
+        """Limit a server's statement to what is left of the time; SQLite's goes by the clock of its thread."""
+        left = self.ends - self.spent
+        if left == inf or not self.dialect.has_clock:
+            return nullcontext()
+        if left + _LONGER < self.told:
+            self.told = max(left, _LONGER)
+            run.limit(self.told)
+        return deadline.shortened(left)
 
     # ---- statements ----------------------------------------------------------------------------------------
 

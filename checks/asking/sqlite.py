@@ -130,5 +130,9 @@ def limited(raw: sqlite3.Connection, seconds: float) -> Iterator[None]:
     yield
 
 
+def limit(raw: sqlite3.Connection, seconds: float) -> None:
+    """Do nothing, as `limited` does."""
+
+
 def in_transaction(raw: sqlite3.Connection) -> bool:
     return raw.in_transaction

@@ -124,7 +124,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
             (found.granted if outcome else found.withheld).add(row)
     for row in stand_ins:
         if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
-            raise CannotEnumerate("every value but some")
+            raise CannotEnumerate("all but some")
     for found in exits.values():
         found.withheld -= found.granted  # facts that grant a row are enough, even if others withhold it
     _check_that_nothing_is_kept_back(plain, list(exits.values()))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from policy.language import ast, parse
 from policy.language.source import Source
-from policy.values import Value
+from policy.values import BOOLEAN, Value
 from tests.reference import Model, World, model_of, solutions, unified, unmentioned
 from tests.reference_clauses import (
     Clause,
@@ -25,6 +25,7 @@ from tests.reference_clauses import (
 )
 
 Row = tuple[Value, ...]
+TRUTHS = ("true", "false")
 _BELOW = "below "
 
 
@@ -37,6 +38,7 @@ class Truth:
     stored: frozenset
     context: frozenset
     clauses: dict[int | None, list[tuple[str, Clause]]]
+    any_truth: str = TRUTHS[0]  # a Boolean that may be any is looked at as this one
 
 
 def rows_of(facts: list[dict]) -> tuple[tuple[str, Row], ...]:
@@ -79,10 +81,11 @@ def _squeezed(text: str) -> str:
 
 
 def faults_of(said: dict, goal: tuple[str, Row], known: Truth) -> list[str]:
-    """What is wrong with the explanation of a goal."""
-    if said["allowed"]:
-        return faults_of_proof(said["proof"], goal, known)
-    return faults_of_obstacles(said, goal, known)
+    """What is wrong with the explanation of a goal, whichever Boolean stands for any."""
+    faults = faults_of_proof if said["allowed"] else faults_of_obstacles
+    part = said["proof"] if said["allowed"] else said
+    found = (fault for text in TRUTHS for fault in faults(part, goal, replace(known, any_truth=text)))
+    return list(dict.fromkeys(found))
 
 
 # ---- proofs ----------------------------------------------------------------------------------------------------
@@ -183,7 +186,9 @@ def row_of(node: dict, known: Truth) -> tuple[str, Row] | None:
 
 
 def value_of(raw: dict, known: Truth) -> Value:
-    return unmentioned(raw["type"]) if raw["id"] is None else Value(raw["type"], raw["id"])
+    if raw["id"] is not None:
+        return Value(raw["type"], raw["id"])
+    return Value(BOOLEAN, known.any_truth) if raw["type"] == BOOLEAN else unmentioned(raw["type"])
 
 
 # ---- obstacles -------------------------------------------------------------------------------------------------

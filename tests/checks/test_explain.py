@@ -2,13 +2,16 @@
 
 from copy import deepcopy
 from math import inf
+from time import monotonic
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
-from checks.asking import snapshot
+from checks.asking import run, snapshot
 from checks.asking.snapshot import Snapshot
 from checks.engine.errors import PlannedTooLong
+from checks.engine.sql.text import Statement
 from checks.explain import failures, search, tree
 from checks.explain.cases import ordered_body
 from facts.models import Signature
@@ -332,6 +335,37 @@ def test_an_explanation_takes_no_longer_than_three_decisions_and_some(api, monke
     whole = explain(api, "User:v", "p", "Doc:d")
     assert whole["obstacles"]
     assert "PLANNING_TIMEOUT" not in str(whole)
+
+
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 1 FROM n WHERE i < 0",
+    "postgresql": "SELECT 1 FROM pg_sleep(600)",
+}
+
+
+def test_a_statement_of_an_explanation_ends_with_its_time(api, monkeypatch):
+    chain(api, 5)
+    monkeypatch.setattr("checks.explain.explain.MORE", 0.2)
+    endless = Statement(ENDLESS[connection.vendor], ())
+    monkeypatch.setattr("checks.asking.snapshot._lookup", lambda *_: endless)  # whether a fact is stored
+    began = monotonic()
+    said = explain(api, "User:u", "read", "Folder:0")
+    assert monotonic() - began < 0.6 * snapshot.TIME_LIMIT
+    assert (said["allowed"], said["complete"]) == (True, False)
+    assert "seconds of processor time" in said["message"]
+
+
+def test_a_server_is_told_what_is_left_of_the_time(api):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no server")
+
+    def ran(sql: str) -> list[tuple]:
+        return session._timed(lambda: run.execute(Statement(sql, ()), {}))
+
+    with snapshot.snapshot(api.environment.pk, None, (), frozenset()) as session, session.within(2.0):
+        ran("SELECT 1 FROM pg_sleep(0.5)")
+        ((milliseconds,),) = ran("SELECT setting::int FROM pg_settings WHERE name = 'statement_timeout'")
+        assert milliseconds <= 1520
 
 
 def test_a_part_that_is_too_complex_to_plan_is_left_out(api, monkeypatch):

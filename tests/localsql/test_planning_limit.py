@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from checks.asking import run
+from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules import limits
 from localsql.fold import Residual, Splitter, StoredStatements
 from localsql.render import LocalRenderer
@@ -124,10 +125,12 @@ def test_all_parts_of_the_work_are_within_the_limit_of_planning(asked, clock, pa
         assert "100 s of processor time, the limit of PLANNING_TIMEOUT" in refused.json()["message"]
 
 
-def test_what_took_too_long_is_not_begun_again_at_once(asked, clock, monkeypatch):
-    clock(LocalRenderer, "selected")
+@pytest.mark.parametrize("part", ["planning", *PARTS])
+def test_what_took_too_long_is_not_begun_again_at_once(asked, clock, monkeypatch, part):
+    clock(*PARTS.get(part, (Unfolder, "step")))
     assert asked().status_code == 400
-    monkeypatch.setattr(Residual, "exit", None)  # which nothing calls
+    monkeypatch.setattr(Unfolder, "step", None)  # which nothing calls
+    monkeypatch.setattr(Residual, "exit", None)
     assert asked().status_code == 400
 
 
@@ -147,9 +150,9 @@ def test_few_statements_are_rendered_of_a_policy_over_supertypes(api, asked, mon
     before = limits.steps_taken()
     assert asked().status_code == 200
     steps = limits.steps_taken() - before
-    assert counts["split"] > 1000
+    assert counts["split"] > 400
     assert counts["rendered"] <= counts["ran"] < counts["split"] / 3
-    assert steps < 25_000, steps
+    assert steps < 5000, steps  # were facts of any signature read, more than 7,500
     assert asked().status_code == 200
     assert counts["rendered"] <= counts["ran"] / 2
 

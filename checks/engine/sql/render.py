@@ -28,7 +28,20 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
 from checks.engine.rules.limits import tick
-from checks.engine.sql.text import Column, Formed, Piece, Shown, Text, Written, fused, joined, merged, settled, union
+from checks.engine.sql.text import (
+    Column,
+    Formed,
+    Piece,
+    Shown,
+    Text,
+    Written,
+    fused,
+    in_chunks,
+    joined,
+    merged,
+    settled,
+    union,
+)
 
 # ---- scope --------------------------------------------------------------------------------------------------------
 # What a SELECT can mention: the sources in scope, and the names of its tables of goals and answers.
@@ -353,7 +366,8 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         if not first:
             return None
         steps = self.dialect.steps(name, row, columns, following)
-        return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*first, *steps]), ")")
+        rows = [*in_chunks(first, " UNION ", len(steps)), *steps]
+        return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", rows), ")")
 
     # ---- branches -------------------------------------------------------------------------------------------------
 

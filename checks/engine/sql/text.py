@@ -256,10 +256,15 @@ def union(arms: Iterable[Text], distinct: bool) -> Text:
         assert isinstance(first, str) and first.startswith("SELECT"), "an arm is a SELECT"
         return (f"SELECT DISTINCT{first.removeprefix('SELECT')}", *found[0][1:])
     word = " UNION " if distinct else " UNION ALL "
-    if len(found) > MOST_ARMS:
-        chunks = [found[start : start + MOST_ARMS] for start in range(0, len(found), MOST_ARMS)]
-        found = [("SELECT * FROM (", *joined(word, chunk), ") x") for chunk in chunks]
-    return joined(word, found)
+    return joined(word, in_chunks(found, word))
+
+
+def in_chunks(arms: list[Text], word: str, others: int = 0) -> list[Text]:
+    """Return the arms of a union; as few subqueries, if with so many others they are more than a union can have."""
+    if len(arms) + others <= MOST_ARMS:
+        return arms
+    chunks = [arms[start : start + MOST_ARMS] for start in range(0, len(arms), MOST_ARMS)]
+    return [("SELECT * FROM (", *joined(word, chunk), ") x") for chunk in chunks]
 
 
 @dataclass(frozen=True)
