@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import inf
-from typing import NamedTuple
 
 from django.conf import settings
 
@@ -88,23 +87,12 @@ def snapshot(
         yield found
 
 
-class UnpublishedProgram(NamedTuple):
-    """An unpublished program and its compiled statements, which successive snapshots share."""
-
-    cases: Cases
-    statements: Statements
-
-    @classmethod
-    def of(cls, program: Program) -> UnpublishedProgram:
-        return cls(cases_of_text(program), new_statements())
-
-
 @contextmanager
 def trial(
-    environment_id: int, program: UnpublishedProgram, context: Sequence[Fact], moment: Moment | None = None
+    environment_id: int, program: Program, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
     """Open a snapshot of an environment's facts and the context, by a program that is not published."""
-    with _opened(environment_id, None, *program, context, moment) as found:
+    with _opened(environment_id, None, cases_of_text(program), new_statements(), context, moment) as found:
         yield found
 
 

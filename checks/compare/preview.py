@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 from checks.ask_pages.links import page_lines
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.differences import Compared, Given, GivenToBoth, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
 from checks.decisions.lines import BadLine, Line, line_of_text
@@ -241,7 +241,7 @@ def _sides(
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
         snapshot(environment_id, active.pk if active else None, (), types) as before,
-        trial(environment_id, UnpublishedProgram.of(program), ()) as after,
+        trial(environment_id, program, ()) as after,
     ):
         yield before, after
 
