@@ -28,7 +28,7 @@ from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge, TestsTooSlow
+from checks.errors import PolicyMoved, QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
 from facts.batches import by_signature
@@ -340,6 +340,17 @@ class Snapshot(Session):
     def first_answers(self, question: Question, most: int) -> Sequence[Row]:
         """Return at most `most` answers, in no order, some perhaps twice. Not remembered, as they may be many."""
         return self._answers(question, most)
+
+    def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[Row]:
+        """Return all answers, as `first_answers` does, within so many seconds; refuse `most` rows or more.
+
+        Without `most` or seconds, there is no such limit.
+        """
+        with run.limited(seconds):
+            found = self.first_answers(question, most)
+        if most and len(found) >= most:
+            raise TooManyRows(most)
+        return found
 
     def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
         slots = self.slots()

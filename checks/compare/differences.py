@@ -336,11 +336,6 @@ class _Refused(AuthzError):
         super().__init__(f"{'the new' if is_new else 'the active'} policy answers no such question: {reason.message}")
 
 
-class _TooMany(AuthzError):
-    def __init__(self):
-        super().__init__(f"it has {MOST_ROWS:,} answers or more")
-
-
 @dataclass
 class PolicyComparison:
     sides: tuple[Snapshot, Snapshot]
@@ -431,11 +426,7 @@ class PolicyComparison:
     ) -> set[Row]:
         if not kind.is_known_to(session.program):
             return set()
-        with run.limited(max(seconds, _SHORTEST)):
-            rows = session.first_answers(kind.question(ids), MOST_ROWS)
-        if len(rows) >= MOST_ROWS:
-            raise _TooMany
-        return set(rows)
+        return set(session.answers_within(kind.question(ids), MOST_ROWS, max(seconds, _SHORTEST)))
 
 
 @dataclass

@@ -39,19 +39,22 @@ def without_covered(rows: Set[Row]) -> set[Row]:
     return {row for row in rows if not any(_opened(row, each) in rows and _opened(row, each) != row for each in opened)}
 
 
-def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
-    """Return what the gained rows with a None have in common with the other rows. The last column is never None.
+def exceptions(gained: Iterable[Row], other: Set[Row]) -> set[Row]:
+    """Return what the gained rows with a None have in common with the other rows.
 
     gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
     """
     wild = [row for row in gained if None in row]
-    if not wild:
-        return set()
     by_last: dict[str | None, list[Row]] = defaultdict(list)
-    for row in other:
+    for row in other if wild else ():
         by_last[row[-1]].append(row)
-    found = (met(row, each) for row in wild for each in by_last.get(row[-1], ()))
+    pairs = ((row, each) for row in wild for last in _lasts(row, by_last) for each in by_last.get(last, ()))
+    found = (met(row, each) for row, each in pairs)
     return {each for each in found if each is not None}
+
+
+def _lasts(row: Row, by_last: Mapping[str | None, list[Row]]) -> Iterable[str | None]:
+    return list(by_last) if row[-1] is None else (row[-1], None)
 
 
 def met(row: Row, other: Row) -> Row | None:
@@ -59,26 +62,6 @@ def met(row: Row, other: Row) -> Row | None:
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
-
-
-def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str, Row]]:
-    """Return (state, row) for what one actor lost, gained and kept; a row is (action, resource).
-
-    What was kept are the exceptions to lost and gained rows with a None. The actions in `others` have kinds of their
-    own (see `AccessKind`), so they appear here only as such exceptions. They do not appear at all if they were lost or
-    gained on every resource: their own kinds say then what was kept.
-    """
-    old, new = without_covered(old), without_covered(new)
-    lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
-    kept = {each for row in lost if None in row for other in new if (each := met(row, other))}
-    kept |= {each for row in gained if None in row for other in old if (each := met(row, other))}
-    exempt = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
-    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in exempt]
-
-
-def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:
-    was, now = (any((each, None) in rows for each in (action, None)) for rows in (old, new))
-    return was != now
 
 
 def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from django import forms
@@ -118,7 +118,7 @@ def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: b
     """Return a page of a review."""
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
-        chunks = Chunks(review, sides, text, start.cursor if start else None, collapses)
+        chunks = Chunks(review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses)
         last = Last(review.moments[-1].revision, review.moments[-1].at)
         return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides))
 

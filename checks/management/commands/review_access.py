@@ -11,14 +11,14 @@ from django.core.management.base import CommandError, OutputWrapper
 
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
-from checks.compare.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
-from checks.compare.review_page import counted, described, shown, shown_action
+from checks.compare.review import Access, AccessState, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review_page import counted, described, looked_text, shown, shown_action
+from checks.compare.review_walk import all_lines
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
 from facts.notation import value_from_text, without_formula
 from policy.management.command import PolicyCommand
-from policy.management.progress import Progress as Bar
 from policy.models import Environment, PolicyVersion
 from policy.moments import AsOf, Moment, as_of_from_text
 from policy.values import Value
@@ -57,13 +57,13 @@ class Command(PolicyCommand):
             moments = moments_reviewed(environment.pk, *ends, called=("--from", "--to"))
         bar = self.progress("reviewing access")
         wanted = _wanted(actor_type, action, resource_type, actor)
-        review = Review(environment.pk, moments, wanted, report=lambda progress: _tell(bar, progress))
+        review = Review(environment.pk, moments, wanted)
         writer: _Writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
         notes = self.stdout if format == "table" else self.stderr
         notes.write(described(moments))
         counts: Counter[str] = Counter()
         with bar:
-            for line in review.lines():
+            for line in all_lines(review, lambda cursor: bar.tell(note=looked_text(cursor))):
                 with bar.aside():
                     writer.write(line)
                 counts[line.state if isinstance(line, Access) else NOT_ANSWERED] += 1
@@ -83,12 +83,6 @@ def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> Wan
 
 def _when(text: str | None, option: str) -> AsOf | None:
     return None if text is None else as_of_from_text(text, option)
-
-
-def _tell(bar: Bar, progress: Progress) -> None:
-    total = max(progress.total(), progress.asked)
-    done = f"{progress.asked:,} of {total:,} {progress.type}s"
-    bar.tell(note=f"{progress.place} of {progress.kinds}: {progress.kind}, {done}")
 
 
 class _Explainer:
