@@ -15,7 +15,7 @@ from checks.asking import run
 from checks.asking.fact_patterns import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import QuestionKind, missing
+from checks.compare.kinds import QuestionKind, missing, values_in_rules
 from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
@@ -27,8 +27,7 @@ from facts.read import count_up_to, facts_about
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError
 from policy.rules.changes import Changed
-from policy.rules.flatten import terms_of
-from policy.rules.program import Atom, Literal, Member, Program, Rule, Term, Var
+from policy.rules.program import Atom, Program, Rule, Var
 from policy.values import PRIMITIVES, Value
 
 # ---- samples ------------------------------------------------------------------------------------------------------
@@ -119,12 +118,11 @@ class Sampler:
 
     def _named(self, type_name: str) -> list[str]:
         """Return what the rules of either program mention of the type."""
-        return sorted(value.id for value in self._constants if value.type == type_name)
+        return sorted(self._in_rules[type_name])
 
     @cached_property
-    def _constants(self) -> set[Value]:
-        literals = (each for program in self.programs for rule in program.rules for each in (rule.head, *rule.body))
-        return {term for literal in literals for term in _terms_and_values(literal) if isinstance(term, Value)}
+    def _in_rules(self) -> dict[str, set[str]]:
+        return values_in_rules(self.programs)
 
     # ---- what the difference is about ----------------------------------------------------------------------------
 
@@ -249,10 +247,6 @@ def _unbound(rule: Rule, variable: Var) -> list[Var]:
     """Return the head's other variables that no fact binds: to stand for any value, they must stay in the head."""
     bound = {term for literal in rule.body if isinstance(literal, Atom) for term in literal.args}
     return [each for each in _variables(rule) if each not in bound and each != variable]
-
-
-def _terms_and_values(literal: Literal) -> tuple[Term, ...]:
-    return literal.values if isinstance(literal, Member) else terms_of(literal)
 
 
 # ---- differences --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from facts.mentioned_ids import ChangedFacts
 from policy.language.source import NOWHERE
 from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flatten import terms_of
-from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
+from policy.rules.program import Atom, Member, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
 
 # ---- Compares sets of answers in which None stands for every value ------------------------------------------------
@@ -347,12 +347,12 @@ def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
     return frozenset(found)
 
 
-def values_in_rules(programs: Iterable[Program], type_name: str) -> frozenset[str]:
-    """Return the ids of the type that rules name."""
+def values_in_rules(programs: Iterable[Program]) -> dict[str, set[str]]:
+    """Return the ids that rules name, by type."""
+    found: dict[str, set[str]] = defaultdict(set)
     literals = (each for program in programs for rule in program.rules for each in (rule.head, *rule.body))
-    terms = (term for literal in literals for term in _terms_and_values(literal))
-    return frozenset(term.id for term in terms if isinstance(term, Value) and term.type == type_name)
-
-
-def _terms_and_values(literal: Literal) -> tuple:
-    return literal.values if isinstance(literal, Member) else terms_of(literal)
+    for literal in literals:
+        for term in literal.values if isinstance(literal, Member) else terms_of(literal):
+            if isinstance(term, Value):
+                found[term.type].add(term.id)
+    return found

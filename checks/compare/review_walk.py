@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -326,7 +327,6 @@ class Chunks:
     collapses: bool = False
     limits: Limits = field(default_factory=lambda: OF_PAGES)
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
     _looked: float = 0.0  # seconds spent so far on looking up ids
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -382,7 +382,7 @@ class Chunks:
         if type_name not in self._with_text:
             found = self._looked_up(type_name, is_looked_for)
             if found is not None:
-                found |= {each for each in self._named(type_name) if self.filter.text in each}
+                found |= {each for each in self._in_rules[type_name] if self.filter.text in each}
             self._with_text[type_name] = None if found is None or len(found) > MOST_ACTORS else frozenset(found)
         return self._with_text[type_name]
 
@@ -410,10 +410,9 @@ class Chunks:
     def _mentioned(self, type_name: str) -> MentionedAsOf:
         return MentionedAsOf(self.review.known.numbers, type_name, self.review.moments)
 
-    def _named(self, type_name: str) -> frozenset[str]:
-        if type_name not in self._in_rules:
-            self._in_rules[type_name] = values_in_rules(self.review.programs, type_name)
-        return self._in_rules[type_name]
+    @cached_property
+    def _in_rules(self) -> dict[str, set[str]]:
+        return values_in_rules(self.review.programs)
 
     def _of(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
@@ -561,7 +560,7 @@ class Chunks:
             return sorted(left)[:size]
         if after is None or (is_begun and after == ANY):
             return [ANY]
-        named = {each for each in self._named(kind.resource) if each > after}
+        named = {each for each in self._in_rules[kind.resource] if each > after}
         found = sorted({*named, *self._mentioned(kind.resource).after(after, size)})
         return [*([after] if is_begun else []), *found][:size]
 
