@@ -57,8 +57,7 @@ class Piece(NamedTuple):
 
     @property
     def order(self) -> tuple[str, bool, str, str, int]:
-        kind = self.kind
-        return kind.resource, kind.action is None, kind.action or "", kind.actor, self.phase
+        return self.cursor().order
 
     def cursor(self, leading: str | None = None, following: str | None = None, action: str = "") -> ReviewCursor:
         kind = self.kind
