@@ -31,7 +31,7 @@ from checks.ask_pages.question import (
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import snapshot
 from checks.compare.review import Access, AccessState
-from checks.compare.review_page import headline, lines_of, looked_text, shown, shown_action
+from checks.compare.review_page import looked_text, shown, shown_action
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
 from facts.notation import noted_value
@@ -402,9 +402,9 @@ def _changes(answer: PageAnswer) -> Shown:
     again = asked_again(asked.fields, filter=text)
     next_fields = asked_again(asked.fields, filter=text, after=page_start_text(found.next)) if found.next else {}
     return {
-        "headline": headline(found, 2),
+        "headline": found.headline,
         "lines": [_change(answer, line) for line in found.lines],
-        "range": lines_of(found, 2),
+        "range": found.range,
         "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
         "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
         "looked": looked_text(found.looked) if found.looked else "",

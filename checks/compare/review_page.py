@@ -62,27 +62,6 @@ def _when(moment: Moment) -> str:
     return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
 
 
-def headline(found: Stretch, moments: int) -> str:
-    """Return how many lines there are, or at least how many if the review was not read to its end."""
-    if not any(found.counts.values()):
-        nothing = "Nothing" if moments == 1 else "Nothing changed"
-        return nothing if found.is_whole else "Nothing so far"
-    if found.is_whole:
-        return counted(found.counts, moments)
-    if moments == 1:
-        return f"At least {found.counts.get(AccessState.HAS, 0):,}"
-    return f"At least {counted(found.counts, moments)}"
-
-
-def lines_of(found: Stretch, moments: int) -> str:
-    """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
-    if not found.counted or (found.is_first and found.next is None):
-        return ""
-    total = sum(count for state, count in found.counts.items() if state != AccessState.KEPT)
-    of_all = f" of {total:,}" if found.is_whole else ""
-    return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
-
-
 def looked_text(cursor: ReviewCursor) -> str:
     """Return how far the review was read: all that comes before the cursor."""
     action = "any action" if cursor.action is None else f"“{cursor.action}”"
@@ -93,12 +72,6 @@ def looked_text(cursor: ReviewCursor) -> str:
         return f"{kind}, of resources that no fact names"
     can_be_shown = bool(cursor.leading.strip()) and cursor.leading.isprintable()
     return f"{kind}, up to {cursor.leading}" if can_be_shown else f"a part of {kind}"
-
-
-def counted(counts: Mapping[str, int], moments: int) -> str:
-    if moments == 1:
-        return f"{counts.get(AccessState.HAS, 0):,} in all"
-    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 
 # ---- changed ------------------------------------------------------------------------------------------------------
@@ -120,7 +93,7 @@ def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: b
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
         chunks = Chunks(review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses)
         last = Last(review.moments[-1].revision, review.moments[-1].at)
-        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides))
+        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides), len(sides))
 
 
 def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
@@ -198,14 +171,6 @@ class ReviewPage:
     @property
     def is_compared(self) -> bool:
         return len(self.moments) > 1
-
-    @property
-    def headline(self) -> str:
-        return headline(self.stretch, len(self.moments))
-
-    @property
-    def range(self) -> str:
-        return lines_of(self.stretch, len(self.moments))
 
     @property
     def looked(self) -> str:

@@ -177,22 +177,43 @@ class Stretch:
     is_whole: bool  # whether the review was read to its end
     looked: ReviewCursor | None  # how far it was read, if not
     next: PageStart | None
+    moments: int
     has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
+
+    @property
+    def headline(self) -> str:
+        """Return how many lines there are, or at least how many if the review was not read to its end."""
+        if not any(self.counts.values()):
+            nothing = "Nothing" if self.moments == 1 else "Nothing changed"
+            return nothing if self.is_whole else "Nothing so far"
+        if self.is_whole or self.moments > 1:
+            return f"{'' if self.is_whole else 'At least '}{counted(self.counts, self.moments)}"
+        return f"At least {self.counts.get(AccessState.HAS, 0):,}"
+
+    @property
+    def range(self) -> str:
+        """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
+        shown = sum(line.state != AccessState.KEPT for line in self.lines)  # those that were kept have no numbers
+        if not shown or (self.is_first and self.next is None):
+            return ""
+        start = _numbered(self.before) + 1
+        of_all = f" of {_numbered(self.counts):,}" if self.is_whole else ""
+        return f"{start:,} to {start + shown - 1:,}{of_all}"
 
     @property
     def is_short(self) -> bool:
         """Say whether the time was over before the page was full."""
         return not self.is_whole and len(self.lines) < PAGE
 
-    @property
-    def start(self) -> int:
-        """Return the number of the page's first line, from 1."""
-        return sum(count for state, count in self.before.items() if state != AccessState.KEPT) + 1
 
-    @property
-    def counted(self) -> int:
-        """Return how many of the page's lines have numbers: those that were kept have none."""
-        return sum(line.state != AccessState.KEPT for line in self.lines)
+def _numbered(counts: Mapping[str, int]) -> int:
+    return sum(count for state, count in counts.items() if state != AccessState.KEPT)
+
+
+def counted(counts: Mapping[str, int], moments: int) -> str:
+    if moments == 1:
+        return f"{counts.get(AccessState.HAS, 0):,} in all"
+    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 
 def stretch_of(
@@ -201,6 +222,7 @@ def stretch_of(
     last: Last,
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
+    moments: int,
 ) -> Stretch:
     """Read wanted lines from the chunks until the time is over; `planning` returns seconds that do not count."""
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
@@ -244,6 +266,7 @@ def stretch_of(
         is_whole,
         None if is_whole else here,
         PageStart(following, shown, last) if following else None,
+        moments,
         has_unnamed,
     )
 

@@ -163,7 +163,7 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
         chunks.append(Chunk(of_resources, [], of_resources.cursor(f"{name}0"), (refused,)))
     told, page_start = [], None
     for start in (0, 3):
-        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0)
+        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0, 1)
         told += [each.example for each in found.not_answered]
         page_start = found.next
     assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and page_start is None

@@ -13,8 +13,8 @@ from django.core.management.base import CommandError
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
 from checks.compare.review import Access, AccessState, NotAnswered, Review, Wanted, moments_reviewed
-from checks.compare.review_page import counted, described, looked_text, shown, shown_action
-from checks.compare.review_walk import all_lines
+from checks.compare.review_page import described, looked_text, shown, shown_action
+from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
