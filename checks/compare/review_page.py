@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django import forms
 from django.utils.safestring import SafeString
@@ -158,33 +158,45 @@ class ReviewForm(forms.Form):
         return sent
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewPage:
-    """A page of a review's lines. The command prints all of them."""
-
-    described: str
-    moments: tuple[Moment, ...]
-    stretch: Stretch
-    command: str
-    asked: tuple[AsOf | None, ...]
-
-    @property
-    def is_compared(self) -> bool:
-        return len(self.moments) > 1
-
-    @property
-    def looked(self) -> str:
-        return looked_text(self.stretch.looked) if self.stretch.looked else ""
-
-
-def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
+def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
+    """Return what the page of a review shows: a page of its lines, and the addresses of other pages."""
+    environment = version.environment
     page_start = page_start_from_text(sent["after"])
     asked = _moments_sent(sent)
     moments = moments_of_page(environment.pk, asked, page_start)
-    review = Review(environment.pk, moments, _wanted(sent))
-    found = reviewed(review, Filter(sent["filter"]), page_start)
+    found = reviewed(Review(environment.pk, moments, _wanted(sent)), Filter(sent["filter"]), page_start)
     again = tuple(asked_of_page(asked, moments, page_start))
-    return ReviewPage(described(moments), moments, found, _command(environment, sent), again)
+    fields = {name: text for name, text in sent.items() if text and name != "after"}
+    return {
+        "stretch": found,
+        "described": described(moments),
+        "is_compared": len(moments) > 1,
+        "looked": looked_text(found.looked) if found.looked else "",
+        "lines": [_row(line, moments, again, environment.slug) for line in found.lines],
+        "first": "" if found.is_first else page_url("review", version.pk, fields),
+        "next": page_url("review", version.pk, fields | {"after": page_start_text(found.next)}) if found.next else "",
+        "command": _command(environment, sent),
+    }
+
+
+def _row(
+    line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str
+) -> tuple[str, tuple[SafeString | str, ...], str]:
+    """Return the line's state, its values, and the address that explains it as of the moment when it held."""
+    place = 0 if line.state == AccessState.LOST else -1
+    values = value_shown(line.actor, slug), shown_action(line.action), value_shown(line.resource, slug)
+    return line.state, values, why_url(line, moments[place], asked[place])
+
+
+def why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
+    """Return the address that explains the line as of a moment."""
+    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
+    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
+    return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
+
+
+def value_shown(value: Value, slug: str) -> SafeString | str:
+    return shown(value) if value.id == ANY else value_html(value, slug)
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:
@@ -211,33 +223,3 @@ def _command(environment: Environment, sent: Mapping[str, str]) -> str:
     given = [f"--{name}={sent[field]}" for name, field in options.items() if sent[field]]
     there = [] if environment.slug == DEFAULT_SLUG else [f"--environment={environment.slug}"]
     return command_line("review_access", *there, *given)
-
-
-# ---- as it is shown ------------------------------------------------------------------------------------------------
-
-ReviewRow = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action and resource; why
-
-
-def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
-    """Return the lines, with links to what they name and to explanations, and the addresses of other pages."""
-    fields = {name: text for name, text in sent.items() if text and name != "after"}
-    following = found.stretch.next
-    return {
-        "lines": [_row(found, line, slug) for line in found.stretch.lines],
-        "first": "" if found.stretch.is_first else page_url("review", version, fields),
-        "next": page_url("review", version, fields | {"after": page_start_text(following)}) if following else "",
-    }
-
-
-def _row(found: ReviewPage, line: Access, slug: str) -> ReviewRow:
-    """Return the line, with the address that explains it as of the moment when it held."""
-    place = 0 if line.state == AccessState.LOST else -1
-    moment, asked = found.moments[place], found.asked[place]
-    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
-    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
-    why = page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
-    return line.state, (_value(line.actor, slug), shown_action(line.action), _value(line.resource, slug)), why
-
-
-def _value(value: Value, slug: str) -> SafeString | str:
-    return shown(value) if value.id == ANY else value_html(value, slug)
