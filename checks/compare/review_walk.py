@@ -126,22 +126,17 @@ def page_start_from_text(text: str) -> PageStart | None:
     if not text:
         return None
     try:
-        *parts, numbers, last = orjson.loads(text)
-        resource_type, action, actor_type, phase, leads, leading, following, named = parts
-        texts = (resource_type, actor_type, named)
-        maybe = (action, leading, following)
-        is_right = all(type(each) is str for each in texts) and all(each is None or type(each) is str for each in maybe)
-        is_right = is_right and type(phase) is int and type(leads) is int
-        is_right = is_right and len(numbers) == len(COUNTED) and len(last) == len(Last._fields)
-        is_right = is_right and all(type(each) is int and 0 <= each < _MOST for each in numbers)
-        is_right = is_right and all(type(each) is int and 0 <= each <= LAST_REVISION for each in last)
-    except (ValueError, TypeError):
-        is_right = False
-    if not is_right:
-        raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
-    shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-    cursor = ReviewCursor(resource_type, action, actor_type, phase, leads, leading, following, named)
-    return PageStart(cursor, shown, Last(*last))
+        parts = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        parts = None
+    match parts:
+        case [str(), str() | None, str(), int(), int(), str() | None, str() | None, str(), [_, _, _], [_, _]]:
+            *cursor, numbers, last = parts
+            limits = (*[_MOST] * len(numbers), *[LAST_REVISION] * len(last))
+            if all(type(each) is int and 0 <= each <= limit for each, limit in zip((*numbers, *last), limits)):
+                shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+                return PageStart(ReviewCursor(*cursor), shown, Last(*last))
+    raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------
