@@ -9,7 +9,7 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import islice, product
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from checks.asking import run
 from checks.asking.fact_patterns import questions_of
@@ -542,17 +542,6 @@ class Given:
         named = {arg.type for arg in self.pattern.args if arg.type} if self.pattern else set()
         facts = {arg.type for fact in self.context for arg in fact.args}
         return named.union(facts, *(question.types for question in self.questions))
-
-
-class GivenToBoth(NamedTuple):
-    """What each of two policies is asked: the same, but a policy says which properties of AuthZEN are context facts."""
-
-    before: Given
-    after: Given
-
-    @property
-    def contexts(self) -> tuple[Sequence[Fact], Sequence[Fact]]:
-        return self.before.context, self.after.context
 
 
 def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal, bool]]:
