@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, suggestions
 from checks.compare.preview import preview, previewed
-from checks.compare.review_page import ReviewForm, review_for_page, review_page
+from checks.compare.review_page import ReviewForm, review_for_page
 from checks.picture.drawing import layout_of_sheet, picture_of
 from checks.picture.graph import sheets_of
 from checks.picture.page import KINDS as FILE_KINDS
@@ -216,18 +216,17 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         if version is None:
             return self._gone(request, object_id)
         form = ReviewForm(request.GET) if {"start", "at"} & request.GET.keys() else ReviewForm()
-        found, trouble = None, {}
+        shown, trouble = {}, {}
         if form.is_bound and form.is_valid():
             try:
-                found = review_for_page(version.environment, form.cleaned_data)
+                shown = review_for_page(version, form.cleaned_data)
             except AuthzError as reason:
                 trouble = trouble_of(reason)
         program = program_or_none(version)
         declared = program.types if program else {}
-        shown = review_page(found, version.pk, version.environment.slug, form.cleaned_data) if found else {}
         return self._page(
             request, "review", version,
-            form=form, sent=request.GET, found=found, **shown, **trouble, environment=version.environment,
+            form=form, sent=request.GET, **shown, **trouble, environment=version.environment,
             types=sorted(declared), actions=sorted({name for each in declared.values() for name in each.permissions}),
         )  # fmt: skip
 

@@ -18,6 +18,11 @@ class Crowded(Unavailable):
         super().__init__("too many questions that take long are asked at once, try again")
 
 
+class TooManyRows(AuthzError):
+    def __init__(self, most: int):
+        super().__init__(f"it has {most:,} answers or more")
+
+
 class StatementTooLarge(AuthzError):
     """The database does not take a statement with so many parts."""
 

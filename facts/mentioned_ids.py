@@ -139,14 +139,6 @@ class MentionedAsOf:
                     return True
         return False
 
-    def count(self) -> int:
-        selects = [f"SELECT {selected}" for _, selected in self._selects("TRUE")]
-        if not selects:
-            return 0
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT COUNT(*) FROM ({' UNION '.join(selects)}) seen")
-            return cursor.fetchone()[0]
-
     def _selects(self, wanted: str) -> Iterator[tuple[str, str]]:
         """Yield what to select from each place where the ids may stand, with the column."""
         for number, column in places_of(self.numbers, self.type):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from checks.ask_pages.question import CHANGED, Note, PageQuestion, unknown_names, unknown_types, unmentioned
 from checks.asking import run
 from checks.asking.question import Page, Question
-from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.review import Wanted
 from checks.compare.review_page import asked_of_page, changes_of, moments_of_page
 from checks.compare.review_walk import Stretch, page_start_from_text
@@ -212,8 +212,7 @@ def answered(asked: PageQuestion) -> PageAnswer:
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
     """Return a session of the question's version, or of its text if it has one."""
     if asked.text:
-        program = UnpublishedProgram.of(rules.compile_text(asked.text))
-        return trial(asked.environment_id, program, asked.context, asked.moment)
+        return trial(asked.environment_id, rules.compile_text(asked.text), asked.context, asked.moment)
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
 
 

@@ -21,7 +21,6 @@ from checks.ask_pages.question import (
     asked_again,
     carried_over,
     filled,
-    moment_fields,
     page_url,
     question_of,
     revision_url,
@@ -31,7 +30,7 @@ from checks.ask_pages.question import (
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import snapshot
 from checks.compare.review import Access, AccessState
-from checks.compare.review_page import headline, lines_of, looked_text, shown, shown_action
+from checks.compare.review_page import looked_text, shown_action, value_shown, why_url
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
 from facts.notation import noted_value
@@ -402,9 +401,9 @@ def _changes(answer: PageAnswer) -> Shown:
     again = asked_again(asked.fields, filter=text)
     next_fields = asked_again(asked.fields, filter=text, after=page_start_text(found.next)) if found.next else {}
     return {
-        "headline": headline(found, 2),
+        "headline": found.headline,
         "lines": [_change(answer, line) for line in found.lines],
-        "range": lines_of(found, 2),
+        "range": found.range,
         "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
         "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
         "looked": looked_text(found.looked) if found.looked else "",
@@ -421,14 +420,8 @@ def _changes(answer: PageAnswer) -> Shown:
 
 
 def _change(answer: PageAnswer, line: Access) -> _Change:
-    asked = answer.asked
-    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
-    about["action"] = "*" if line.action.id == ANY else _action(line.action.id)
     labels = ("before", "now" if answer.whens[-1] is None else "after")
-    whys = [
-        Link(label, page_url("ask", moment.version, asked_again(about, **moment_fields(when, moment))))
-        for label, moment, when in zip(labels, answer.moments, answer.whens)
-    ]
-    slug = asked.version.environment.slug
-    resource = shown(line.resource) if line.resource.id == ANY else value_html(line.resource, slug)
+    each = zip(labels, answer.moments, answer.whens)
+    whys = [Link(label, why_url(line, moment, when)) for label, moment, when in each]
+    resource = value_shown(line.resource, answer.asked.version.environment.slug)
     return _Change(line.state, shown_action(line.action), resource, (whys[0], whys[1]))

@@ -460,7 +460,7 @@ def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
             continue
         if MentionedAsOf(session.numbers, value.type, (moment,)).has(value.id):
             continue
-        if value.id in values_in_rules((session.program,), value.type):
+        if value.id in values_in_rules((session.program,))[value.type]:
             continue
         yield Note(f"no stored fact mentions {written(value)}", _meant(asked, value))
 

@@ -116,11 +116,14 @@ def snapshot() -> Iterator[None]:
 
 
 @contextmanager
-def limited(seconds: float, processor: float = inf) -> Iterator[None]:
+def limited(seconds: float | None, processor: float = inf) -> Iterator[None]:
     """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused.
 
-    `processor` is as in `deadline.shortened`; a statement on a server takes no longer, either.
+    None limits nothing. `processor` is as in `deadline.shortened`; a statement on a server takes no longer, either.
     """
+    if seconds is None:
+        yield
+        return
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
     on_server = min(seconds, processor)

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import inf
-from typing import NamedTuple
 
 from django.conf import settings
 
@@ -37,7 +36,7 @@ from checks.engine.sql.frames import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow
+from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
 from facts.batches import by_signature
@@ -97,23 +96,12 @@ def snapshot(
         yield found
 
 
-class UnpublishedProgram(NamedTuple):
-    """An unpublished program and its compiled statements, which successive snapshots share."""
-
-    cases: Cases
-    statements: Statements
-
-    @classmethod
-    def of(cls, program: Program) -> UnpublishedProgram:
-        return cls(cases_of_text(program), new_statements())
-
-
 @contextmanager
 def trial(
-    environment_id: int, program: UnpublishedProgram, context: Sequence[Fact], moment: Moment | None = None
+    environment_id: int, program: Program, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
     """Open a snapshot of an environment's facts and the context, by a program that is not published."""
-    with _opened(environment_id, None, *program, context, moment) as found:
+    with _opened(environment_id, None, cases_of_text(program), new_statements(), context, moment) as found:
         yield found
 
 
@@ -363,6 +351,17 @@ class Snapshot(Session):
     def first_answers(self, question: Question, most: int) -> Sequence[Row]:
         """Return at most `most` answers, in no order, some perhaps twice. Not remembered, as they may be many."""
         return self._answers(question, most)
+
+    def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[Row]:
+        """Return all answers, as `first_answers` does, within so many seconds; refuse `most` rows or more.
+
+        Without `most` or seconds, there is no such limit.
+        """
+        with run.limited(seconds):
+            found = self.first_answers(question, most)
+        if most and len(found) >= most:
+            raise TooManyRows(most)
+        return found
 
     def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
         slots = self.slots()

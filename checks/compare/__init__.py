@@ -6,5 +6,5 @@ Read it in this order:
 * `differences`  asks two policies the same questions about samples of values
 * `preview`      what a policy that is not published yet would change
 * `review`       who had access as of a moment, or gained and lost it between two
-* `review_walk`  goes through a review from a cursor on; `review_page` shows a page of it
+* `review_walk`  goes through a review from a cursor on: to its end for the command, a page at a time for `review_page`
 """

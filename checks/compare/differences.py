@@ -9,13 +9,13 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import islice, product
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from checks.asking import run
 from checks.asking.fact_patterns import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import QuestionKind, missing
+from checks.compare.kinds import QuestionKind, missing, values_in_rules
 from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
@@ -27,8 +27,7 @@ from facts.read import count_up_to, facts_about
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError
 from policy.rules.changes import Changed
-from policy.rules.flatten import terms_of
-from policy.rules.program import Atom, Literal, Member, Program, Rule, Term, Var
+from policy.rules.program import Atom, Program, Rule, Var
 from policy.values import PRIMITIVES, Value
 
 # ---- samples ------------------------------------------------------------------------------------------------------
@@ -119,12 +118,11 @@ class Sampler:
 
     def _named(self, type_name: str) -> list[str]:
         """Return what the rules of either program mention of the type."""
-        return sorted(value.id for value in self._constants if value.type == type_name)
+        return sorted(self._in_rules[type_name])
 
     @cached_property
-    def _constants(self) -> set[Value]:
-        literals = (each for program in self.programs for rule in program.rules for each in (rule.head, *rule.body))
-        return {term for literal in literals for term in _terms_and_values(literal) if isinstance(term, Value)}
+    def _in_rules(self) -> dict[str, set[str]]:
+        return values_in_rules(self.programs)
 
     # ---- what the difference is about ----------------------------------------------------------------------------
 
@@ -251,10 +249,6 @@ def _unbound(rule: Rule, variable: Var) -> list[Var]:
     return [each for each in _variables(rule) if each not in bound and each != variable]
 
 
-def _terms_and_values(literal: Literal) -> tuple[Term, ...]:
-    return literal.values if isinstance(literal, Member) else terms_of(literal)
-
-
 # ---- differences --------------------------------------------------------------------------------------------------
 # Asks two policies the same questions, kind by kind, to find where their answers differ and how much was compared.
 #
@@ -334,11 +328,6 @@ class _Refused(AuthzError):
     def __init__(self, reason: AuthzError, is_new: bool):
         self.is_new = is_new
         super().__init__(f"{'the new' if is_new else 'the active'} policy answers no such question: {reason.message}")
-
-
-class _TooMany(AuthzError):
-    def __init__(self):
-        super().__init__(f"it has {MOST_ROWS:,} answers or more")
 
 
 @dataclass
@@ -431,11 +420,7 @@ class PolicyComparison:
     ) -> set[Row]:
         if not kind.is_known_to(session.program):
             return set()
-        with run.limited(max(seconds, _SHORTEST)):
-            rows = session.first_answers(kind.question(ids), MOST_ROWS)
-        if len(rows) >= MOST_ROWS:
-            raise _TooMany
-        return set(rows)
+        return set(session.answers_within(kind.question(ids), MOST_ROWS, max(seconds, _SHORTEST)))
 
 
 @dataclass
@@ -557,17 +542,6 @@ class Given:
         named = {arg.type for arg in self.pattern.args if arg.type} if self.pattern else set()
         facts = {arg.type for fact in self.context for arg in fact.args}
         return named.union(facts, *(question.types for question in self.questions))
-
-
-class GivenToBoth(NamedTuple):
-    """What each of two policies is asked: the same, but a policy says which properties of AuthZEN are context facts."""
-
-    before: Given
-    after: Given
-
-    @property
-    def contexts(self) -> tuple[Sequence[Fact], Sequence[Fact]]:
-        return self.before.context, self.after.context
 
 
 def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal, bool]]:

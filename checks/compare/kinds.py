@@ -16,7 +16,7 @@ from facts.mentioned_ids import ChangedFacts
 from policy.language.source import NOWHERE
 from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flatten import terms_of
-from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
+from policy.rules.program import Atom, Member, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
 
 # ---- Compares sets of answers in which None stands for every value ------------------------------------------------
@@ -39,19 +39,22 @@ def without_covered(rows: Set[Row]) -> set[Row]:
     return {row for row in rows if not any(_opened(row, each) in rows and _opened(row, each) != row for each in opened)}
 
 
-def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
-    """Return what the gained rows with a None have in common with the other rows. The last column is never None.
+def exceptions(gained: Iterable[Row], other: Set[Row]) -> set[Row]:
+    """Return what the gained rows with a None have in common with the other rows.
 
     gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
     """
     wild = [row for row in gained if None in row]
-    if not wild:
-        return set()
     by_last: dict[str | None, list[Row]] = defaultdict(list)
-    for row in other:
+    for row in other if wild else ():
         by_last[row[-1]].append(row)
-    found = (met(row, each) for row in wild for each in by_last.get(row[-1], ()))
+    pairs = ((row, each) for row in wild for last in _lasts(row, by_last) for each in by_last.get(last, ()))
+    found = (met(row, each) for row, each in pairs)
     return {each for each in found if each is not None}
+
+
+def _lasts(row: Row, by_last: Mapping[str | None, list[Row]]) -> Iterable[str | None]:
+    return list(by_last) if row[-1] is None else (row[-1], None)
 
 
 def met(row: Row, other: Row) -> Row | None:
@@ -59,26 +62,6 @@ def met(row: Row, other: Row) -> Row | None:
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
-
-
-def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str, Row]]:
-    """Return (state, row) for what one actor lost, gained and kept; a row is (action, resource).
-
-    What was kept are the exceptions to lost and gained rows with a None. The actions in `others` have kinds of their
-    own (see `AccessKind`), so they appear here only as such exceptions. They do not appear at all if they were lost or
-    gained on every resource: their own kinds say then what was kept.
-    """
-    old, new = without_covered(old), without_covered(new)
-    lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
-    kept = {each for row in lost if None in row for other in new if (each := met(row, other))}
-    kept |= {each for row in gained if None in row for other in old if (each := met(row, other))}
-    exempt = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
-    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in exempt]
-
-
-def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:
-    was, now = (any((each, None) in rows for each in (action, None)) for rows in (old, new))
-    return was != now
 
 
 def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
@@ -364,12 +347,12 @@ def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
     return frozenset(found)
 
 
-def values_in_rules(programs: Iterable[Program], type_name: str) -> frozenset[str]:
-    """Return the ids of the type that rules name."""
+def values_in_rules(programs: Iterable[Program]) -> dict[str, set[str]]:
+    """Return the ids that rules name, by type."""
+    found: dict[str, set[str]] = defaultdict(set)
     literals = (each for program in programs for rule in program.rules for each in (rule.head, *rule.body))
-    terms = (term for literal in literals for term in _terms_and_values(literal))
-    return frozenset(term.id for term in terms if isinstance(term, Value) and term.type == type_name)
-
-
-def _terms_and_values(literal: Literal) -> tuple:
-    return literal.values if isinstance(literal, Member) else terms_of(literal)
+    for literal in literals:
+        for term in literal.values if isinstance(literal, Member) else terms_of(literal):
+            if isinstance(term, Value):
+                found[term.type].add(term.id)
+    return found

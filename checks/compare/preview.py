@@ -15,8 +15,8 @@ from django.utils.module_loading import import_string
 from checks.ask_pages.links import page_lines
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
-from checks.compare.differences import Compared, Given, GivenToBoth, PolicyComparison, Sampler, differing
+from checks.asking.snapshot import Snapshot, snapshot, trial
+from checks.compare.differences import Compared, Given, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
 from checks.decisions.lines import BadLine, Line, line_of_text
 from checks.explain.cases import Goal
@@ -54,6 +54,11 @@ _READER = (
 _END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other ends of lines: JSON may contain those of Unicode unescaped
 
 
+# The context facts of a question by the active policy, and by the new one: a policy says which properties of AuthZEN
+# are such facts.
+Contexts = tuple[Sequence[Fact], Sequence[Fact]]
+
+
 @dataclass(frozen=True, slots=True)
 class Flip:
     """An answer that would change. `before` and `after` are explanations, which only some flips have."""
@@ -62,7 +67,7 @@ class Flip:
     is_allowed: bool  # by the new policy
     before: ExplainedGoal | None = None
     after: ExplainedGoal | None = None
-    contexts: tuple[Sequence[Fact], Sequence[Fact]] = ((), ())  # by the active policy, and by the new one
+    contexts: Contexts = ((), ())
 
     @property
     def text(self) -> str:
@@ -186,15 +191,15 @@ def _count(rules: Iterable[Rule | None]) -> int:
 
 def questions_of_text(
     text: str, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[list[GivenToBoth], list[str]]:
-    """Return the questions of a text, each once and as both programs are asked it.
+) -> tuple[list[tuple[Given, Contexts]], list[str]]:
+    """Return the questions of a text, each once and with its context facts by both programs.
 
     Return too why lines of a decision log in it cannot be asked.
 
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
     those that begin with # are skipped. A question that is miswritten is not collected: it raises an error.
     """
-    found: dict[object, GivenToBoth] = {}
+    found: dict[object, tuple[Given, Contexts]] = {}
     refused = []
     for number, line in enumerate(_END_OF_LINE.split(text), 1):
         written = line.strip()
@@ -207,13 +212,13 @@ def questions_of_text(
         elif written and not written.startswith("#"):
             fact = fact_from_text(written)
             goal = Goal(fact.predicate, fact.args)
-            found.setdefault(goal, GivenToBoth(Given.of_goal(goal), Given.of_goal(goal)))
+            found.setdefault(goal, (Given.of_goal(goal), ((), ())))
     return [*found.values()], refused
 
 
 def _given_of_line(
     text: str, number: int, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[object, GivenToBoth]:
+) -> tuple[object, tuple[Given, Contexts]]:
     line = line_of_text(text, number)
     if isinstance(line, BadLine):
         raise line
@@ -222,9 +227,10 @@ def _given_of_line(
     if line.context_facts_left_out:
         raise BadLine(number, "its context facts were left out of the log")
     read: Callable[[Line, Program | None], Given] = import_string(_READER)
-    given = GivenToBoth(*(read(line, each) for each in programs))
+    before, after = (read(line, each) for each in programs)
     try:
-        return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), given
+        key = line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)
+        return key, (before, (before.context, after.context))
     except orjson.JSONEncodeError:
         raise BadLine(number, "its question nests too deep") from None
 
@@ -234,14 +240,14 @@ Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 @contextmanager
 def _sides(
-    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[GivenToBoth]
+    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[tuple[Given, Contexts]]
 ) -> Iterator[Sides]:
-    asked = set().union(*(each.before.types for each in given))
+    asked = set().union(*(each.types for each, _ in given))
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
         snapshot(environment_id, active.pk if active else None, (), types) as before,
-        trial(environment_id, UnpublishedProgram.of(program), ()) as after,
+        trial(environment_id, program, ()) as after,
     ):
         yield before, after
 
@@ -266,27 +272,27 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
 
 
 def _compare_given(
-    sides: Sides, given: list[GivenToBoth], refused: list[str], until: float
+    sides: Sides, given: list[tuple[Given, Contexts]], refused: list[str], until: float
 ) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
     refused, otherwise = list(refused), 0
-    for index, each in enumerate(given):
+    for index, (each, contexts) in enumerate(given):
         left = until - time.monotonic()
         if left <= 0:
             refused.append(f"{len(given) - index:,} of the questions: there was no time left")
             break
         try:
             with run.limited(max(left, _SHORTEST)):
-                differ = differing(_beside(sides, each.contexts), each.before)
+                differ = differing(_beside(sides, contexts), each)
         except AuthzError as reason:
-            refused.append(f"{each.before}: {reason.message}")
+            refused.append(f"{each}: {reason.message}")
             continue
         otherwise += bool(differ)
-        flips += [Flip(goal, is_new, contexts=each.contexts) for goal, is_new in differ]
+        flips += [Flip(goal, is_new, contexts=contexts) for goal, is_new in differ]
     return flips, Survey(given=len(given), answered_otherwise=otherwise, refused=tuple(refused))
 
 
-def _beside(sides: Sides, contexts: tuple[Sequence[Fact], Sequence[Fact]]) -> Sides:
+def _beside(sides: Sides, contexts: Contexts) -> Sides:
     """Return the sides, each with its context facts of one question, which count for no other."""
     before, after = (side.beside(context) if context else side for side, context in zip(sides, contexts))
     return before, after

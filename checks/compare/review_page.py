@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 
 from django import forms
 from django.utils.safestring import SafeString
@@ -62,27 +62,6 @@ def _when(moment: Moment) -> str:
     return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
 
 
-def headline(found: Stretch, moments: int) -> str:
-    """Return how many lines there are, or at least how many if the review was not read to its end."""
-    if not any(found.counts.values()):
-        nothing = "Nothing" if moments == 1 else "Nothing changed"
-        return nothing if found.is_whole else "Nothing so far"
-    if found.is_whole:
-        return counted(found.counts, moments)
-    if moments == 1:
-        return f"At least {found.counts.get(AccessState.HAS, 0):,}"
-    return f"At least {counted(found.counts, moments)}"
-
-
-def lines_of(found: Stretch, moments: int) -> str:
-    """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
-    if not found.counted or (found.is_first and found.next is None):
-        return ""
-    total = sum(count for state, count in found.counts.items() if state != AccessState.KEPT)
-    of_all = f" of {total:,}" if found.is_whole else ""
-    return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
-
-
 def looked_text(cursor: ReviewCursor) -> str:
     """Return how far the review was read: all that comes before the cursor."""
     action = "any action" if cursor.action is None else f"“{cursor.action}”"
@@ -93,12 +72,6 @@ def looked_text(cursor: ReviewCursor) -> str:
         return f"{kind}, of resources that no fact names"
     can_be_shown = bool(cursor.leading.strip()) and cursor.leading.isprintable()
     return f"{kind}, up to {cursor.leading}" if can_be_shown else f"a part of {kind}"
-
-
-def counted(counts: Mapping[str, int], moments: int) -> str:
-    if moments == 1:
-        return f"{counts.get(AccessState.HAS, 0):,} in all"
-    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 
 # ---- changed ------------------------------------------------------------------------------------------------------
@@ -118,9 +91,9 @@ def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: b
     """Return a page of a review."""
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
-        chunks = Chunks(review, sides, text, start.cursor if start else None, collapses)
+        chunks = Chunks(review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses)
         last = Last(review.moments[-1].revision, review.moments[-1].at)
-        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides))
+        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides), len(sides))
 
 
 def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
@@ -185,41 +158,45 @@ class ReviewForm(forms.Form):
         return sent
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewPage:
-    """A page of a review's lines. The command prints all of them."""
-
-    described: str
-    moments: tuple[Moment, ...]
-    stretch: Stretch
-    command: str
-    asked: tuple[AsOf | None, ...]
-
-    @property
-    def is_compared(self) -> bool:
-        return len(self.moments) > 1
-
-    @property
-    def headline(self) -> str:
-        return headline(self.stretch, len(self.moments))
-
-    @property
-    def range(self) -> str:
-        return lines_of(self.stretch, len(self.moments))
-
-    @property
-    def looked(self) -> str:
-        return looked_text(self.stretch.looked) if self.stretch.looked else ""
-
-
-def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
+def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
+    """Return what the page of a review shows: a page of its lines, and the addresses of other pages."""
+    environment = version.environment
     page_start = page_start_from_text(sent["after"])
     asked = _moments_sent(sent)
     moments = moments_of_page(environment.pk, asked, page_start)
-    review = Review(environment.pk, moments, _wanted(sent))
-    found = reviewed(review, Filter(sent["filter"]), page_start)
+    found = reviewed(Review(environment.pk, moments, _wanted(sent)), Filter(sent["filter"]), page_start)
     again = tuple(asked_of_page(asked, moments, page_start))
-    return ReviewPage(described(moments), moments, found, _command(environment, sent), again)
+    fields = {name: text for name, text in sent.items() if text and name != "after"}
+    return {
+        "stretch": found,
+        "described": described(moments),
+        "is_compared": len(moments) > 1,
+        "looked": looked_text(found.looked) if found.looked else "",
+        "lines": [_row(line, moments, again, environment.slug) for line in found.lines],
+        "first": "" if found.is_first else page_url("review", version.pk, fields),
+        "next": page_url("review", version.pk, fields | {"after": page_start_text(found.next)}) if found.next else "",
+        "command": _command(environment, sent),
+    }
+
+
+def _row(
+    line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str
+) -> tuple[str, tuple[SafeString | str, ...], str]:
+    """Return the line's state, its values, and the address that explains it as of the moment when it held."""
+    place = 0 if line.state == AccessState.LOST else -1
+    values = value_shown(line.actor, slug), shown_action(line.action), value_shown(line.resource, slug)
+    return line.state, values, why_url(line, moments[place], asked[place])
+
+
+def why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
+    """Return the address that explains the line as of a moment."""
+    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
+    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
+    return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
+
+
+def value_shown(value: Value, slug: str) -> SafeString | str:
+    return shown(value) if value.id == ANY else value_html(value, slug)
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:
@@ -246,33 +223,3 @@ def _command(environment: Environment, sent: Mapping[str, str]) -> str:
     given = [f"--{name}={sent[field]}" for name, field in options.items() if sent[field]]
     there = [] if environment.slug == DEFAULT_SLUG else [f"--environment={environment.slug}"]
     return command_line("review_access", *there, *given)
-
-
-# ---- as it is shown ------------------------------------------------------------------------------------------------
-
-ReviewRow = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action and resource; why
-
-
-def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
-    """Return the lines, with links to what they name and to explanations, and the addresses of other pages."""
-    fields = {name: text for name, text in sent.items() if text and name != "after"}
-    following = found.stretch.next
-    return {
-        "lines": [_row(found, line, slug) for line in found.stretch.lines],
-        "first": "" if found.stretch.is_first else page_url("review", version, fields),
-        "next": page_url("review", version, fields | {"after": page_start_text(following)}) if following else "",
-    }
-
-
-def _row(found: ReviewPage, line: Access, slug: str) -> ReviewRow:
-    """Return the line, with the address that explains it as of the moment when it held."""
-    place = 0 if line.state == AccessState.LOST else -1
-    moment, asked = found.moments[place], found.asked[place]
-    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
-    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
-    why = page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
-    return line.state, (_value(line.actor, slug), shown_action(line.action), _value(line.resource, slug)), why
-
-
-def _value(value: Value, slug: str) -> SafeString | str:
-    return shown(value) if value.id == ANY else value_html(value, slug)

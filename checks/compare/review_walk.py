@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import orjson
 from django.db import connection
 
 from checks.asking import run
-from checks.asking.question import FEW, Asked, Question, allow
+from checks.asking.question import FEW, Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import MOST_ACTORS, AccessKind, collapsed, values_in_rules, without_covered
-from checks.compare.review import (
-    ONE_SECONDS,
-    ROWS,
-    Access,
-    AccessState,
-    InOrder,
-    NotAnswered,
-    Review,
-    asked_id,
-    compared,
-)
+from checks.compare.kinds import MOST_ACTORS, AccessKind, values_in_rules, without_covered
+from checks.compare.review import Access, AccessState, NotAnswered, Review, asked_id, compared
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
-from checks.errors import QueryTooSlow
+from checks.errors import QueryTooSlow, TooManyRows
 from checks.explain.cases import ANY
 from facts.mentioned_ids import MentionedAsOf
 from policy.errors import AuthzError, Cancelled, MalformedRequest
-from policy.moments import LAST_REVISION, NoSuchMoment
+from policy.moments import LAST_REVISION, NoSuchMoment, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- review cursor ------------------------------------------------------------------------------------------------
@@ -63,12 +57,20 @@ class Piece(NamedTuple):
 
     @property
     def order(self) -> tuple[str, bool, str, str, int]:
-        kind = self.kind
-        return kind.resource, kind.action is None, kind.action or "", kind.actor, self.phase
+        return self.cursor().order
 
     def cursor(self, leading: str | None = None, following: str | None = None, action: str = "") -> ReviewCursor:
         kind = self.kind
         return ReviewCursor(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
+
+    def place(self, actor: str, action: str, resource: str) -> tuple[str, str, str]:
+        """Return a key that orders the lines of the piece: the ids that lead and follow, and the action."""
+        return (actor, resource, action) if self.leads else (resource, actor, action)
+
+    def row(self, leading: str, following: str | None) -> Row:
+        """Return an answer to the piece's question about a leading id and a single action."""
+        action = self.kind.action
+        return (leading, action, following) if self.leads else (following, action, leading)
 
 
 class ReviewCursor(NamedTuple):
@@ -86,11 +88,6 @@ class ReviewCursor(NamedTuple):
     @property
     def order(self) -> tuple[str, bool, str, str, int]:
         return self.resource_type, self.action is None, self.action or "", self.actor_type, self.phase
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Return a key that orders the cursors of one piece."""
-        return self.leading or "", self.following or "", self.named
 
     def is_of(self, kind: AccessKind) -> bool:
         return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
@@ -129,22 +126,17 @@ def page_start_from_text(text: str) -> PageStart | None:
     if not text:
         return None
     try:
-        *parts, numbers, last = orjson.loads(text)
-        resource_type, action, actor_type, phase, leads, leading, following, named = parts
-        texts = (resource_type, actor_type, named)
-        maybe = (action, leading, following)
-        is_right = all(type(each) is str for each in texts) and all(each is None or type(each) is str for each in maybe)
-        is_right = is_right and type(phase) is int and type(leads) is int
-        is_right = is_right and len(numbers) == len(COUNTED) and len(last) == len(Last._fields)
-        is_right = is_right and all(type(each) is int and 0 <= each < _MOST for each in numbers)
-        is_right = is_right and all(type(each) is int and 0 <= each <= LAST_REVISION for each in last)
-    except (ValueError, TypeError):
-        is_right = False
-    if not is_right:
-        raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
-    shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-    cursor = ReviewCursor(resource_type, action, actor_type, phase, leads, leading, following, named)
-    return PageStart(cursor, shown, Last(*last))
+        parts = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        parts = None
+    match parts:
+        case [str(), str() | None, str(), int(), int(), str() | None, str() | None, str(), [_, _, _], [_, _]]:
+            *cursor, numbers, last = parts
+            limits = (*[_MOST] * len(numbers), *[LAST_REVISION] * len(last))
+            if all(type(each) is int and 0 <= each <= limit for each, limit in zip((*numbers, *last), limits)):
+                shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+                return PageStart(ReviewCursor(*cursor), shown, Last(*last))
+    raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------
@@ -159,15 +151,11 @@ SECONDS = 0.1  # for a page to find its lines and then count those that follow; 
 _WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
 
 
-class ReviewLine(NamedTuple):
-    cursor: ReviewCursor
-    access: Access
-
-
 class Chunk(NamedTuple):
-    """Lines in order, what could not be answered, and the cursor after all of them."""
+    """Lines of a piece in order, the cursor after all of them, and what could not be answered."""
 
-    lines: list[ReviewLine]
+    piece: Piece
+    lines: list[Access]
     end: ReviewCursor
     refused: tuple[NotAnswered, ...] = ()
 
@@ -184,22 +172,43 @@ class Stretch:
     is_whole: bool  # whether the review was read to its end
     looked: ReviewCursor | None  # how far it was read, if not
     next: PageStart | None
+    moments: int
     has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
+
+    @property
+    def headline(self) -> str:
+        """Return how many lines there are, or at least how many if the review was not read to its end."""
+        if not any(self.counts.values()):
+            nothing = "Nothing" if self.moments == 1 else "Nothing changed"
+            return nothing if self.is_whole else "Nothing so far"
+        if self.is_whole or self.moments > 1:
+            return f"{'' if self.is_whole else 'At least '}{counted(self.counts, self.moments)}"
+        return f"At least {self.counts.get(AccessState.HAS, 0):,}"
+
+    @property
+    def range(self) -> str:
+        """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
+        shown = sum(line.state != AccessState.KEPT for line in self.lines)  # those that were kept have no numbers
+        if not shown or (self.is_first and self.next is None):
+            return ""
+        start = _numbered(self.before) + 1
+        of_all = f" of {_numbered(self.counts):,}" if self.is_whole else ""
+        return f"{start:,} to {start + shown - 1:,}{of_all}"
 
     @property
     def is_short(self) -> bool:
         """Say whether the time was over before the page was full."""
         return not self.is_whole and len(self.lines) < PAGE
 
-    @property
-    def start(self) -> int:
-        """Return the number of the page's first line, from 1."""
-        return sum(count for state, count in self.before.items() if state != AccessState.KEPT) + 1
 
-    @property
-    def counted(self) -> int:
-        """Return how many of the page's lines have numbers: those that were kept have none."""
-        return sum(line.state != AccessState.KEPT for line in self.lines)
+def _numbered(counts: Mapping[str, int]) -> int:
+    return sum(count for state, count in counts.items() if state != AccessState.KEPT)
+
+
+def counted(counts: Mapping[str, int], moments: int) -> str:
+    if moments == 1:
+        return f"{counts.get(AccessState.HAS, 0):,} in all"
+    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 
 def stretch_of(
@@ -208,26 +217,27 @@ def stretch_of(
     last: Last,
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
+    moments: int,
 ) -> Stretch:
     """Read wanted lines from the chunks until the time is over; `planning` returns seconds that do not count."""
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
     began, opened = clock(), time.monotonic()
     before = Counter(page_start.shown if page_start else {})
-    page: list[ReviewLine] = []
+    page: list[Access] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
     beyond: list[NotAnswered] = []  # of chunks that were read after the page was full
-    here: ReviewCursor | None = None
-    is_whole, has_more = True, False
+    here = last_shown = None
+    is_whole, has_more, has_unnamed = True, False, False
     for chunk in chunks:
-        for line in chunk.lines:
-            if not wanted(line.access):
-                continue
+        for line in filter(wanted, chunk.lines):
             if len(page) < PAGE:
                 page.append(line)
+                last_shown = chunk.piece.cursor(*chunk.piece.place(*(each.id for each in line[1:])))
+                has_unnamed |= line.resource.id == ANY and chunk.piece.leads != ACTORS
             else:
                 has_more = True
-            found[line.access.state] += 1
+            found[line.state] += 1
         (refused if len(page) < PAGE else beyond).extend(chunk.refused)
         here = chunk.end
         is_late = time.monotonic() - opened > max(WAIT, SECONDS)
@@ -236,14 +246,14 @@ def stretch_of(
             break
     following = None
     if has_more or (not is_whole and len(page) == PAGE):
-        following = page[-1].cursor
+        following = last_shown
     elif not is_whole:
         following = here
     if following is None:
         refused += beyond  # no further page will show them
-    shown = before + Counter(line.access.state for line in page)
+    shown = before + Counter(line.state for line in page)
     return Stretch(
-        tuple([line.access for line in page]),
+        tuple(page),
         before + found,
         before,
         tuple(refused),
@@ -251,7 +261,8 @@ def stretch_of(
         is_whole,
         None if is_whole else here,
         PageStart(following, shown, last) if following else None,
-        any(line.access.resource.id == ANY and line.cursor.leads != ACTORS for line in page),
+        moments,
+        has_unnamed,
     )
 
 
@@ -285,37 +296,63 @@ def named(type_name: str, text: str) -> str:
 # may these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose
 # answers are read in order.
 
+MOST_REFUSED = 1_000  # resources of a piece, after which no more of them are asked about
 _FIRST = 8  # ids that are asked about at first
-_MOST_AT_ONCE = 250
 _WHOLE = 5_000  # rows of one actor, of any action: read at once
-_GROUP_SECONDS = 0.2  # for a question about several ids
 _LOOKING_SECONDS = 1.0  # to look up all ids that contain the filter's text; if it takes longer, all lines are searched
 _LAST = "\U0010ffff"  # after every name and id
 
 
+class Limits(NamedTuple):
+    """How much a question is about, and how long it may take; without seconds, as long as any question."""
+
+    ids: int
+    rows: int  # that are read at once
+    seconds: float | None = None  # for a question about several ids
+    one_seconds: float | None = None  # for a question about one
+
+
+OF_PAGES = Limits(250, 1_000, 0.2, 5.0)
+OF_ALL_LINES = Limits(500, 100_000)
+
+
+def all_lines(review: Review, report: Callable[[ReviewCursor], None]) -> Iterator[Access | NotAnswered]:
+    """Yield all lines of a review. What was not answered of a kind comes as one line, after the others of the kind."""
+    chunks = Chunks(review, review.sides, Filter(""), limits=OF_ALL_LINES)
+    for _, of_kind in groupby(chunks, key=lambda chunk: chunk.end[:3]):
+        refused: list[NotAnswered] = []
+        for chunk in of_kind:
+            report(chunk.end)
+            yield from chunk.lines
+            refused += chunk.refused
+        if refused:
+            yield refused[0]._replace(resources=len(refused)) if refused[-1].resources else refused[-1]
+    check_kept(review.environment_id, review.moments[0].revision)  # what was pruned meanwhile may have been missed
+
+
 @dataclass
 class Chunks:
-    """All chunks that follow a cursor; `sides` are sessions as of the review's moments.
+    """All chunks that follow a cursor; `opened` opens sessions as of the review's moments.
 
     If `collapses` is set, what one actor may do on every resource is one line, not one for each that a fact names.
     """
 
     review: Review
-    sides: Sequence[Snapshot]
+    opened: Callable[[], AbstractContextManager[Sequence[Snapshot]]]
     filter: Filter
     start: ReviewCursor | None = None
     collapses: bool = False
+    limits: Limits = field(default_factory=lambda: OF_PAGES)
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
     _looked: float = 0.0  # seconds spent so far on looking up ids
 
     def __iter__(self) -> Iterator[Chunk]:
         is_first = True
         for piece in self._pieces():
             if not is_first:
-                yield Chunk([], piece.cursor())
+                yield Chunk(piece, [], piece.cursor())
             is_first = False
-            if any(_can_hold(side, piece.kind.question((ANY,))) is not False for side in self.sides):
+            if any(each is not False for each in self._can_hold(piece.kind.question((ANY,)))):
                 is_begun = self.start is not None and self.start.order == piece.order
                 yield from self._of(piece, self.start if self.start and is_begun else piece.cursor())
 
@@ -323,7 +360,7 @@ class Chunks:
 
     def _pieces(self) -> Iterator[Piece]:
         """Yield the pieces from the start on."""
-        for whole in sorted(map(Piece, self.review.kinds()), key=lambda piece: piece.order):
+        for whole in sorted(map(Piece, self.review.kinds), key=lambda piece: piece.order):
             start = self.start
             if start is None or not start.is_of(whole.kind):
                 if start is None or whole.order > start.order:
@@ -362,7 +399,7 @@ class Chunks:
         if type_name not in self._with_text:
             found = self._looked_up(type_name, is_looked_for)
             if found is not None:
-                found |= {each for each in self._named(type_name) if self.filter.text in each}
+                found |= {each for each in self._in_rules[type_name] if self.filter.text in each}
             self._with_text[type_name] = None if found is None or len(found) > MOST_ACTORS else frozenset(found)
         return self._with_text[type_name]
 
@@ -390,10 +427,9 @@ class Chunks:
     def _mentioned(self, type_name: str) -> MentionedAsOf:
         return MentionedAsOf(self.review.known.numbers, type_name, self.review.moments)
 
-    def _named(self, type_name: str) -> frozenset[str]:
-        if type_name not in self._in_rules:
-            self._in_rules[type_name] = values_in_rules(self.review.programs, type_name)
-        return self._in_rules[type_name]
+    @cached_property
+    def _in_rules(self) -> dict[str, set[str]]:
+        return values_in_rules(self.review.programs)
 
     def _of(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
@@ -412,7 +448,7 @@ class Chunks:
     def _has_lists(self, kind: AccessKind) -> bool:
         """Say whether the question what an actor may do can be asked without naming resources."""
         one = replace(kind, actors=frozenset(sorted(kind.actors or ())[:1])).question(None)
-        return all(_can_hold(side, one) is not None for side in self.sides)
+        return None not in self._can_hold(one)
 
     # ---- actors lead -------------------------------------------------------------------------------------------------
 
@@ -424,25 +460,31 @@ class Chunks:
                 yield from self._by_resources(_alone(piece, actor, EACH), start, actor)
             elif start.following is not None:
                 yield from self._by_actor(piece, actor, start)
+        alone: list[str] = []
         size = 1 if self.collapses else _FIRST
         while left:
             group = left[:size]
-            chunk = self._of_actors(piece, group) if len(group) > 1 else None
+            chunk = self._of_actors(piece, group) if len(group) > 1 or self.limits is OF_ALL_LINES else None
             if chunk is None and len(group) > 1:
                 size = max(1, size // 4)
                 continue
             if chunk is not None:
                 yield chunk
+            elif self.limits is OF_ALL_LINES:
+                alone += group
             else:
                 yield from self._by_actor(piece, group[0], piece.cursor())
             del left[: len(group)]
             size = min(2 * size, FEW)
+        if alone:  # of all these together, by the resources
+            piece = Piece(replace(piece.kind, actors=frozenset(alone)))
+            yield from self._by_resources(piece, piece.cursor())
 
     def _of_actors(self, piece: Piece, actors: list[str]) -> Chunk | None:
         """Return what these actors may do; None if that is refused, too much, or about every resource."""
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
-            found = self._rows(kind.question(None), ROWS, _GROUP_SECONDS)
+            found = self._rows(kind.question(None), self.limits.rows, self.limits.seconds)
         except NoSuchMoment:
             raise
         except AuthzError:
@@ -460,18 +502,18 @@ class Chunks:
             if kind.action is not None:
                 action = Asked(STRING, (kind.action,))
                 asker, other = Asked(kind.actor, (actor,)), Asked(kind.resource, (asked_id(kind.resource, ANY),))
-                question = allow(asker, action, Asked(kind.resource, None), ("resource",))
-                of_another = allow(asker, action, other)
-                columns = InOrder(self.sides, question, of_another, self._text_for(alone, actor))
-                if self.collapses or not any(columns.every):
-                    for chunk in self._in_order(alone, columns, actor, start):
+                every = self._every(allow(asker, action, other))
+                if self.collapses or not any(every):
+                    question = allow(asker, action, Asked(kind.resource, None), ("resource",))
+                    for chunk in self._in_order(alone, question, every, actor, start):
                         here = chunk.end
                         yield chunk
                     return
             else:
-                found = self._rows(kind.question(None), _WHOLE, ONE_SECONDS)
+                found = self._rows(kind.question(None), _WHOLE, self.limits.one_seconds)
                 if self.collapses or not _is_about_every(found):
-                    yield _chunk(alone, self._whole(kind, actor, found), start, piece.cursor(actor))
+                    sides = [self._of_one(kind, actor, rows) for rows in found]
+                    yield _chunk(alone, compared(kind, sides), start, piece.cursor(actor))
                     return
         except NoSuchMoment:
             raise
@@ -479,12 +521,12 @@ class Chunks:
             pass  # asking resource by resource says what is wrong
         yield from self._by_resources(_alone(piece, actor, EACH), here, actor)
 
-    def _whole(self, kind: AccessKind, actor: str, found: list[Sequence[Row]]) -> Iterator[Access]:
-        sides = [{each for row in rows for each in kind.rows(row, (ANY,))} for rows in found]
-        if not self.collapses:
-            return compared(kind, [without_covered(rows) for rows in sides])
-        old, new = ({(action, resource or None) for _, action, resource in rows} for rows in sides)
-        return (_access(kind, state, (actor, *row)) for state, row in collapsed(old, new, kind.others_than))
+    def _of_one(self, kind: AccessKind, actor: str, rows: Sequence[Row]) -> set[Row]:
+        """Return (actor, action, resource) for one actor; if lines collapse, None is every resource."""
+        found = {each for row in rows for each in kind.rows(row, (ANY,))}
+        if self.collapses:
+            found = {(actor, action, resource or None) for _, action, resource in found}
+        return without_covered(found)
 
     # ---- resources lead ----------------------------------------------------------------------------------------------
 
@@ -492,28 +534,34 @@ class Chunks:
         """Yield who may do it on the resources, some of them at a time. If `actor` is given, that actor leads."""
         after = start.leading if actor is None else start.following
         is_begun = start.following is not None and (actor is None or start.named != _LAST)  # within a resource
-        asked, size = self._asked(piece), _FIRST
+        asked, size, refused = self._asked(piece), _FIRST, 0
+        end_of_all = piece.cursor(_LAST) if actor is None else piece.cursor(actor)
         while ids := self._ids_after(piece.kind, after, is_begun, size):
             end = piece.cursor(ids[-1]) if actor is None else piece.cursor(actor, ids[-1], _LAST)
             try:
-                sides = self._of_resources(asked, ids, ROWS)
+                sides = self._of_resources(asked, ids, self.limits.rows)
             except NoSuchMoment:
                 raise
             except AuthzError as refusal:
                 if asked != piece.kind:
                     asked = piece.kind
                 elif isinstance(refusal, TooComplex | UnboundVariable):
-                    nothing = NotAnswered(piece.kind, 0, "", refusal.message)
-                    yield Chunk([], piece.cursor(_LAST) if actor is None else piece.cursor(actor), (nothing,))
+                    yield Chunk(piece, [], end_of_all, (NotAnswered(piece.kind, 0, "", refusal.message),))
                     return
                 elif len(ids) > 1:
                     size = max(1, len(ids) // 4)
                 else:
-                    yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
-                    after, is_begun = ids[-1], False
+                    reason = yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
+                    after, is_begun, refused = ids[-1], False, refused + bool(reason)
+                    if refused >= MOST_REFUSED:
+                        reason += f"; after {refused:,} resources that were refused, no others were asked about"
+                        yield Chunk(piece, [], end_of_all, (NotAnswered(piece.kind, 0, "", reason),))
+                        return
                 continue
             yield _chunk(piece, compared(piece.kind, sides), start, end)
-            after, is_begun, size = ids[-1], False, min(2 * size, _MOST_AT_ONCE)
+            after, is_begun = ids[-1], False
+            if max(map(len, sides)) * 2 < self.limits.rows:
+                size = min(2 * size, self.limits.ids)
 
     def _asked(self, piece: Piece) -> AccessKind:
         """Return the kind to ask about: if the resources are known, for all actors, which is quicker than for some."""
@@ -529,14 +577,14 @@ class Chunks:
             return sorted(left)[:size]
         if after is None or (is_begun and after == ANY):
             return [ANY]
-        named = {each for each in self._named(kind.resource) if each > after}
+        named = {each for each in self._in_rules[kind.resource] if each > after}
         found = sorted({*named, *self._mentioned(kind.resource).after(after, size)})
         return [*([after] if is_begun else []), *found][:size]
 
     def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[Row]]:
         """Return (actor, action, resource) as of each moment: None is every value, and ANY one that nothing names."""
         question = kind.question(tuple([asked_id(kind.resource, text) for text in ids]))
-        found = self._rows(question, most, _GROUP_SECONDS if len(ids) > 1 else ONE_SECONDS)
+        found = self._rows(question, most, self.limits.seconds if len(ids) > 1 else self.limits.one_seconds)
         return [without_covered({each for row in rows for each in kind.rows(row, tuple(ids))}) for rows in found]
 
     def _by_resource(
@@ -547,10 +595,10 @@ class Chunks:
         end: ReviewCursor,
         actor: str | None,
         refusal: AuthzError,
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Chunk, None, str]:
         """Yield who may do it on one resource with too many answers: read in order, or all at once for any action.
 
-        Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`.
+        Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`; return the reason, or nothing.
         """
         kind = piece.kind
         try:
@@ -559,29 +607,34 @@ class Chunks:
             if kind.action is None or actor is not None:
                 sides = self._of_resources(kind, (resource,), 0)
                 yield _chunk(piece, compared(kind, sides), start, end)
-                return
-            question = kind.question((asked_id(kind.resource, resource),))
+                return ""
+            ids = (asked_id(kind.resource, resource),)
             nobody = replace(kind, actors=frozenset((asked_id(kind.actor, ANY),)))
-            of_another = nobody.question((asked_id(kind.resource, resource),))
-            columns = InOrder(self.sides, question, of_another, self._text_for(piece, resource))
-            yield from self._in_order(piece, columns, resource, start)
+            yield from self._in_order(piece, kind.question(ids), self._every(nobody.question(ids)), resource, start)
+            return ""
         except NoSuchMoment:
             raise
         except AuthzError as reason:
             example = f"{kind.resource}:{resource or '*'}"
-            yield Chunk([], end, (NotAnswered(kind, 1, example, reason.message),))
+            yield Chunk(piece, [], end, (NotAnswered(kind, 1, example, reason.message),))
+            return reason.message
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, question: Question, most: int, seconds: float) -> list[Sequence[Row]]:
+    def _rows(self, question: Question, most: int, seconds: float | None) -> list[Sequence[Row]]:
         """Return the rows as of each moment, each within so many seconds; refuse `most` or more (0: no limit)."""
-        found = []
-        for side in self.sides:
-            with run.limited(seconds):
-                found.append(side.first_answers(question, most))
-            if most and len(found[-1]) >= most:
-                raise TooManyRows
-        return found
+        with self.opened() as sides:
+            return [side.answers_within(question, most, seconds) for side in sides]
+
+    def _can_hold(self, question: Question) -> list[bool | None]:
+        """Say as of each moment whether some facts can make it true; None if asking it will raise the reason."""
+        with self.opened() as sides:
+            return [_can_hold(side, question) for side in sides]
+
+    def _every(self, of_another: Question) -> list[bool]:
+        """Say as of each moment whether every value is an answer: whether one that nothing mentions is."""
+        with self.opened() as sides:
+            return [side.holds(of_another) for side in sides]
 
     def _text_for(self, piece: Piece, leading: str) -> str:
         """Return the text that ids of the following column must contain; none if a line may contain it elsewhere."""
@@ -595,23 +648,34 @@ class Chunks:
             return ""  # the filter is not about the actors that follow
         return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
-    def _in_order(self, piece: Piece, columns: InOrder, leading: str, start: ReviewCursor) -> Iterator[Chunk]:
-        kind = piece.kind
+    def _in_order(
+        self, piece: Piece, question: Question, every: list[bool], leading: str, start: ReviewCursor
+    ) -> Iterator[Chunk]:
+        """Yield the answers of a question with one column in order, a part at a time, however many there are."""
+        text, most = self._text_for(piece, leading), self.limits.rows
         after = start.following if start.leading == leading else None
         while True:
-            found, last = columns.after(after)
-            rows = [(state, (leading, kind.action, each) if piece.leads else (each, kind.action, leading))
-                    for state, each in found]  # fmt: skip
+            with self.opened() as sides:  # also where every value is one, to be refused if it is every value but some
+                pages = [self._page(side, question, Page(most, after or "", None, text)) for side in sides]
+            last = min((ids[-1] for ids in pages if len(ids) >= most), default=None)
+            found = [
+                {piece.row(leading, None)}
+                if is_every
+                else {piece.row(leading, each) for each in ids if last is None or each <= last}
+                for is_every, ids in zip(every, pages)
+            ]
+            changes = compared(piece.kind, found)
+            if after is not None:  # the line about every value was the first
+                changes = [each for each in changes if each[1] != piece.row(leading, None)]
             end = piece.cursor(leading) if last is None else piece.cursor(leading, last, _LAST)
-            yield _chunk(piece, (_access(kind, *row) for row in rows), start, end)
+            yield _chunk(piece, changes, start, end)
             if last is None:
                 return
             after = last
 
-
-class TooManyRows(AuthzError):
-    def __init__(self) -> None:
-        super().__init__(f"it has {ROWS:,} answers or more")
+    def _page(self, side: Snapshot, question: Question, page: Page) -> list[str]:
+        with run.limited(self.limits.one_seconds):
+            return [str(text) for (text,) in side.page(question, page)]
 
 
 def _can_hold(side: Snapshot, question: Question) -> bool | None:
@@ -627,22 +691,18 @@ def _is_about_every(sides: Iterable[Sequence[Row]]) -> bool:
     return any(row[-1] is None for rows in sides for row in rows)
 
 
-def _access(kind: AccessKind, state: str, row: Row) -> Access:
-    actor, action, resource = row
-    return Access(
-        state, Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
-    )
-
-
 def _alone(piece: Piece, actor: str, leads: int) -> Piece:
     return piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))), leads=leads)
 
 
-def _chunk(piece: Piece, lines: Iterable[Access], start: ReviewCursor, end: ReviewCursor) -> Chunk:
+def _chunk(piece: Piece, changes: Iterable[tuple[str, Row]], start: ReviewCursor, end: ReviewCursor) -> Chunk:
     """Return a chunk of the lines that follow `start`, in order, without resources that another piece is about."""
+    kind = piece.kind
     found = []
-    for line in lines:
-        ids = (line.actor.id, line.resource.id) if piece.leads else (line.resource.id, line.actor.id)
-        if start.is_before(*ids, line.action.id) and line.resource.id not in piece.without:
-            found.append(ReviewLine(piece.cursor(*ids, line.action.id), line))
-    return Chunk(sorted(found, key=lambda line: line.cursor.place), end)
+    for state, row in changes:
+        actor, action, resource = (each or ANY for each in row)
+        place = piece.place(actor, action, resource)
+        if start.is_before(*place) and resource not in piece.without:
+            values = Value(kind.actor, actor), Value(STRING, action), Value(kind.resource, resource)
+            found.append((place, Access(state, *values)))
+    return Chunk(piece, [line for _, line in sorted(found, key=itemgetter(0))], end)

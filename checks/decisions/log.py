@@ -64,30 +64,35 @@ class Memo(Generic[Found]):
 
 
 # ---- What the decision log keeps of an answer: enough to tell whether another one is the same ---------------------
-# {"allowed": true}                                       of a decision {"count": 2, "results": ["a", "b"]}
-# of a list; of a long one the first, and a digest of all {"count": 3, "allowed": 1, "results": [true, false, …]} of
-# many decisions, also AuthZEN's {"characters": 120, "digest": "5f1c…"}                  of SQL
+# {"allowed": true}                                           of a decision
+# {"count": 2, "results": ["a", "b"]}                         of a list; of a long one the first, and a digest of all
+# {"count": 3, "allowed": 1, "results": [true, false, …]}     of many decisions, also AuthZEN's
+# {"characters": 120, "digest": "5f1c…"}                      of SQL
 
 SHOWN = 20  # results of a list that are kept
 
 Summary = dict[str, Any]
 
 
+def _results_of(body: Any) -> Any:
+    """Return the decision, the decisions or the results in the body of an answer; None if it is SQL."""
+    if isinstance(body, list):  # of /bulk_actions
+        return [each["results"] for each in body]
+    if "evaluations" in body:
+        return [each["decision"] for each in body["evaluations"]]
+    return body.get("allowed", body.get("decision", body.get("results")))
+
+
 def summary_of(body: Any) -> Summary:
     """Return what is kept of the body of an answer."""
-    if isinstance(body, list):  # of /bulk_actions
-        return _listed([each["results"] for each in body])
-    if "allowed" in body:
-        return {"allowed": body["allowed"]}
-    if "decision" in body:
-        return {"allowed": body["decision"]}
-    if "evaluations" in body:
-        return _listed([each["decision"] for each in body["evaluations"]])
-    if "sql" in body:
+    results = _results_of(body)
+    if results is None:
         return {"characters": len(body["sql"]), "digest": _digest(body["sql"].encode())}
-    goes_on = body.get("next_page_token") or body.get("page", {}).get("next_token")
-    more = {"has_next_page": True} if goes_on else {}
-    return _listed(body["results"]) | more
+    if not isinstance(results, list):
+        return {"allowed": results}
+    page = body if isinstance(body, dict) else {}
+    goes_on = page.get("next_page_token") or page.get("page", {}).get("next_token")
+    return _listed(results) | ({"has_next_page": True} if goes_on else {})
 
 
 def _listed(results: list[Any]) -> Summary:
@@ -136,23 +141,15 @@ _ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # 
 
 def tally_of(body: Any) -> Tally:
     """Return the counts of the body of an answer."""
-    if isinstance(body, list):  # of /bulk_actions
-        return {"rows": sum(len(each["results"]) for each in body)}
-    if "allowed" in body:
-        return _ALLOWED if body["allowed"] is True else _DENIED
-    if "decision" in body:
-        return _ALLOWED if body["decision"] is True else _DENIED
-    if "evaluations" in body:
-        return _decided([each["decision"] for each in body["evaluations"]])
-    if "results" not in body:
+    results = _results_of(body)
+    if results is None:
         return {}
-    results = body["results"]
-    return _decided(results) if results and isinstance(results[0], bool) else {"rows": len(results)}
-
-
-def _decided(decisions: list[Any]) -> Tally:
-    allowed = sum(1 for each in decisions if each is True)
-    return {"allowed": allowed, "denied": len(decisions) - allowed}
+    if not isinstance(results, list):
+        return _ALLOWED if results is True else _DENIED
+    if results and isinstance(results[0], bool):
+        allowed = sum(each is True for each in results)
+        return {"allowed": allowed, "denied": len(results) - allowed}
+    return {"rows": sum(map(len, results)) if isinstance(body, list) else len(results)}
 
 
 # ---- writer -------------------------------------------------------------------------------------------------------

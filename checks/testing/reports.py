@@ -1,13 +1,12 @@
-"""Report test runs as text, JUnit XML, TAP and GitHub annotations."""
+"""Report test runs as text, JUnit XML and GitHub annotations."""
 
 from __future__ import annotations
 
-import html
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from xml.etree import ElementTree
 
 from checks.testing import policy_tests
 from policy import rules
@@ -141,48 +140,50 @@ def github(ran: Ran) -> list[str]:
 # ---- junit --------------------------------------------------------------------------------------------------------
 # JUnit's XML, which continuous integration reads: a suite for each file, and a case for each test of the policy.
 
-FAILURE, ERROR = "failure", "error"
 _UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not allow
-_SPACES = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}  # an attribute keeps these as references only
 _WHOLE = "policy"  # the suite of the case that is about no file
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A test case. `kind` is the element of its failure or error; empty if it passed."""
-
-    file: str
-    line: int
-    name: str
-    kind: str = ""
-    message: str = ""
-    details: str = ""
-
-
 def junit(ran: Ran) -> list[str]:
-    cases = list(_cases(ran))
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', _opened("testsuites", **_counts(cases))]
-    for file in dict.fromkeys(case.file for case in cases):
-        own = [case for case in cases if case.file == file]
-        lines.append(f"  {_opened('testsuite', name=file, **_counts(own))}")
-        lines += [line for case in own for line in _case_lines(case)]
-        lines.append("  </testsuite>")
-    return [*lines, "</testsuites>"]
+    root = ElementTree.Element("testsuites")
+    suites: dict[str, ElementTree.Element] = {}
+    for case in _cases(ran):
+        file = case.get("classname", "")
+        if file not in suites:
+            suites[file] = ElementTree.SubElement(root, "testsuite", name=file)
+        suites[file].append(case)
+    for each in (root, *suites.values()):
+        for name, element in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+            each.set(name, str(len(list(each.iter(element)))))
+    ElementTree.indent(root)
+    return ['<?xml version="1.0" encoding="UTF-8"?>', ElementTree.tostring(root, "unicode")]
 
 
-def _cases(ran: Ran) -> Iterator[_Case]:
+def _cases(ran: Ran) -> Iterator[ElementTree.Element]:
     for problem in ran.problems:
         part, span = ran.bundle.located(problem.span)
         line, _ = part.position(span.start)
-        yield _Case(part.filename, line, "is a policy", ERROR, problem.message, ran.bundle.describe(problem))
+        yield _case(part.filename, line, "is a policy", "error", problem.message, ran.bundle.describe(problem))
     for test in ran.report.tests:
-        file, line = ran.place_of(test)
-        failed = {"kind": FAILURE, "message": _message(test), "details": _details(test, ran)} if test.failures else {}
-        yield _Case(file, line, test.name, **failed)
+        kind = "failure" if test.failures else ""
+        yield _case(*ran.place_of(test), test.name, kind, _message(test), _details(test, ran))
     if ran.minimum is not None and not ran.problems:
-        kind = FAILURE if ran.coverage_failure else ""
+        kind = "failure" if ran.coverage_failure else ""
         details = "\n".join(coverage_lines(ran.coverage))
-        yield _Case(_WHOLE, 0, "rules are exercised by tests", kind, ran.coverage_failure, details)
+        yield _case(_WHOLE, 0, "rules are exercised by tests", kind, ran.coverage_failure, details)
+
+
+def _case(file: str, line: int, name: str, kind: str, message: str, details: str) -> ElementTree.Element:
+    """Return a test case; `kind` is the element of its failure or error, empty if it passed."""
+    place = {"file": _fit(file), "line": str(line)} if line else {}
+    case = ElementTree.Element("testcase", {"name": _fit(name), "classname": _fit(file), **place})
+    if kind:
+        ElementTree.SubElement(case, kind, message=_fit(message)).text = _fit(details)
+    return case
+
+
+def _fit(text: str) -> str:
+    return _UNFIT.sub("\ufffd", text)
 
 
 def _message(test: TestOutcome) -> str:
@@ -195,96 +196,6 @@ def _details(test: TestOutcome, ran: Ran) -> str:
     return "\n".join(f"{place}: {one.message}\n  {' '.join(one.text.split())}" for place, one in zip(places, failed))
 
 
-# ---- XML ----------------------------------------------------------------------------------------------------------
+# ---- formats ------------------------------------------------------------------------------------------------------
 
-
-def _counts(cases: list[_Case]) -> dict[str, int]:
-    kinds = [case.kind for case in cases]
-    return {"tests": len(cases), "failures": kinds.count(FAILURE), "errors": kinds.count(ERROR)}
-
-
-def _case_lines(case: _Case) -> list[str]:
-    place = {"file": case.file, "line": case.line} if case.line else {}
-    opened = _opened("testcase", name=case.name, classname=case.file, **place)
-    if not case.kind:
-        return [f"    {opened[:-1]}/>"]
-    reason = _opened(case.kind, message=case.message)
-    return [f"    {opened}", f"      {reason}{_escaped(case.details)}</{case.kind}>", "    </testcase>"]
-
-
-def _opened(element: str, **attributes: object) -> str:
-    written = "".join(f' {name}="{_attribute(str(value))}"' for name, value in attributes.items())
-    return f"<{element}{written}>"
-
-
-def _attribute(text: str) -> str:
-    escaped = _escaped(text)
-    for char, reference in _SPACES.items():
-        escaped = escaped.replace(char, reference)
-    return escaped
-
-
-def _escaped(text: str) -> str:
-    return html.escape(_UNFIT.sub("\ufffd", text))
-
-
-# ---- tap ----------------------------------------------------------------------------------------------------------
-# The Test Anything Protocol, version 14: a test of the policy is a test point, and its failures stand below it.
-#
-# TAP version 14
-# 1..2
-# ok 1 - members read
-# not ok 2 - owners delete
-#   ---
-#   failures:
-#     - at: "main.polar:19"
-#       assertion: "assert_not allow(User{\"ann\"}, \"delete\", Repository{\"anvil\"})"
-#       message: "it holds"
-#   ...
-
-
-def tap(ran: Ran) -> list[str]:
-    lines = ["TAP version 14"]
-    if ran.problems:
-        described = [line for problem in ran.problems for line in ran.bundle.describe(problem).split("\n")]
-        return [*lines, *(f"# {spelled_out(line)}" for line in described), "Bail out! the policy is not accepted"]
-    tests = ran.report.tests
-    lines.append(f"1..{len(tests) + (ran.minimum is not None)}")
-    for number, test in enumerate(tests, 1):
-        lines.append(f"{'not ok' if test.failures else 'ok'} {number} - {_described(test.name)}")
-        lines += _failures(test, ran)
-    if ran.minimum is not None:
-        found = "not ok" if ran.coverage_failure else "ok"
-        lines.append(f"{found} {len(tests) + 1} - at least {ran.minimum:g} % of the rules are exercised by a test")
-    return [*lines, *(f"# {line}" for line in coverage_lines(ran.coverage))]
-
-
-def _failures(test: TestOutcome, ran: Ran) -> list[str]:
-    if not test.failures:
-        return []
-    lines = ["  ---", "  failures:"]
-    for one in test.assertions:
-        if not one.passed:
-            lines.append(f"    - at: {_scalar(ran.bundle.place_of_line(one.line))}")
-            lines.append(f"      assertion: {_scalar(' '.join(one.text.split()))}")
-            lines.append(f"      message: {_scalar(one.message)}")
-    return [*lines, "  ..."]
-
-
-def _scalar(text: str) -> str:
-    """Return the text as a YAML scalar: every JSON string is one."""
-    return json.dumps(text)
-
-
-def _described(name: str) -> str:
-    """Return the name on one line, with backslashes and `#` escaped: a `#` could begin a directive."""
-    return spelled_out(" ".join(name.split())).replace("\\", "\\\\").replace("#", "\\#")
-
-
-# ---- What came of testing policy files, as people and as other programs read it -----------------------------------
-# `ran` is what there is to tell; `text` tells it on a terminal, `junit` to continuous integration, `github` beside
-# the code of a pull request, and `tap` to the readers of the Test Anything Protocol.
-
-__all__ = ["FORMATS", "Coverage", "Ran"]
-
-FORMATS: dict[str, Callable[[Ran], list[str]]] = {"text": text, "junit": junit, "github": github, "tap": tap}
+FORMATS: dict[str, Callable[[Ran], list[str]]] = {"text": text, "junit": junit, "github": github}

@@ -536,7 +536,7 @@ def test_no_command_line_has_what_cannot_be_seen(admin, version, unseen):
     assert copied(admin.get(url("ask", version), compared)) == []
     for sent, has_command in ((action, False), ("read", True)):
         page = admin.get(url("review", version), {"start": "1", "action": sent})
-        assert (page.context["found"].command != "") == has_command
+        assert (page.context["command"] != "") == has_command
         assert ("All of it is printed by" in words(page)) == has_command
 
 

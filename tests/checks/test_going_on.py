@@ -21,7 +21,6 @@ from checks.compare.review_walk import (
     PageStart,
     Piece,
     ReviewCursor,
-    ReviewLine,
     page_start_from_text,
     page_start_text,
     stretch_of,
@@ -159,12 +158,12 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
     chunks = []
     for name in "abcd":
         here = line._replace(resource=Value("Repo", name))
-        chunks.append(Chunk([ReviewLine(of_resources.cursor(name, "ann", "read"), here)], of_resources.cursor(name)))
+        chunks.append(Chunk(of_resources, [here], of_resources.cursor(name)))
         refused = NotAnswered(kind, 1, f"Repo:{name}0", "why")
-        chunks.append(Chunk([], of_resources.cursor(f"{name}0"), (refused,)))
+        chunks.append(Chunk(of_resources, [], of_resources.cursor(f"{name}0"), (refused,)))
     told, page_start = [], None
     for start in (0, 3):
-        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0)
+        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0, 1)
         told += [each.example for each in found.not_answered]
         page_start = found.next
     assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and page_start is None

@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 
 from checks.asking import run
+from checks.compare.review_walk import OF_PAGES
 from tests.checks.conftest import fact, store, url
 from tests.checks.test_ask_page import links, words
 
@@ -16,8 +17,7 @@ FEW = 250  # rows that are read at once
 @pytest.fixture
 def crowd(repos, monkeypatch):
     """One change by which `new` may read 2,000 repositories, and one by which 1,200 users may read `q`."""
-    monkeypatch.setattr("checks.compare.review.ROWS", FEW)
-    monkeypatch.setattr("checks.compare.review_walk.ROWS", FEW)
+    monkeypatch.setattr("checks.compare.review_walk.OF_PAGES", OF_PAGES._replace(rows=FEW))
     store(repos, *(fact("has_relation", f"Repo:r{n:04}", "organization", "Org:big") for n in range(REPOS)))
     store(repos, *(fact("has_role", f"User:u{n:04}", "reader", "Repo:q") for n in range(USERS)))
     store(repos, fact("has_role", "User:new", "member", "Org:big"))  # revision 5

@@ -1,4 +1,4 @@
-"""Lines of the decision log are asked again, as they were asked, by other facts, and by other policies."""
+"""Lines of the decision log are asked again: as they were asked, by other facts, and by a policy that is previewed."""
 
 from __future__ import annotations
 
@@ -296,100 +296,6 @@ def policy_file(tmp_path):
     return make
 
 
-def test_the_same_policy_changes_nothing(asked, policy_file):
-    code, out, errors = run(asked, "--policy", policy_file(POLICY))
-    assert (code, out) == (0, "0 of 43 answers would differ; 12 not asked\n")
-    assert errors.count("is decided by the caller's own database") == 12
-
-
-@pytest.mark.parametrize("options", [(), ("--now",)])
-def test_answers_that_would_differ_are_grouped_by_the_rule(asked, policy_file, options):
-    code, out, _ = run(asked, *options, "--policy", policy_file(STRICTER), "--explain", "--show", "100")
-    first, *others = out.splitlines()
-    assert code == 1 and first.endswith(" of 43 answers would differ; 12 not asked")
-    groups = [line for line in others if line.endswith(")") and not line.startswith(" ")]
-    assert groups[0].startswith('the rule that would go, line 15, "read" if "reader";: ')
-    assert '  - denied   allow(User:ann, "read", Repo:a)  line 1: authorize at ' in out
-    assert '  - denied   allow(User:cat, "read", Repo:a)  line 55: authorize at ' in out
-    assert "      then: allowed\n" in out and "      by the other policy: denied\n" in out
-
-
-def test_a_rule_that_comes_is_named_with_its_place(repos, path, policy_file):  # noqa: F811
-    ask(repos, "authorize", about("User:dan", "Repo:p", action="write"), path)
-    code, out, _ = run(path, "--policy", policy_file(LOOSER))
-    assert code == 1
-    rule = 'has_permission(_: User, "write", repo: Repo) if is_public(repo);'
-    assert f"\nthe new rule at {policy_file(LOOSER)}:{len(LOOSER.splitlines())}, {rule}: 1 (+1 -0)\n" in out
-
-
-def test_a_list_is_compared_whole(repos, path, policy_file):  # noqa: F811
-    store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
-    ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
-    code, out, _ = run(path, "--policy", policy_file(LOOSER), "--show", "3")
-    assert code == 1 and "(+20 -0)" in out and "and 17 more" in out
-
-
-def test_a_policy_that_denies_by_a_new_rule_is_grouped_by_it(repos, path, policy_file):  # noqa: F811
-    text = POLICY.replace(
-        '  "read" if is_public(resource);', '  "read" if is_public(resource) and not is_hidden(resource);'
-    )
-    text += "is_hidden(repo: Repo) if is_public(repo);\n"
-    ask(repos, "authorize", about("User:dan", "Repo:p", action="read"), path)
-    code, out, _ = run(path, "--policy", policy_file(text))
-    assert code == 1
-    assert '\nthe rule that would go, line 16, "read" if is_public(resource);: 1 (+0 -1)\n' in out
-
-
-def test_a_policy_that_is_none_is_told(asked, policy_file):
-    with pytest.raises(CommandError, match="1 problem; the policy is not accepted"):
-        run(asked, "--policy", policy_file("actor User {"))
-
-
-def test_each_version_is_compared_with_its_own_rules(repos, path, policy_file):  # noqa: F811
-    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
-    publish(repos, STRICTER)
-    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
-    lines(path)
-    code, out, _ = run(path, "--policy", policy_file(STRICTER))
-    assert code == 1
-    assert "1 of 2 answers would differ" in out and "line 1: authorize" in out
-
-
-def test_evaluations_that_cannot_be_asked_together_are_left_out_of_a_comparison(repos, path, policy_file):  # noqa: F811
-    publish(repos, PROPERTY)
-    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
-    repos.post("/access/v1/evaluations", EVALUATION | {"evaluations": [{}, {"resource": value("Repo:a")}]})
-    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
-    lines(path)
-    code, out, errors = run(path, "--policy", policy_file(PROPERTY))
-    assert (code, out) == (0, "0 of 2 answers would differ; 1 not asked\n")
-    assert errors == "line 2: not asked: its evaluations have different properties, or some are wrong\n"
-
-
-def test_facts_that_were_asked_about_before_the_first_policy_hold_on_both_sides(api, path, policy_file):  # noqa: F811
-    store(api, fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a"))
-    for each in (fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a")):
-        api.post("/query", {"fact": each})
-    call = {"predicate": ["is_public", ["repo"]], "constraints": {"repo": {"type": "Repo", "ids": ["p"]}}}
-    api.post("/evaluate_query", call)
-    lines(path)
-    code, out, errors = run(path, "--policy", policy_file(POLICY))
-    assert (code, out, errors) == (0, "0 of 3 answers would differ\n", "")
-
-
-@pytest.mark.parametrize("is_strict", [False, True])
-@pytest.mark.parametrize("options", [(), ("--now",)])
-def test_properties_count_by_the_policy_that_asks_for_them(repos, path, policy_file, settings, options, is_strict):  # noqa: F811
-    settings.STRICT_CONTEXT_FACTS = is_strict
-    ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
-    gains, loses = "1 of 1 answers would differ\n", "1 (+0 -1)"
-    code, out, errors = run(path, *options, "--policy", policy_file(PROPERTY))
-    assert (code, errors) == (1, "") and out.startswith(gains) and "(+1 -0)" in out
-    publish(repos, PROPERTY)
-    code, out, errors = run(path, "--now", "--policy", policy_file(POLICY))
-    assert (code, errors) == (1, "") and loses in out
-
-
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_what_is_answered_now_is_explained_by_properties_that_count_now(repos, path, settings, is_strict):  # noqa: F811
     settings.STRICT_CONTEXT_FACTS = is_strict
@@ -443,22 +349,49 @@ def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
     assert code == 0 and "decisions: 0 of 0 asked would be different; 55 not answered" in out
 
 
-def test_a_query_of_several_calls_is_compared_call_by_call(repos, path, policy_file):  # noqa: F811
+def test_preview_compares_a_query_of_several_calls_call_by_call(repos, path, policy_file):  # noqa: F811
     calls = CALL | {"calls": [["is_public", ["repo"]]]}
     ask(repos, "evaluate_query", calls, path)
-    code, out, _ = run(path, "--policy", policy_file(POLICY.replace('"read" if is_public', '"write" if is_public')))
-    assert code == 1
+    new = policy_file(POLICY.replace('"read" if is_public', '"write" if is_public'))
+    _, out, _ = run(new, "--questions", path, name="preview_policy")
     assert '  - denied   has_permission(User:ann, "read", Repo:p)' in out
-    assert "is_public(Repo:p)  line" not in out
+    assert "is_public(Repo:p)\n" not in out
 
 
-def test_a_predicate_that_would_go_holds_for_nothing(repos, path, policy_file):  # noqa: F811
+def test_for_a_preview_a_predicate_that_would_go_holds_for_nothing(repos, path, policy_file):  # noqa: F811
     call = {"predicate": ["is_root", ["user"]], "constraints": {"user": {"type": "User", "ids": None}}}
     ask(repos, "evaluate_query", call, path)
-    code, out, errors = run(path, "--policy", policy_file("actor User {}"), "--explain")
-    assert (code, errors) == (1, "")
-    assert "no single rule: 1 (+0 -1)\n  - denied   is_root(User:root)  line 1" in out
-    assert "by the other policy: denied" in out and "the policy has no predicate `is_root`" in out
+    _, out, _ = run(policy_file("actor User {}"), "--questions", path, name="preview_policy")
+    assert "decisions: 1 of 1 asked would be different\n" in out and "  - denied   is_root(User:root)\n" in out
+
+
+def test_preview_shows_some_of_a_list_that_differs(repos, path, policy_file):  # noqa: F811
+    store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
+    ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
+    _, out, _ = run(policy_file(LOOSER), "--questions", path, name="preview_policy")
+    assert "decisions: 1 of 1 asked would be different\n" in out and out.count("  + allowed ") == 20
+
+
+def test_preview_leaves_out_evaluations_that_cannot_be_asked_together(repos, path, policy_file):  # noqa: F811
+    publish(repos, PROPERTY)
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    repos.post("/access/v1/evaluations", EVALUATION | {"evaluations": [{}, {"resource": value("Repo:a")}]})
+    repos.post("/authorize", about("User:bob", "Repo:a", action="read"))
+    lines(path)
+    _, out, _ = run(policy_file(PROPERTY), "--questions", path, name="preview_policy")
+    assert "decisions: 0 of 2 asked would be different; 1 not answered" in out
+    assert "not answered: line 2: its evaluations have different properties, or some are wrong\n" in out
+
+
+def test_for_a_preview_facts_hold_before_the_first_policy(api, path, policy_file):  # noqa: F811
+    store(api, fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a"))
+    for each in (fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a")):
+        api.post("/query", {"fact": each})
+    call = {"predicate": ["is_public", ["repo"]], "constraints": {"repo": {"type": "Repo", "ids": ["p"]}}}
+    api.post("/evaluate_query", call)
+    lines(path)
+    _, out, _ = run(policy_file(POLICY), "--questions", path, name="preview_policy")
+    assert "decisions: 0 of 3 asked would be different\n" in out
 
 
 def test_a_page_of_a_search_is_asked_again_by_its_token(repos, path):  # noqa: F811

@@ -5,7 +5,6 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 
 POLICY = """actor User {}
@@ -111,43 +110,6 @@ def test_failures_are_told_to_github(files):
     assert reason == "1 of 2 tests failed"
 
 
-# ---- TAP -----------------------------------------------------------------------------------------------------------
-
-
-def test_points_of_tap(files):
-    names = files(rules=POLICY, tests=READERS + WRONG)
-    output, reason = ended("test_policy", *names, "--format", "tap", "--coverage")
-    lines = output.splitlines()
-    assert lines[:4] == [
-        "TAP version 14",
-        "1..2",
-        "ok 1 - readers read",
-        'not ok 2 - writers <&> "write" \\# 100% \\\\ , a: b',
-    ]
-    assert lines[4] == "  ---" and lines[-2:] == ["  ...", "# 3 of 3 rules are exercised by a test"]
-    assert yaml.safe_load("\n".join(lines[5:-2])) == {
-        "failures": [
-            {
-                "at": "tests.polar:8",
-                "assertion": 'assert_not allow(User{"ann"}, "write", Repo{"a"});',
-                "message": "expected false, got true",
-            },
-            {
-                "at": "tests.polar:10",
-                "assertion": 'assert allow(User{"ann"}, "read", Repo{"b,%]]>"});',
-                "message": "expected true, got false",
-            },
-        ]
-    }
-    assert reason == "1 of 2 tests failed"
-
-
-def test_a_policy_that_is_refused_stops_tap(files):
-    output, reason = ended("test_policy", *files(a="actor User {"), "--format", "tap")
-    assert output.startswith("TAP version 14\n# a.polar:1:12: this `{` is never closed")
-    assert output.endswith("\nBail out! the policy is not accepted\n") and reason.startswith("1 problem;")
-
-
 # ---- JUnit ---------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +156,6 @@ def test_characters_that_xml_cannot_hold_are_replaced(files):
 def test_no_tests_are_a_report_too(files):
     (name,) = files(a=POLICY)
     assert ElementTree.fromstring(ended("test_policy", name, "--format", "junit")[0].encode()).get("tests") == "0"
-    assert ended("test_policy", name, "--format", "tap") == ("TAP version 14\n1..0\n", "")
     assert ended("test_policy", name, "--format", "github") == ("there are no tests\n", "")
 
 
@@ -203,9 +164,8 @@ def test_no_tests_are_a_report_too(files):
 
 @pytest.mark.parametrize(
     ("written_as", "name"),
-    [("text", "a\\n::error::b\\u001b[2J\\u009bc"), ("github", "a%0A%3A%3Aerror%3A%3Ab\\u001b[2J\\u009bc"),
-     ("tap", "a ::error::b\\\\u001b[2J\\\\u009bc")],
-)  # fmt: skip
+    [("text", "a\\n::error::b\\u001b[2J\\u009bc"), ("github", "a%0A%3A%3Aerror%3A%3Ab\\u001b[2J\\u009bc")],
+)
 def test_what_cannot_be_seen_is_spelled_out(files, written_as, name):
     wrong = READERS.replace("assert_not", "assert").replace("readers read", "a\\n::error::b\u001b[2J\u009bc")
     (file,) = files(a=POLICY + wrong.replace('"bob"', '"bob\u001b[2K"'))
@@ -216,7 +176,7 @@ def test_what_cannot_be_seen_is_spelled_out(files, written_as, name):
 
 def test_rules_that_no_test_exercises_are_spelled_out(files):
     (file,) = files(a=POLICY + 'p(_: User) if q("\u001b[2J\u009b");\n' + READERS)
-    for written_as in ("text", "github", "tap"):
+    for written_as in ("text", "github"):
         output, _ = ended("test_policy", file, "--format", written_as, "--coverage")
         assert 'q("\\u001b[2J\\u009b")' in output and output.replace("\n", "").isprintable()
 
@@ -224,7 +184,7 @@ def test_rules_that_no_test_exercises_are_spelled_out(files):
 # ---- at least so many rules ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("written_as", ["text", "junit", "github", "tap"])
+@pytest.mark.parametrize("written_as", ["text", "junit", "github"])
 def test_too_few_rules_with_a_test_fail(files, written_as):
     (name,) = files(a=POLICY + READERS)
     output, reason = ended("test_policy", name, "--coverage-minimum", "34", "--format", written_as)
@@ -239,12 +199,11 @@ def test_how_each_format_tells_of_too_few(files):
     told = {kind: ended("test_policy", name, "--coverage-minimum", "90", "--format", kind)[0] for kind in KINDS}
     assert "::warning file=a.polar,line=6,title=Coverage::no test exercises" in told["github"]
     assert "::error title=Coverage::1 of 3 rules are exercised by a test, 33.3 %25;" in told["github"]
-    assert "1..2\n" in told["tap"] and "not ok 2 - at least 90 % of the rules are exercised" in told["tap"]
     root = ElementTree.fromstring(told["junit"].encode())
     assert root.get("failures") == "1" and "1 of 3" in root.find(".//failure").get("message")
 
 
-KINDS = ("github", "tap", "junit")
+KINDS = ("github", "junit")
 
 
 def test_a_failed_test_and_too_few_rules_are_both_told(files):

@@ -19,7 +19,7 @@ from checks.compare import review as reviewing
 from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
-from checks.compare.review_walk import Filter, page_start_from_text, page_start_text
+from checks.compare.review_walk import Chunks, Filter, Limits, all_lines, page_start_from_text, page_start_text
 from facts import mentioned_ids
 from facts.read import every
 from policy.models import Environment
@@ -125,7 +125,8 @@ def mentioned(environment_id: int, *moments: int) -> dict[str, set[str]]:
 
 
 def reviewed(environment_id: int, *moments: int, wanted: Wanted = EVERYTHING) -> list[Access]:
-    lines = list(Review(environment_id, moments_reviewed(environment_id, *moments), wanted).lines())
+    review = Review(environment_id, moments_reviewed(environment_id, *moments), wanted)
+    lines = list(all_lines(review, lambda cursor: None))
     assert not [line for line in lines if isinstance(line, NotAnswered)]
     return [line for line in lines if isinstance(line, Access)]
 
@@ -143,7 +144,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
         pruned = prune_before(monkeypatch, reviewing, "changed_facts_between")
     else:
         pruned = prune_before(monkeypatch, mentioned_ids.MentionedAsOf, "after")
-        monkeypatch.setattr(Review, "answers", lambda *given: ())  # those that were asked before
+        monkeypatch.setattr(Chunks, "_rows", lambda *given: [()])  # those that were asked before
     with pytest.raises(NoSuchMoment, match="is before the horizon"):
         reviewed(repos.environment.pk, *moments, wanted=wanted)
     assert pruned
@@ -152,9 +153,10 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     random, pk = Random(seed), api.environment.pk
-    monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
-    monkeypatch.setattr("checks.compare.review_walk.ROWS", random.choice((2, 5, 1_000)))
-    monkeypatch.setattr("checks.compare.review.ROWS", random.choice((1, 2, 1_000)))
+    monkeypatch.setattr("checks.compare.review_walk._FIRST", random.choice((1, 2, 8)))
+    for name in ("OF_PAGES", "OF_ALL_LINES"):
+        limits = Limits(random.choice((2, 250)), random.choice((2, 5, 1_000)), 5.0, 5.0)
+        monkeypatch.setattr(f"checks.compare.review_walk.{name}", limits)
     monkeypatch.setattr("checks.compare.review_walk.PAGE", random.choice((3, 100)))
     monkeypatch.setattr("checks.compare.review_walk._WHOLE", random.choice((2, 5_000)))
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", random.choice((-1, 60)))  # a chunk a page, or all
@@ -363,6 +365,18 @@ def test_what_cannot_be_listed_is_said_and_ends_with_an_error(api):
     assert "has User:ann write Repo:a" in " ".join(said.split())
     remove(api, fact("has_role", "User:ann", "writer", "Repo:a"))
     assert rows(run("--from", "2")) == ["- lost User:ann read Repo:a", "- lost User:ann write Repo:a"]
+
+
+def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
+    monkeypatch.setattr("checks.compare.review_walk.MOST_REFUSED", 2)
+    publish(api, REFUSED)
+    store(api, fact("is_banned", "User:eve"), *(fact("is_public", f"Repo:p{number}") for number in range(5)))
+    written = StringIO()
+    with pytest.raises(CommandError, match="1 kinds of access are not answered whole"):
+        call_command("review_access", "--at", "2", "--action", "write", stdout=written, stderr=StringIO())
+    (line,) = rows(written.getvalue())
+    assert line.startswith('! not answered allow(User:_, "write", Repo:_): ')
+    assert line.endswith("; after 2 resources that were refused, no others were asked about")
 
 
 @pytest.mark.parametrize(

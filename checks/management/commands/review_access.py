@@ -4,27 +4,29 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from io import StringIO
+from typing import Any
 
 import orjson
-from django.core.management.base import CommandError, OutputWrapper
+from django.core.management.base import CommandError
 
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
-from checks.compare.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
-from checks.compare.review_page import counted, described, shown, shown_action
+from checks.compare.review import Access, AccessState, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review_page import described, looked_text, shown, shown_action
+from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
 from facts.notation import value_from_text, without_formula
 from policy.management.command import PolicyCommand
-from policy.management.progress import Progress as Bar
 from policy.models import Environment, PolicyVersion
 from policy.moments import AsOf, Moment, as_of_from_text
-from policy.values import Value
+from policy.values import STRING, Value
 
 NOT_ANSWERED = "not answered"
 _SIGNS = {AccessState.GAINED: "+", AccessState.LOST: "-", AccessState.KEPT: "=", AccessState.HAS: " "}
+_COLUMNS = ("state", "actor", "action", "resource", "note")
 
 
 class Command(PolicyCommand):
@@ -41,7 +43,7 @@ class Command(PolicyCommand):
         parser.add_argument("--resource-type", default="", metavar="TYPE")
         parser.add_argument("--actor", default="", metavar="ACTOR", help="only this one, such as User:alice")
         parser.add_argument("--action", default="", metavar="ACTION")
-        parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="json is one a line")
+        parser.add_argument("--format", choices=[*_FORMATS], default="table", help="json is one a line")
         parser.add_argument("--explain", action="store_true", dest="explains", help="with the proof of each line")
 
     def act(
@@ -55,18 +57,18 @@ class Command(PolicyCommand):
         else:
             ends = _when(start, "--from"), _when(end, "--to")
             moments = moments_reviewed(environment.pk, *ends, called=("--from", "--to"))
-        bar = self.progress("reviewing access")
-        wanted = _wanted(actor_type, action, resource_type, actor)
-        review = Review(environment.pk, moments, wanted, report=lambda progress: _tell(bar, progress))
-        writer: _Writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
+        review = Review(environment.pk, moments, _wanted(actor_type, action, resource_type, actor))
+        explainer = _Explainer(environment.pk, moments, self.stdout.isatty()) if explains else None
         notes = self.stdout if format == "table" else self.stderr
         notes.write(described(moments))
         counts: Counter[str] = Counter()
-        with bar:
-            for line in review.lines():
-                with bar.aside():
-                    writer.write(line)
+        if format == "csv":
+            self.stdout.write(_csv_row(*_COLUMNS))
+        with self.progress("reviewing access") as bar:
+            for line in all_lines(review, lambda cursor: bar.tell(note=looked_text(cursor))):
                 counts[line.state if isinstance(line, Access) else NOT_ANSWERED] += 1
+                with bar.aside():
+                    self.stdout.write(_FORMATS[format](line, explainer))
         notes.write(counted(counts, len(moments)))
         if counts[NOT_ANSWERED]:
             raise CommandError(f"{counts[NOT_ANSWERED]} kinds of access are not answered whole; see their lines")
@@ -85,18 +87,11 @@ def _when(text: str | None, option: str) -> AsOf | None:
     return None if text is None else as_of_from_text(text, option)
 
 
-def _tell(bar: Bar, progress: Progress) -> None:
-    total = max(progress.total(), progress.asked)
-    done = f"{progress.asked:,} of {total:,} {progress.type}s"
-    bar.tell(note=f"{progress.place} of {progress.kinds}: {progress.kind}, {done}")
-
-
 class _Explainer:
     """Explains a line as of each moment: why it held, or what stood in the way."""
 
-    def __init__(self, environment_id: int, moments: tuple[Moment, ...]):
-        self.environment_id = environment_id
-        self.moments = moments
+    def __init__(self, environment_id: int, moments: tuple[Moment, ...], is_coloured: bool):
+        self.environment_id, self.moments, self.is_coloured = environment_id, moments, is_coloured
         self.filename = lru_cache(64)(self._filename)
 
     def sides(self, line: Access) -> Iterator[tuple[str, Explanation]]:
@@ -105,7 +100,7 @@ class _Explainer:
             actor, action, resource = (Asked(each.type, (each.id,)) for each in line[1:])
             yield title, explain(Trusted(self.environment_id), allow(actor, action, resource), moment)
 
-    def text(self, line: Access, is_coloured: bool = False) -> Iterator[str]:
+    def text(self, line: Access, is_coloured: bool) -> Iterator[str]:
         for title, explanation in self.sides(line):
             first, *others = explanation_to_text(explanation, self.filename(explanation.version), is_coloured)
             yield f"{title}: {first}"
@@ -118,85 +113,57 @@ class _Explainer:
         return versions.values_list("filename", flat=True).first() or ""
 
 
-class _Writer(Protocol):
-    def write(self, line: Access | NotAnswered) -> None: ...
+# ---- formats -------------------------------------------------------------------------------------------------------
 
 
-class _Table:
-    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
-        self.stream = stream
-        self.explainer = explainer
-
-    def write(self, line: Access | NotAnswered) -> None:
-        if isinstance(line, NotAnswered):
-            self.stream.write(f"! {NOT_ANSWERED}  {line}")
-            return
-        columns = (shown(line.actor), shown_action(line.action), shown(line.resource))
-        self.stream.write(f"{_SIGNS[line.state]} {line.state:<6}  {columns[0]:<24} {columns[1]:<12} {columns[2]}")
-        if self.explainer:
-            for text in self.explainer.text(line, self.stream.isatty()):
-                self.stream.write(f"      {text}")
+def _table(line: Access | NotAnswered, explainer: _Explainer | None) -> str:
+    if isinstance(line, NotAnswered):
+        return f"! {NOT_ANSWERED}  {line}"
+    actor, action, resource = _shown(line)
+    first = f"{_SIGNS[line.state]} {line.state:<6}  {actor:<24} {action:<12} {resource}"
+    return "\n      ".join([first, *(explainer.text(line, explainer.is_coloured) if explainer else ())])
 
 
-class _Csv:
-    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
-        self.csv = csv.writer(_Raw(stream), lineterminator="\n")
-        self.explainer = explainer
-        self.csv.writerow(("state", "actor", "action", "resource", "note"))
-
-    def write(self, line: Access | NotAnswered) -> None:
-        if isinstance(line, NotAnswered):
-            kind = line.kind
-            action = "*" if kind.action is None else shown_action(Value("String", kind.action))
-            self._write(NOT_ANSWERED, f"{kind.actor}:*", action, f"{kind.resource}:*", str(line))
-        else:
-            note = "\n".join(self.explainer.text(line)) if self.explainer else ""
-            columns = (shown(line.actor), shown_action(line.action), shown(line.resource))
-            self._write(line.state, *columns, note)
-
-    def _write(self, *cells: str) -> None:
-        self.csv.writerow(map(without_formula, cells))
+def _csv(line: Access | NotAnswered, explainer: _Explainer | None) -> str:
+    if isinstance(line, NotAnswered):
+        return _csv_row(NOT_ANSWERED, *_shown(_about(line)), str(line))
+    return _csv_row(line.state, *_shown(line), "\n".join(explainer.text(line, False)) if explainer else "")
 
 
-class _Raw:
-    """Writes to a stream of Django, without the newline that the stream would add."""
-
-    def __init__(self, stream: OutputWrapper):
-        self.stream = stream
-
-    def write(self, text: str) -> None:
-        self.stream.write(text, ending="")
+def _csv_row(*cells: str) -> str:
+    written = StringIO()
+    csv.writer(written, lineterminator="").writerow(map(without_formula, cells))
+    return written.getvalue()
 
 
-class _Json:
-    """Writes one JSON object per line; an id of null stands for every value, as in the interface."""
+def _json(line: Access | NotAnswered, explainer: _Explainer | None) -> str:
+    """Return an object; an id of null stands for every value, as in the interface."""
+    state, actor, action, resource = line if isinstance(line, Access) else _about(line)
+    found: dict[str, object] = {"state": state, "actor": _value(actor), "action": action.id or None}
+    found["resource"] = _value(resource)
+    if isinstance(line, NotAnswered):
+        found |= {"resources": line.resources or None, "reason": line.reason}
+    elif explainer:
+        found |= {title: explanation_to_json(explanation, False) for title, explanation in explainer.sides(line)}
+    return orjson.dumps(found).decode()
 
-    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
-        self.stream = stream
-        self.explainer = explainer
 
-    def write(self, line: Access | NotAnswered) -> None:
-        self.stream.write(orjson.dumps(self._json(line)).decode())
+def _about(line: NotAnswered) -> Access:
+    """Return a line about all that was not answered."""
+    kind = line.kind
+    return Access(NOT_ANSWERED, Value(kind.actor, ANY), Value(STRING, kind.action or ANY), Value(kind.resource, ANY))
 
-    def _json(self, line: Access | NotAnswered) -> dict[str, object]:
-        if isinstance(line, NotAnswered):
-            kind = line.kind
-            asked: dict[str, object] = {"actor": _value(Value(kind.actor, ANY)), "action": kind.action}
-            asked["resource"] = _value(Value(kind.resource, ANY))
-            return {"state": NOT_ANSWERED, **asked, "resources": line.resources or None, "reason": line.reason}
-        found: dict[str, object] = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
-        found["resource"] = _value(line.resource)
-        for title, explanation in self.explainer.sides(line) if self.explainer else ():
-            found[title] = explanation_to_json(explanation, False)
-        return found
+
+def _shown(line: Access) -> tuple[str, str, str]:
+    return shown(line.actor), shown_action(line.action), shown(line.resource)
 
 
 def _value(value: Value) -> dict[str, str | None]:
     return {"type": value.type, "id": value.id or None}
 
 
-_WRITERS: dict[str, Callable[[OutputWrapper, _Explainer | None], _Writer]] = {
-    "table": _Table,
-    "csv": _Csv,
-    "json": _Json,
+_FORMATS: dict[str, Callable[[Access | NotAnswered, _Explainer | None], str]] = {
+    "table": _table,
+    "csv": _csv,
+    "json": _json,
 }

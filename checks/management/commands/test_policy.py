@@ -14,7 +14,7 @@ from policy.management.command import FILES, ServiceCommand, rejection
 from policy.management.watching import add_watch, until_interrupted
 
 FORMAT = (
-    "how results are written: junit and tap for continuous integration, github beside the code of a pull request "
+    "how results are written: junit for continuous integration, github beside the code of a pull request "
     "(default: text)"
 )
 
