@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from checks.asking import run
 from checks.asking.askers import confirmed
@@ -57,7 +57,7 @@ class AuthZen(Answering):
 
 
 class Evaluate(AuthZen):
-    body = Evaluation
+    body: ClassVar[Any] = Evaluation
     docs: ClassVar = {
         "POST": Doc(
             "May the subject do the action on the resource?",
