@@ -11,7 +11,7 @@ from django.views import defaults
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
-from policy.ground.endpoint import Doc, Endpoint, Parameter, Request, Response, caller, ref
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
 
 API_VERSION = 0
 
@@ -70,7 +70,7 @@ class TestEnvironment(Endpoint):
             "Make an environment for a test",
             ref("Token"),
             "With `serve --dev` only. It is empty, or a copy of the default one.",
-            parameters=(Parameter("copy", "`true` copies the policy and the facts of the default environment."),),
+            parameters=(QueryParameter("copy", "`true` copies the policy and the facts of the default environment."),),
             statuses={404: "The server was started without `--dev`."},
         )
     }

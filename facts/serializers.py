@@ -17,7 +17,7 @@ from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy.errors import MalformedRequest
 from policy.ground import endpoint
-from policy.ground.endpoint import Parameter, Schema, many, ref, taken
+from policy.ground.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 
@@ -102,9 +102,9 @@ class Bulk(serializers.Serializer):
 # ---- query strings ---------------------------------------------------------------------------------------------
 
 PATTERN_PARAMETERS = (
-    Parameter("predicate", "Of the facts to list."),
+    QueryParameter("predicate", "Of the facts to list."),
     *(
-        Parameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
+        QueryParameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
         for place in range(MAX_ARGUMENTS)
         for part in ("type", "id")
     ),
@@ -144,10 +144,10 @@ def _check(text: str, name: str) -> None:
 
 LONGEST_WAIT = 60  # seconds
 FEED_PARAMETERS = (
-    Parameter("after", "A revision's number, or what `next` was; 0 if not said."),
-    Parameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
-    Parameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
-    Parameter("predicate", "Only facts of it; may be given several times.", many(endpoint.text())),
+    QueryParameter("after", "A revision's number, or what `next` was; 0 if not said."),
+    QueryParameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
+    QueryParameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
+    QueryParameter("predicate", "Only facts of it; may be given several times.", many(endpoint.text())),
 )
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)

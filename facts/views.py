@@ -29,7 +29,7 @@ from policy.ground.endpoint import (
     OFFSET,
     Doc,
     Endpoint,
-    Parameter,
+    QueryParameter,
     Request,
     Response,
     caller,
@@ -76,7 +76,7 @@ class Facts(Endpoint):
             "counted from 0 to 4, and those that are not named may be anything.",
             parameters=(
                 *PATTERN_PARAMETERS,
-                Parameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
+                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
             ),
             statuses={400: "A parameter is malformed."},
         ),
@@ -122,13 +122,15 @@ class History(Endpoint):
             "listed. A page is of so many facts: a revision that changed more goes on with the next page.",
             parameters=(
                 *PATTERN_PARAMETERS,
-                Parameter("as_of", "A revision's number, or a time in RFC 3339: what had happened by then."),
-                Parameter(
+                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: what had happened by then."),
+                QueryParameter(
                     "page_size",
                     f"Facts on a page: 1 to {LARGEST}; {USUAL} if it is left out.",
                     {"type": "integer", "minimum": 1, "maximum": LARGEST, "default": USUAL},
                 ),
-                Parameter("page_token", "The `next_page_token` of the page before, with the same other parameters."),
+                QueryParameter(
+                    "page_token", "The `next_page_token` of the page before, with the same other parameters."
+                ),
             ),
             statuses={400: "A parameter is malformed."},
         )

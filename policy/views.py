@@ -6,7 +6,7 @@ from typing import ClassVar
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import MalformedRequest, NotFound
-from policy.ground.endpoint import Doc, Endpoint, Parameter, Request, Response, caller, changed, ref, writing
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, changed, ref, writing
 from policy.ground.journal import By
 from policy.models import PolicyVersion
 from policy.publishing import Published
@@ -25,7 +25,7 @@ class Policy(Endpoint):
             "Read the policy",
             ref("ActivePolicy"),
             "null when there is none.",
-            parameters=(Parameter("id", "The number of an earlier version.", _NUMBER),),
+            parameters=(QueryParameter("id", "The number of an earlier version.", _NUMBER),),
             statuses={400: "The number is not one.", 404: "There is no such version."},
         ),
         "POST": Doc(
@@ -82,8 +82,8 @@ class PolicyMetadata(Endpoint):
             "List the types, roles, permissions and relations",
             ref("Metadata"),
             parameters=(
-                Parameter("version", "The number of an earlier version.", _NUMBER),
-                Parameter("id", "The same, by the name that it has for the policy.", _NUMBER),
+                QueryParameter("version", "The number of an earlier version.", _NUMBER),
+                QueryParameter("id", "The same, by the name that it has for the policy.", _NUMBER),
             ),
             statuses={
                 400: "A number is not one, or there are two that differ.",

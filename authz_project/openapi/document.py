@@ -12,11 +12,11 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from authz_project.environments import facts_text
-from authz_project.openapi.operations import Group, Operation, groups_of
+from authz_project.openapi.operations import Operation, Tag, tags_of
 from authz_project.openapi.schemas import SHAPES, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST
-from policy.ground.endpoint import Doc, Endpoint, Parameter, Request, Response, Schema, ref
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 
 # ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
 
@@ -39,14 +39,16 @@ _ABOUT = (
 )
 
 
-def document_of(groups: tuple[Group, ...]) -> Part:
+def document_of(endpoints: Mapping[str, Endpoint]) -> Part:
+    """Return the OpenAPI document of endpoints, which are given by their paths."""
+    tags = tags_of(endpoints)
     return {
         "openapi": "3.1.0",
         "info": {"title": _TITLE, "version": "0", "description": _ABOUT},
         "servers": [{"url": "/"}],
         "security": [{"key": []}],
-        "tags": [{"name": group.name, "description": group.description} for group in groups],
-        "paths": _paths(groups),
+        "tags": [{"name": tag.name, "description": tag.description} for tag in tags],
+        "paths": _paths(tags),
         "components": {
             "schemas": SHAPES,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -55,11 +57,11 @@ def document_of(groups: tuple[Group, ...]) -> Part:
     }
 
 
-def _paths(groups: tuple[Group, ...]) -> Part:
+def _paths(tags: tuple[Tag, ...]) -> Part:
     paths: dict[str, Part] = {}
-    for group in groups:
-        for operation in group.operations:
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(group.name, operation)
+    for tag in tags:
+        for operation in tag.operations:
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(tag.name, operation)
     return paths
 
 
@@ -99,7 +101,7 @@ def _description(operation: Operation) -> str:
     return " ".join(filter(None, [operation.doc.description, instead]))
 
 
-def _parameter(parameter: Parameter, example: dict[str, str]) -> Part:
+def _parameter(parameter: QueryParameter, example: dict[str, str]) -> Part:
     described = {"name": parameter.name, "in": "query", "description": parameter.description}
     shown = {"example": example[parameter.name]} if parameter.name in example else {}
     return described | {"schema": parameter.schema} | shown
@@ -186,10 +188,6 @@ class Described(Endpoint):
     def __init__(self, endpoints: Mapping[str, Endpoint]):
         self._endpoints = endpoints
 
-    @cached_property
-    def _groups(self) -> tuple[Group, ...]:
-        return groups_of(self._endpoints)
-
 
 class Document(Described):
     docs: ClassVar = {
@@ -198,7 +196,7 @@ class Document(Described):
 
     @cached_property
     def _document(self) -> Part:
-        return document_of(self._groups)
+        return document_of(self._endpoints)
 
     def get(self, request: Request) -> Response:
         return Response(self._document)
@@ -207,7 +205,7 @@ class Document(Described):
 class Page(Described):
     @cached_property
     def _contents(self) -> dict[str, object]:
-        return _contents(self._groups)
+        return _contents(tags_of(self._endpoints))
 
     def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
@@ -221,17 +219,17 @@ class Page(Described):
         return Response(page.encode(), headers=headers)
 
 
-def _contents(groups: tuple[Group, ...]) -> dict[str, object]:
+def _contents(tags: tuple[Tag, ...]) -> dict[str, object]:
     return {
         "title": _TITLE,
         "about": _marked(_ABOUT),
-        "groups": [
+        "tags": [
             {
-                "name": group.name,
-                "description": _marked(group.description),
-                "operations": [*map(_shown, group.operations)],
+                "name": tag.name,
+                "description": _marked(tag.description),
+                "operations": [*map(_shown, tag.operations)],
             }
-            for group in groups
+            for tag in tags
         ],
         "shapes": [
             {"name": name, "text": _linked(shape_text(schema)), "description": _marked(schema.get("description", ""))}

@@ -1,6 +1,6 @@
 """Every operation of the interface: what its endpoint says of it, with an example.
 
-The examples stand in `examples.json`, by group and in order. They tell one story: each answer follows from the requests
+The examples stand in `examples.json`, by tag and in order. They tell one story: each answer follows from the requests
 before it, and tests send them. An endpoint without an example is not described.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from authz_project.openapi.schemas import parameters_of, schema_of_body
-from policy.ground.endpoint import Doc, Endpoint, Parameter, Schema
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Schema
 from policy.scopes import Scope
 
-GROUPS = {  # name -> description
+TAGS = {  # name -> description
     "Policy": "The rules, in the Polar language. A new policy becomes active whole or not at all, and stored facts "
     "stay.",
     "Facts": "Who is what to whom. The active policy must have a use for a fact that is stored.",
@@ -33,7 +33,7 @@ GROUPS = {  # name -> description
 
 @cache
 def examples() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the examples of each group, by method and path: `answer`, and where there are any, `query` and `body`."""
+    """Return the examples of each tag, by method and path: `answer`, and where there are any, `query` and `body`."""
     read: dict[str, dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
     return read
 
@@ -56,7 +56,7 @@ class Operation:
         return None if kind is None else schema_of_body(kind, self.endpoint.takes_moment)
 
     @property
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> Iterable[QueryParameter]:
         given = self.doc.parameters
         return given if isinstance(given, tuple) else parameters_of(given)
 
@@ -79,23 +79,23 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Group:
+class Tag:
     name: str
     description: str
     operations: tuple[Operation, ...]
 
 
-def groups_of(endpoints: Mapping[str, Endpoint]) -> tuple[Group, ...]:
+def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[Tag, ...]:
     """Return the operations of endpoints, which are given by their paths, in the order of the examples."""
-    groups = []
-    for name, description in GROUPS.items():
+    tags = []
+    for name, description in TAGS.items():
         operations = []
         for key, example in examples()[name].items():
             method, path = key.split()
             operations.append(Operation(method, path, endpoints[path.removeprefix("/")], example))
-        groups.append(Group(name, description, tuple(operations)))
-    return tuple(groups)
+        tags.append(Tag(name, description, tuple(operations)))
+    return tuple(tags)
 
 
 def operations_of(endpoints: Mapping[str, Endpoint]) -> tuple[Operation, ...]:
-    return tuple(operation for group in groups_of(endpoints) for operation in group.operations)
+    return tuple(operation for tag in tags_of(endpoints) for operation in tag.operations)

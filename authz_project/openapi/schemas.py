@@ -11,7 +11,7 @@ import localsql.serializers as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.ground.endpoint import Parameter, Schema, answered, many, nullable, ref, taken, text
+from policy.ground.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
 from policy.serializers import DecodedField, JsonType, PolicyBody, TextField
 
 # ---- JSON schemas of what is answered, by name. Answers have exactly the keys that are listed ---------------------
@@ -376,10 +376,10 @@ def members_of(field: serializers.Field) -> dict[str, Schema]:
     return {name: schema | described for name, schema in members.items()}
 
 
-def parameters_of(kind: type[serializers.Serializer]) -> tuple[Parameter, ...]:
+def parameters_of(kind: type[serializers.Serializer]) -> tuple[QueryParameter, ...]:
     """Return the query string that the serializer decodes."""
     fields = kind().fields.items()
-    return tuple(Parameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
+    return tuple(QueryParameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
 
 
 def _schema_of_one(field: serializers.Field) -> Schema:

@@ -61,7 +61,7 @@ def answered(description: str, required: dict[str, Schema], optional: dict[str, 
 
 
 @dataclass(frozen=True)
-class Parameter:
+class QueryParameter:
     """A parameter of the query string."""
 
     name: str
@@ -81,7 +81,7 @@ class Doc:
     description: str = ""
     body: Any = None  # as `Endpoint.body`, which it replaces for this method
     is_body_optional: bool = False
-    parameters: Any = ()  # each a `Parameter`; or the serializer of the query string
+    parameters: Any = ()  # each a `QueryParameter`; or the serializer of the query string
     statuses: Mapping[int, str] = field(default_factory=dict)  # besides those that follow from the rest
     has_offset: bool = False  # the response has the header `OsoOffset`, although it is no change and no question
     refused_body: str = "Message"  # the schema of errors
