@@ -22,8 +22,6 @@ _below_api: dict[str, Endpoint] = {
     **localsql.urls.endpoints,
     "": views.Hello(),
     "healthcheck": views.Health(),
-    "openapi.json": Document(),
-    "docs": Page(),
 }
 # The one table of endpoints: `wsgi` answers by it, and under plain Django the paths below do.
 endpoints: dict[str, Endpoint] = {
@@ -34,6 +32,7 @@ endpoints: dict[str, Endpoint] = {
     "test_environment": views.TestEnvironment(),
     **checks.authzen.urls.endpoints,
 }
+endpoints |= {"api/openapi.json": Document(endpoints), "api/docs": Page(endpoints)}
 
 
 def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:

@@ -11,7 +11,7 @@ from django.views import defaults
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
-from policy.ground.endpoint import Endpoint, Request, Response, caller
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
 
 API_VERSION = 0
 
@@ -20,6 +20,13 @@ class Health(Endpoint):
     """Ready as soon as it answers; it takes no connection, so that it answers when all are taken."""
 
     needs_key = False
+    docs: ClassVar = {
+        "GET": Doc(
+            "Is the service up?",
+            ref("Message"),
+            "It takes no database connection, so that it answers when all are taken.",
+        )
+    }
 
     def get(self, request: Request) -> Response:
         return Response({"message": "ready"})
@@ -29,6 +36,15 @@ class Ready(Endpoint):
     """Whether to send requests here. A server answers from a thread that does nothing else: `server/lookout.py`."""
 
     needs_key = False
+    docs: ClassVar = {
+        "GET": Doc(
+            "Are questions answered here?",
+            ref("Message"),
+            "The database answers, in the form that this version works on.",
+            statuses={503: "Send requests elsewhere: the reason says why."},
+            refused_bodies={503: "Unready"},
+        )
+    }
 
     def get(self, request: Request) -> Response:
         found = current()
@@ -38,6 +54,7 @@ class Ready(Endpoint):
 
 class Hello(Endpoint):
     scopes: ClassVar = {"GET": None}
+    docs: ClassVar = {"GET": Doc("A greeting", ref("Greeting"), deprecated_for="GET /api/healthcheck")}
 
     def get(self, request: Request) -> Response:
         caller(request)
@@ -48,6 +65,15 @@ class TestEnvironment(Endpoint):
     """A key to a fresh environment: empty, or with `?copy=true` a copy of the default one. Development only."""
 
     needs_key = False
+    docs: ClassVar = {
+        "POST": Doc(
+            "Make an environment for a test",
+            ref("Token"),
+            "With `serve --dev` only. It is empty, or a copy of the default one.",
+            parameters=(QueryParameter("copy", "`true` copies the policy and the facts of the default environment."),),
+            statuses={404: "The server was started without `--dev`."},
+        )
+    }
 
     def post(self, request: Request) -> Response:
         if not settings.DEV_SERVER:

@@ -293,4 +293,4 @@ def actions_queries_from_json(raw: object, path: str) -> list[dict]:
     return [decoded(ActionsQuery, body, f"{path}[{index}]") for index, body in enumerate(raw)]
 
 
-ACTIONS_QUERIES = JsonType(actions_queries_from_json, many(ref("ActionsQuery")))
+ACTIONS_QUERIES = JsonType(actions_queries_from_json, many({"allOf": [ref("ActionsQuery"), ref("Moment")]}))

@@ -31,13 +31,16 @@ from policy.active import Caller
 from policy.errors import MalformedRequest
 from policy.ground.cache import configured
 from policy.ground.endpoint import (
+    Doc,
     Endpoint,
     Request,
     Response,
     caller,
     changed,
     is_published_client,
+    many,
     position_seen,
+    ref,
     unconfirmed_caller,
 )
 from policy.ground.journal import current_offset
@@ -71,6 +74,7 @@ class Answering(Asking, ABC):
     """Answers a question; a request that comes again, from the cache, if the database confirms that nothing changed."""
 
     questions: ClassVar = {"POST"}
+    takes_context = takes_moment = True
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
@@ -117,23 +121,38 @@ class Answering(Asking, ABC):
 
 
 class Authorize(Answering):
+    body = AuthorizeQuery
+    docs: ClassVar = {"POST": Doc("May the actor do the action on the resource?", ref("Decision"))}
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(AuthorizeQuery, request.data)
+        body = decoded(self.body, request.data)
         question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
         found = ask.answer(who, question, moment=moment_asked(request, who))
         return {"allowed": found.holds}, found
 
 
 class Actions(Answering):
+    body = ActionsQuery
+    docs: ClassVar = {"POST": Doc("What may the actor do on the resource?", ref("Actions"))}
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        question = actions_question(decoded(ActionsQuery, request.data))
+        question = actions_question(decoded(self.body, request.data))
         found = ask.answer(who, question, moment=moment_asked(request, who))
         return {"results": names(found.of_one)}, found
 
 
 class List(Answering):
+    body = ListQuery
+    docs: ClassVar = {
+        "POST": Doc(
+            "On which resources of a type may the actor do the action?",
+            ref("Listing"),
+            "Complete, in pages. A token continues the question that it was given for, after the last id.",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(ListQuery, request.data)
+        body = decoded(self.body, request.data)
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
@@ -148,24 +167,53 @@ class List(Answering):
 
 
 class AuthorizeResources(Answering):
+    body = AuthorizeResourcesQuery
+    docs: ClassVar = {
+        "POST": Doc(
+            "On which of these resources may the actor do the action?",
+            ref("Allowed"),
+            "The order and the duplicates of the request are kept.",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(AuthorizeResourcesQuery, request.data)
+        body = decoded(self.body, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
         allowed, found = ask.allowed_among(who, *asked, moment_asked(request, who))
         return {"results": [{"type": value.type, "id": value.id} for value in allowed]}, found
 
 
 class AuthorizeEach(Answering):
+    body = AuthorizeEachQuery
+    docs: ClassVar = {
+        "POST": Doc(
+            "Which of these checks are allowed?",
+            ref("Decisions"),
+            "Of any actors, actions and resources, as of one moment. They are answered together: where one cannot be "
+            "decided, because its body is wrong or it is too hard, none is.",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(AuthorizeEachQuery, request.data)
+        body = decoded(self.body, request.data)
         moment = moment_asked(request, who)
         allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"], moment)
         return {"results": allowed}, found
 
 
 class Evaluate(Answering):
+    body = EvaluateQuery
+    docs: ClassVar = {
+        "POST": Doc(
+            "Ask anything about the policy's rules",
+            ref("Solutions"),
+            "Several calls join on the variables that they share. Every variable has a constraint, which gives its "
+            "type and, as the case may be, its values.",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(EvaluateQuery, request.data)
+        body = decoded(self.body, request.data)
         query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
         found = ask.answer(who, query.question, moment=moment_asked(request, who))
         return {"results": query.results(found.of_one)}, found
@@ -174,8 +222,17 @@ class Evaluate(Answering):
 class Facts(Answering):
     """The first version of the query."""
 
+    body = FactQuery
+    docs: ClassVar = {
+        "POST": Doc(
+            "List what is stored or derived",
+            ref("FoundFacts"),
+            deprecated_for="POST /api/evaluate_query",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(FactQuery, request.data)
+        body = decoded(self.body, request.data)
         moment = moment_asked(request, who)
         found = fact_patterns.find_facts(who, body["fact"], body["context_facts"], moment)
         return {"results": fact_patterns.facts_to_json(body["fact"], found)}, found
@@ -184,8 +241,18 @@ class Facts(Answering):
 class BulkActions(Answering):
     """Context facts and the moment come with the first element, and count for all."""
 
+    body = ACTIONS_QUERIES
+    docs: ClassVar = {
+        "POST": Doc(
+            "What may actors do on resources?",
+            many(ref("Actions")),
+            "The context facts and the moment of the first question count for all.",
+            deprecated_for="POST /api/actions",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
-        bodies = ACTIONS_QUERIES.decode(request.data, "")
+        bodies = self.body.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         moment = moment_of_many(request.data, who)
         found = ask.answered_each(who, [actions_question(body) for body in bodies], context, moment)
@@ -194,6 +261,19 @@ class BulkActions(Answering):
 
 class Explain(Answering):
     """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
+
+    body: ClassVar = {"allOf": [ref("ExplainQuery"), ref("Moment")]}
+    docs: ClassVar = {
+        "POST": Doc(
+            "Why is an answer as it is?",
+            ref("Explanation"),
+            "A proof, of rules of the policy and facts, or for each rule that could have granted it how far it got and "
+            "what is missing. Stored facts come with who stored them and when, and missing ones that were there once "
+            "with who deleted them. Takes several statements, in one snapshot, and at most about three times as long "
+            "as the decision: where that is not enough, `complete` is false, and what was not looked into is "
+            "`unexplained`. Of a query, every variable must have one id, or null for any.",
+        )
+    }
 
     def reply(self, request: Request, who: Caller) -> Reply:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
@@ -204,8 +284,18 @@ class Explain(Answering):
 class Expect(Asking):
     """What a caller expected of an answer. Nothing is kept, and an unknown answer is fine."""
 
+    body = Expectation
+    docs: ClassVar = {
+        "POST": Doc(
+            "Say what an answer should have been",
+            ref("Message"),
+            "`request_id` is the `X-Request-ID` of that answer. Nothing is kept.",
+            has_offset=True,
+        )
+    }
+
     def post(self, request: Request) -> Response:
-        decoded(Expectation, request.data)
+        decoded(self.body, request.data)
         return changed("noted", current_offset(caller(request).environment_id))
 
 

@@ -17,7 +17,7 @@ from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy.errors import MalformedRequest
 from policy.ground import endpoint
-from policy.ground.endpoint import Schema, many, ref, taken
+from policy.ground.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 
@@ -101,6 +101,15 @@ class Bulk(serializers.Serializer):
 
 # ---- query strings ---------------------------------------------------------------------------------------------
 
+PATTERN_PARAMETERS = (
+    QueryParameter("predicate", "Of the facts to list."),
+    *(
+        QueryParameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
+        for place in range(MAX_ARGUMENTS)
+        for part in ("type", "id")
+    ),
+)
+
 
 def pattern_from_query(query: Mapping[str, str]) -> tuple[str | None, tuple[Argument, ...]]:
     """Return the predicate, None for all, and what is known of the first arguments."""
@@ -134,6 +143,12 @@ def _check(text: str, name: str) -> None:
 # ---- of the changes --------------------------------------------------------------------------------------------
 
 LONGEST_WAIT = 60  # seconds
+FEED_PARAMETERS = (
+    QueryParameter("after", "A revision's number, or what `next` was; 0 if not said."),
+    QueryParameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
+    QueryParameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
+    QueryParameter("predicate", "Only facts of it; may be given several times.", many(endpoint.text())),
+)
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 

@@ -7,8 +7,19 @@ from django.conf import settings
 
 from facts import feed, group_commit, history, read, store, wire
 from facts.feed import as_json
-from facts.history import history_query, history_to_json
-from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
+from facts.history import LARGEST, USUAL, history_query, history_to_json
+from facts.serializers import (
+    CHANGES,
+    FACT,
+    FACTS,
+    FEED_PARAMETERS,
+    PATTERN,
+    PATTERN_PARAMETERS,
+    PATTERNS,
+    Bulk,
+    feed_from_query,
+    pattern_from_query,
+)
 from facts.store import Change, Deletes, Inserts
 from policy.active import NOTHING_SEEN, Caller
 from policy.errors import TooLarge
@@ -16,13 +27,17 @@ from policy.ground import spans
 from policy.ground.endpoint import (
     MAY_WAIT,
     OFFSET,
+    Doc,
     Endpoint,
+    QueryParameter,
     Request,
     Response,
     caller,
     changed,
     is_published_client,
+    many,
     position_seen,
+    ref,
     unconfirmed_caller,
     writing,
 )
@@ -35,14 +50,39 @@ from policy.serializers import decoded
 
 class Batch(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
+    body = CHANGES
+    docs: ClassVar = {
+        "POST": Doc(
+            "Insert and delete facts",
+            ref("Message"),
+            "In order, all or none. To insert what is there, or to delete what is not, is no mistake. A fact that is "
+            "inserted may say when it ends (`expires_at`): from then on it counts no more. Inserted again with another "
+            "end, or with none, it has that one.",
+        )
+    }
 
     def post(self, request: Request) -> Response:
-        return _apply(request, CHANGES.decode(request.data, ""), "the batch is applied")
+        return _apply(request, self.body.decode(request.data, ""), "the batch is applied")
 
 
 class Facts(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.FACTS, "DELETE": Scope.FACTS}
     questions: ClassVar = {"GET"}
+    docs: ClassVar = {
+        "GET": Doc(
+            "List stored facts",
+            many(ref("StoredFact")),
+            "What a policy derives is not among them, nor what has ended. Without parameters: all. Arguments are "
+            "counted from 0 to 4, and those that are not named may be anything.",
+            parameters=(
+                *PATTERN_PARAMETERS,
+                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
+            ),
+            statuses={400: "A parameter is malformed."},
+        ),
+        "POST": Doc("Insert a fact", ref("StoredFact"), body=FACT, deprecated_for="POST /api/batch"),
+        "DELETE": Doc("Delete matching facts", ref("Message"), body=PATTERN, deprecated_for="POST /api/batch"),
+    }
 
     def get(self, request: Request) -> Response:
         facts, revision = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
@@ -74,6 +114,27 @@ def _moment_asked(request: Request, who: Caller) -> Moment | None:
 
 class History(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {
+        "GET": Doc(
+            "Who inserted and deleted facts, and when",
+            ref("History"),
+            "The revisions that changed the facts that GET /api/facts lists with these parameters, or would have "
+            "listed. A page is of so many facts: a revision that changed more goes on with the next page.",
+            parameters=(
+                *PATTERN_PARAMETERS,
+                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: what had happened by then."),
+                QueryParameter(
+                    "page_size",
+                    f"Facts on a page: 1 to {LARGEST}; {USUAL} if it is left out.",
+                    {"type": "integer", "minimum": 1, "maximum": LARGEST, "default": USUAL},
+                ),
+                QueryParameter(
+                    "page_token", "The `next_page_token` of the page before, with the same other parameters."
+                ),
+            ),
+            statuses={400: "A parameter is malformed."},
+        )
+    }
 
     def get(self, request: Request) -> Response:
         who = caller(request)
@@ -85,30 +146,41 @@ class History(Endpoint):
 
 class BulkChange(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
+    body = Bulk
+    docs: ClassVar = {
+        "POST": Doc(
+            "Delete facts, then insert facts", ref("Message"), is_body_optional=True, deprecated_for="POST /api/batch"
+        )
+    }
 
     def post(self, request: Request) -> Response:
-        body = decoded(Bulk, request.data)
+        body = decoded(self.body, request.data)
         changes: list[Change] = [Deletes(body["delete"]), Inserts(body["tell"], "tell")]
         return _apply(request, changes, "the changes are applied")
 
 
 class BulkLoad(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
+    body = FACTS
+    docs: ClassVar = {"POST": Doc("Insert facts", ref("Message"), deprecated_for="POST /api/batch")}
 
     def post(self, request: Request) -> Response:
         with spans.lasting("load"):
-            return _apply(request, [Inserts(FACTS.decode(request.data, ""))], "the facts are stored")
+            return _apply(request, [Inserts(self.body.decode(request.data, ""))], "the facts are stored")
 
 
 class BulkDelete(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
+    body = PATTERNS
+    docs: ClassVar = {"POST": Doc("Delete matching facts", ref("Message"), deprecated_for="POST /api/batch")}
 
     def post(self, request: Request) -> Response:
-        return _apply(request, [Deletes(PATTERNS.decode(request.data, ""))], "matching facts are deleted")
+        return _apply(request, [Deletes(self.body.decode(request.data, ""))], "matching facts are deleted")
 
 
 class ClearData(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
+    docs: ClassVar = {"POST": Doc("Delete all facts", ref("Message"), "Of the key's environment. The policy stays.")}
 
     def post(self, request: Request) -> Response:
         with writing(request) as who:
@@ -118,6 +190,7 @@ class ClearData(Endpoint):
 
 class Stats(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {"GET": Doc("Count the stored facts", ref("Counts"), deprecated_for="GET /api/facts")}
 
     def get(self, request: Request) -> Response:
         counted = read.stats(caller(request).environment_id)
@@ -126,6 +199,20 @@ class Stats(Endpoint):
 
 class Changes(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {
+        "GET": Doc(
+            "Follow what changes",
+            ref("Changes"),
+            "In order and without gaps: each committed change once, and whole. Go on with `after` as `next` was. "
+            "`after=0` begins with all facts as of the oldest revision that is kept.",
+            parameters=FEED_PARAMETERS,
+            statuses={
+                400: "A parameter is malformed, or there is no such revision yet.",
+                410: "What follows this revision is not kept any more; it is from `horizon` on.",
+            },
+            refused_bodies={410: "BeforeHorizon"},
+        )
+    }
 
     def get(self, request: Request) -> Response:
         asked, wait = feed_from_query(request)

@@ -12,7 +12,7 @@ from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
+from policy.ground.endpoint import Doc, Endpoint, Request, Response, caller, position_seen, ref, unconfirmed_caller
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded
@@ -35,6 +35,7 @@ def check_is_of_now(body: object) -> None:
 class Answering(Endpoint, ABC):
     scopes: ClassVar = {"POST": Scope.READ}
     questions: ClassVar = {"POST"}
+    takes_context = True
 
     def post(self, request: Request) -> Response:
         def attempt() -> AttemptResult[tuple[Caller, object, LocalSql]]:
@@ -57,15 +58,33 @@ class Answering(Endpoint, ABC):
 
 
 class Authorize(Answering):
+    body = AuthorizeSql
+    docs: ClassVar = {
+        "POST": Doc(
+            "May the actor do the action on the resource?",
+            ref("Sql"),
+            "A statement with one row and one column, `allowed`.",
+        )
+    }
+
     def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(AuthorizeSql, raw)
+        body = decoded(self.body, raw)
         question = question_of(body["query"], body["query"]["action"], body["query"]["resource"])
         return asking.authorize(who, question, body["data_bindings"])
 
 
 class Actions(Answering):
+    body = ActionsSql
+    docs: ClassVar = {
+        "POST": Doc(
+            "What may the actor do on the resource?",
+            ref("Sql"),
+            "A statement with a row for each action, in the column `actions`.",
+        )
+    }
+
     def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(ActionsSql, raw)
+        body = decoded(self.body, raw)
         question = question_of(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
         return asking.actions(who, question, body["data_bindings"])
 
@@ -73,16 +92,34 @@ class Actions(Answering):
 class List(Answering):
     """Pages mean nothing here: the caller's own statement has its own LIMIT."""
 
+    body = ListSql
+    docs: ClassVar = {
+        "POST": Doc(
+            "On which resources of a type may the actor do the action?",
+            ref("Sql"),
+            "A condition for the `WHERE` of your query. Sizes and tokens of pages mean nothing here.",
+        )
+    }
+
     def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(ListSql, raw)
+        body = decoded(self.body, raw)
         resource = Asked(body["query"]["resource_type"])
         question = question_of(body["query"], body["query"]["action"], resource, ("resource",))
         return asking.filtered(who, question, body["data_bindings"], body["column"])
 
 
 class Evaluate(Answering):
+    body = EvaluateSql
+    docs: ClassVar = {
+        "POST": Doc(
+            "Ask anything about the policy's rules",
+            ref("Sql"),
+            "A statement or a condition, as `mode` says.",
+        )
+    }
+
     def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(EvaluateSql, raw)
+        body = decoded(self.body, raw)
         asked, mode = body["query"], body["mode"]
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":

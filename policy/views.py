@@ -6,7 +6,7 @@ from typing import ClassVar
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import MalformedRequest, NotFound
-from policy.ground.endpoint import Endpoint, Request, Response, caller, changed, writing
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, changed, ref, writing
 from policy.ground.journal import By
 from policy.models import PolicyVersion
 from policy.publishing import Published
@@ -15,10 +15,32 @@ from policy.scopes import Scope
 from policy.serializers import PolicyBody, PublishFlags
 
 UNCHANGED = 202
+_NUMBER = {"type": "integer", "minimum": 0}
 
 
 class Policy(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.POLICY}
+    docs: ClassVar = {
+        "GET": Doc(
+            "Read the policy",
+            ref("ActivePolicy"),
+            "null when there is none.",
+            parameters=(QueryParameter("id", "The number of an earlier version.", _NUMBER),),
+            statuses={400: "The number is not one.", 404: "There is no such version."},
+        ),
+        "POST": Doc(
+            "Replace the policy",
+            ref("Message"),
+            "The text is compiled and the tests in it are run before it becomes active.",
+            body=PolicyBody,
+            parameters=PublishFlags,
+            statuses={
+                UNCHANGED: "It is the active policy already.",
+                400: "The text is not a policy, a test in it fails, or the request is malformed.",
+            },
+            refused_body="PolicyRefused",
+        ),
+    }
 
     def get(self, request: Request) -> Response:
         version = _asked_version(request, "id")
@@ -55,6 +77,20 @@ class Policy(Endpoint):
 
 class PolicyMetadata(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {
+        "GET": Doc(
+            "List the types, roles, permissions and relations",
+            ref("Metadata"),
+            parameters=(
+                QueryParameter("version", "The number of an earlier version.", _NUMBER),
+                QueryParameter("id", "The same, by the name that it has for the policy.", _NUMBER),
+            ),
+            statuses={
+                400: "A number is not one, or there are two that differ.",
+                404: "There is no policy, or no such version.",
+            },
+        ),
+    }
 
     def get(self, request: Request) -> Response:
         """Return a version's names. Clients name the version by `version`, the published API document by `id`."""

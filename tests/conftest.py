@@ -256,8 +256,8 @@ class Api:
 
 
 def whole(path: str) -> str:
-    """The path of an endpoint: below /api, but for those of AuthZEN."""
-    return path if path.startswith("/access/") else f"/api{path}"
+    """The path of an endpoint: below /api, but for those of AuthZEN, and for what is whole already."""
+    return path if path.startswith(("/access/", "/api/")) else f"/api{path}"
 
 
 def _json(body: object) -> bytes:

@@ -1,11 +1,32 @@
 """Holds answers to the description of the interface."""
 
 import re
+from functools import cache
 
 import jsonschema
 import requests
 
-from authz_project.openapi.document import document
+from authz_project.openapi.document import document_of
+from authz_project.openapi.operations import operations_of
+from authz_project.urls import endpoints
+
+OPERATIONS = operations_of(endpoints)
+# The one list of bodies that are right: the examples of the description. Every operation has one.
+SAMPLES = {f"{each.method} {each.path}": each.example.get("body") for each in OPERATIONS}
+SOURCE = SAMPLES["POST /api/policy"]["src"]  # the policy of the examples
+
+ASKED = {each.path: each.example["body"] for each in OPERATIONS if each.method in each.endpoint.questions & {"POST"}}
+
+
+def send_story(api) -> None:
+    """Send the policy and the facts that the examples of questions are about."""
+    for operation in ("POST /api/policy", "POST /api/batch"):
+        assert api.post(operation.removeprefix("POST "), SAMPLES[operation]).status_code == 200
+
+
+@cache
+def document() -> dict:
+    return document_of(endpoints)
 
 
 def assert_fits(schema: dict, instance: object) -> None:

@@ -10,8 +10,7 @@ import sqlite3
 
 import requests
 
-from authz_project.openapi.document import document
-from tests.contract import assert_described
+from tests.contract import assert_described, document
 from tests.service import DEV_KEY, Client, Service
 
 LONGER_THAN_ALLOWED = 10_485_761  # bytes

@@ -8,8 +8,8 @@ from django.contrib.auth import management
 from django.core.management import BaseCommand, find_commands, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from authz_project.openapi.document import document
 from authz_project.urls import endpoints
+from tests.contract import document
 from tests.samples import DOCS, DOCUMENTS, FENCE, PAGES
 from tests.service import ROOT
 

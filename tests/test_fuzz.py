@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from authz_project.openapi import operations
-from authz_project.openapi.operations import OPERATIONS
+from tests.contract import OPERATIONS, SOURCE
 
 pytestmark = pytest.mark.long
 
@@ -28,8 +27,8 @@ def fuzz(folder: Path, origin: str, *options: str) -> subprocess.CompletedProces
 def key(service) -> str:
     """Of an environment where questions have answers."""
     client = service.fresh_client()
-    client.post("/policy", {"src": operations.SOURCE})
-    client.post("/batch", next(each.example.body for each in OPERATIONS if each.path == "/api/batch"))
+    client.post("/policy", {"src": SOURCE})
+    client.post("/batch", next(each.example["body"] for each in OPERATIONS if each.path == "/api/batch"))
     return client.key
 
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from lsprotocol.types import Location, Position, PositionEncodingKind, Range
 
 from policy.language import ast
-from policy.language.completion import Outline, Word, outline_of, words_of
+from policy.language.completion import Outline, outline_of, words_of
+from policy.language.lexer import Word
 from policy.language.names import Names, names_of
 from policy.language.nodes import Token
 from policy.language.parser import are_policies, parse_with_tokens, pieces_of, tokens_in

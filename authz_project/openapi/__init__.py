@@ -2,7 +2,7 @@
 
 Read it in this order:
 
-* `schemas`     what is said about an endpoint, and the JSON schemas of what it takes and answers
-* `operations`  every endpoint, with an example
+* `schemas`     the JSON schemas of what endpoints take and answer
+* `operations`  every operation, as its endpoint describes it (`docs`), with an example of `examples.json`
 * `document`    the OpenAPI document, and its page
 """

@@ -3,19 +3,20 @@
 import json
 import re
 import secrets
-from functools import cache
-from typing import Any
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
 
 from django.template.loader import render_to_string
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from authz_project.environments import facts_text
-from authz_project.openapi.operations import GROUPS
-from authz_project.openapi.schemas import SHAPES, Operation, Parameter, shape_text
+from authz_project.openapi.operations import Operation, Tag, tags_of
+from authz_project.openapi.schemas import SHAPES, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST
-from policy.ground.endpoint import Endpoint, Request, Response, Schema, ref
+from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 
 # ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
 
@@ -30,6 +31,7 @@ REFUSALS = {
     503: "The database cannot be reached, or is too busy. Try again.",
 }
 AT_THE_DOOR = (401, 403, 429)
+_TITLE = "Authorization service"
 _ABOUT = (
     "An authorization service: it stores facts and a policy, and answers who may do what. Requests carry "
     "`Authorization: Bearer <key>`; a key may be good for some of it only, by its scopes. Bodies are JSON. Members of "
@@ -37,15 +39,16 @@ _ABOUT = (
 )
 
 
-@cache
-def document() -> Part:
+def document_of(endpoints: Mapping[str, Endpoint]) -> Part:
+    """Return the OpenAPI document of endpoints, which are given by their paths."""
+    tags = tags_of(endpoints)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Authorization service", "version": "0", "description": _ABOUT},
+        "info": {"title": _TITLE, "version": "0", "description": _ABOUT},
         "servers": [{"url": "/"}],
         "security": [{"key": []}],
-        "tags": [{"name": group.name, "description": group.description} for group in GROUPS],
-        "paths": _paths(),
+        "tags": [{"name": tag.name, "description": tag.description} for tag in tags],
+        "paths": _paths(tags),
         "components": {
             "schemas": SHAPES,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -54,24 +57,25 @@ def document() -> Part:
     }
 
 
-def _paths() -> Part:
+def _paths(tags: tuple[Tag, ...]) -> Part:
     paths: dict[str, Part] = {}
-    for group in GROUPS:
-        for operation in group.operations:
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(group.name, operation)
+    for tag in tags:
+        for operation in tag.operations:
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(tag.name, operation)
     return paths
 
 
 def _operation(tag: str, operation: Operation) -> Part:
-    described: Part = {"tags": [tag], "operationId": _name(operation), "summary": operation.summary}
+    described: Part = {"tags": [tag], "operationId": _name(operation), "summary": operation.doc.summary}
     if description := _description(operation):
         described["description"] = description
-    if operation.parameters:
-        described["parameters"] = [_parameter(each, operation.example.query) for each in operation.parameters]
+    if parameters := operation.parameters:
+        example = operation.example.get("query", {})
+        described["parameters"] = [_parameter(parameter, example) for parameter in parameters]
     if operation.body is not None:
         described["requestBody"] = _request_body(operation)
     described["security"] = _security(operation)
-    if operation.deprecated_for:
+    if operation.doc.deprecated_for:
         described["deprecated"] = True
     return described | {"responses": _responses(operation)}
 
@@ -83,8 +87,8 @@ def _security(operation: Operation) -> list[Part]:
 
 
 def _request_body(operation: Operation) -> Part:
-    content = {"schema": operation.body, "example": operation.example.body}
-    return {"required": not operation.is_body_optional, "content": {"application/json": content}}
+    content = {"schema": operation.body, "example": operation.example["body"]}
+    return {"required": not operation.doc.is_body_optional, "content": {"application/json": content}}
 
 
 def _name(operation: Operation) -> str:
@@ -93,11 +97,11 @@ def _name(operation: Operation) -> str:
 
 
 def _description(operation: Operation) -> str:
-    instead = f"Use `{operation.deprecated_for}` instead." if operation.deprecated_for else ""
-    return " ".join(filter(None, [operation.description, instead]))
+    instead = f"Use `{operation.doc.deprecated_for}` instead." if operation.doc.deprecated_for else ""
+    return " ".join(filter(None, [operation.doc.description, instead]))
 
 
-def _parameter(parameter: Parameter, example: dict[str, str]) -> Part:
+def _parameter(parameter: QueryParameter, example: dict[str, str]) -> Part:
     described = {"name": parameter.name, "in": "query", "description": parameter.description}
     shown = {"example": example[parameter.name]} if parameter.name in example else {}
     return described | {"schema": parameter.schema} | shown
@@ -113,19 +117,18 @@ def statuses(operation: Operation) -> dict[int, str]:
         expected.append(403)
     if operation.body is not None:
         expected += [400, 413]
-    return dict(sorted(({status: REFUSALS[status] for status in expected} | operation.statuses).items()))
+    return dict(sorted(({status: REFUSALS[status] for status in expected} | {**operation.doc.statuses}).items()))
 
 
 def _responses(operation: Operation) -> Part:
-    success = _response(
-        "Success.", operation.answer, operation.is_change or operation.is_dated, has_context=operation.has_context
-    )
-    if operation.example.answer:
-        success["content"]["application/json"]["example"] = operation.example.answer
+    answer, has_context = operation.doc.answer, operation.endpoint.takes_context
+    success = _response("Success.", answer, operation.has_offset, has_context=has_context)
+    if operation.example["answer"]:
+        success["content"]["application/json"]["example"] = operation.example["answer"]
     responses = {"200": success}
     for status, description in statuses(operation).items():
         if status == 202:
-            responses["202"] = _response(description, operation.answer, operation.is_change)
+            responses["202"] = _response(description, answer, operation.is_change)
         else:
             responses[str(status)] = _response(description, _refusal(operation, status), retry=status in (429, 503))
     return responses
@@ -133,17 +136,18 @@ def _responses(operation: Operation) -> Part:
 
 def _refusal(operation: Operation, status: int) -> Schema:
     """Return the body of an error: always `Message` where the key is refused; else an operation may have its own."""
-    if status in operation.refused_bodies:
-        return ref(operation.refused_bodies[status])
-    if operation.refused_body == "Message" or status in AT_THE_DOOR:
+    doc = operation.doc
+    if status in doc.refused_bodies:
+        return ref(doc.refused_bodies[status])
+    if doc.refused_body == "Message" or status in AT_THE_DOOR:
         return ref("Message")
-    return ref(operation.refused_body) if status == 400 else {"anyOf": [ref(operation.refused_body), ref("Message")]}
+    return ref(doc.refused_body) if status == 400 else {"anyOf": [ref(doc.refused_body), ref("Message")]}
 
 
 def _response(
-    description: str, schema: Schema, is_dated: bool = False, retry: bool = False, has_context: bool = False
+    description: str, schema: Schema, has_offset: bool = False, retry: bool = False, has_context: bool = False
 ) -> Part:
-    given = {"OsoOffset": is_dated, "Retry-After": retry, UNUSED_FACTS: has_context}
+    given = {"OsoOffset": has_offset, "Retry-After": retry, UNUSED_FACTS: has_context}
     names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
@@ -172,24 +176,40 @@ _HEADERS = {
 
 # ---- views --------------------------------------------------------------------------------------------------------
 # The document for programs, and the page for people; neither wants a key, nor anything from elsewhere.
+# Both are made of the table of all endpoints when they are first asked for.
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'
 _CODE, _MARK = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
 
 
-class Document(Endpoint):
+class Described(Endpoint):
     needs_key = False
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]):
+        self._endpoints = endpoints
+
+
+class Document(Described):
+    docs: ClassVar = {
+        "GET": Doc("This description", {"type": "object"}, "As OpenAPI 3.1. For people it is at `/api/docs`.")
+    }
+
+    @cached_property
+    def _document(self) -> Part:
+        return document_of(self._endpoints)
 
     def get(self, request: Request) -> Response:
-        return Response(document())
+        return Response(self._document)
 
 
-class Page(Endpoint):
-    needs_key = False
+class Page(Described):
+    @cached_property
+    def _contents(self) -> dict[str, object]:
+        return _contents(tags_of(self._endpoints))
 
     def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
-        shown = _contents() | {"nonce": nonce, "facts": facts_text()}
+        shown = self._contents | {"nonce": nonce, "facts": facts_text()}
         page = render_to_string("authz_project/openapi/page.html", shown)
         policy = (
             f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
@@ -199,18 +219,17 @@ class Page(Endpoint):
         return Response(page.encode(), headers=headers)
 
 
-@cache
-def _contents() -> dict[str, object]:
+def _contents(tags: tuple[Tag, ...]) -> dict[str, object]:
     return {
-        "title": document()["info"]["title"],
-        "about": _marked(document()["info"]["description"]),
-        "groups": [
+        "title": _TITLE,
+        "about": _marked(_ABOUT),
+        "tags": [
             {
-                "name": group.name,
-                "description": _marked(group.description),
-                "operations": [*map(_shown, group.operations)],
+                "name": tag.name,
+                "description": _marked(tag.description),
+                "operations": [*map(_shown, tag.operations)],
             }
-            for group in GROUPS
+            for tag in tags
         ],
         "shapes": [
             {"name": name, "text": _linked(shape_text(schema)), "description": _marked(schema.get("description", ""))}
@@ -224,15 +243,15 @@ def _shown(operation: Operation) -> dict[str, object]:
     return {
         "operation": operation,
         "anchor": f"{operation.method}-{operation.path.strip('/').replace('/', '-')}".lower(),
-        "summary": operation.summary,
-        "description": _marked(operation.description),
+        "summary": operation.doc.summary,
+        "description": _marked(operation.doc.description),
         "parameters": [(each.name, _marked(each.description)) for each in operation.parameters],
         "takes": _shape(operation.body) if operation.body is not None else "",
-        "answers": _shape(operation.answer),
+        "answers": _shape(operation.doc.answer),
         "statuses": {200: "Success.", **statuses(operation)},
-        "query": "&".join(f"{name}={text}" for name, text in example.query.items()),
-        "sent": _json(example.body) if operation.body is not None else "",
-        "answered": _json(example.answer) if example.answer else "",
+        "query": "&".join(f"{name}={text}" for name, text in example.get("query", {}).items()),
+        "sent": _json(example["body"]) if "body" in example else "",
+        "answered": _json(example["answer"]) if example["answer"] else "",
     }
 
 

@@ -1,7 +1,6 @@
 """JSON schemas of what endpoints take and answer, by name, and their text for people."""
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 from rest_framework import serializers
@@ -12,59 +11,8 @@ import localsql.serializers as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.ground.endpoint import Schema, answered, many, nullable, ref, taken, text
-from policy.scopes import Scope
-from policy.serializers import DecodedField, PolicyBody, TextField
-
-# ---- What is said about one endpoint ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """Of the query string."""
-
-    name: str
-    description: str
-    schema: Schema = field(default_factory=lambda: {"type": "string"})
-
-
-@dataclass(frozen=True)
-class Example:
-    """A request, and what the service answers when those before it were sent."""
-
-    answer: object
-    body: object = None
-    query: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Operation:
-    method: str
-    path: str
-    summary: str
-    answer: Schema
-    example: Example
-    description: str = ""
-    body: Schema | None = None
-    is_body_optional: bool = False
-    parameters: tuple[Parameter, ...] = ()
-    statuses: dict[int, str] = field(default_factory=dict)  # besides those that follow from the rest
-    is_change: bool = False  # one that an `OsoOffset` is given for
-    is_dated: bool = False  # an answer that says which revision it is of, likewise
-    has_context: bool = False  # facts for this question only
-    needs_key: bool = True
-    scope: Scope | None = Scope.READ  # that the key needs; None is for any key
-    refused_body: str = "Message"
-    refused_bodies: dict[int, str] = field(default_factory=dict)  # of statuses that have another one
-    deprecated_for: str = ""  # what to use instead
-
-
-@dataclass(frozen=True)
-class Group:
-    name: str
-    description: str
-    operations: tuple[Operation, ...]
-
+from policy.ground.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
+from policy.serializers import DecodedField, JsonType, PolicyBody, TextField
 
 # ---- JSON schemas of what is answered, by name. Answers have exactly the keys that are listed ---------------------
 
@@ -399,6 +347,19 @@ BODIES: dict[str, type[serializers.Serializer]] = {
 }
 
 
+_NAMES = {kind: name for name, kind in BODIES.items()}
+
+
+def schema_of_body(kind: type[serializers.Serializer] | JsonType | Schema, takes_moment: bool) -> Schema:
+    """Return the schema of what an endpoint takes; of a serializer, by its name."""
+    if isinstance(kind, dict):
+        return kind
+    if isinstance(kind, JsonType):
+        return kind.schema
+    named = ref(_NAMES[kind])
+    return {"allOf": [named, ref("Moment")]} if takes_moment else named
+
+
 def schema_of(kind: type[serializers.Serializer]) -> Schema:
     """Return the schema of a body: described by its docstring, and each member by its field."""
     required: dict[str, Schema] = {}
@@ -415,10 +376,10 @@ def members_of(field: serializers.Field) -> dict[str, Schema]:
     return {name: schema | described for name, schema in members.items()}
 
 
-def parameters_of(kind: type[serializers.Serializer]) -> tuple[Parameter, ...]:
+def parameters_of(kind: type[serializers.Serializer]) -> tuple[QueryParameter, ...]:
     """Return the query string that the serializer decodes."""
     fields = kind().fields.items()
-    return tuple(Parameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
+    return tuple(QueryParameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
 
 
 def _schema_of_one(field: serializers.Field) -> Schema:

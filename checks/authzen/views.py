@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
-
-from rest_framework import serializers
+from typing import Any, ClassVar
 
 from checks.asking import run
 from checks.asking.askers import confirmed
@@ -36,7 +34,7 @@ from checks.explain.output import explanation_to_json
 from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Endpoint, Request, Response, public_url_of
+from policy.ground.endpoint import Doc, Endpoint, Request, Response, public_url_of, ref
 from policy.moments import Moment, seen_since
 from policy.serializers import decoded
 
@@ -45,6 +43,8 @@ JSON = "application/json"
 
 class AuthZen(Answering):
     """Takes JSON alone, and says so, as the specification asks."""
+
+    takes_context = takes_moment = False  # their bodies say it in words of their own
 
     def post(self, request: Request) -> Response:
         kind = request.headers.get("CONTENT_TYPE", "")
@@ -57,6 +57,15 @@ class AuthZen(Answering):
 
 
 class Evaluate(AuthZen):
+    body: ClassVar[Any] = Evaluation
+    docs: ClassVar = {
+        "POST": Doc(
+            "May the subject do the action on the resource?",
+            ref("Evaluated"),
+            "With `options.explain` it says why.",
+        )
+    }
+
     def reply(self, request: Request, who: Caller) -> Reply:
         body, moment = decoded(Evaluation, request.data), moment_asked(request, who)
         if body["options"].explain:
@@ -68,6 +77,16 @@ class Evaluate(AuthZen):
 
 class EvaluateMany(Evaluate):
     """Answers like `Evaluate` where nothing is listed."""
+
+    body = Evaluations
+    docs: ClassVar = {
+        "POST": Doc(
+            "Which of these evaluations are allowed?",
+            {"anyOf": [ref("Evaluated"), ref("EvaluatedMany")]},
+            "What an evaluation leaves out, it has from the members beside them. One that is wrong is not allowed, and "
+            "says why. Without `evaluations` it is one evaluation.",
+        )
+    }
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(Evaluations, request.data)
@@ -135,11 +154,10 @@ def _explanation_to_json(found: Explanation) -> dict[str, object]:
 
 
 class Search(AuthZen):
-    serializer: ClassVar[type[serializers.Serializer]]
     out: ClassVar[str]  # what is asked for
 
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(self.serializer, request.data)
+        body = decoded(self.body, request.data)
         digest = digest_of(who.environment_id, self.out, request.data)
         wanted = search_page_of(body["page"], digest)
         known, moment, page_asked = known_of(body), moment_asked(request, who), wanted.page if wanted else None
@@ -162,21 +180,36 @@ class Search(AuthZen):
 
 
 class SearchSubjects(Search):
-    serializer, out = SubjectSearch, "actor"
+    body, out = SubjectSearch, "actor"
+    docs: ClassVar = {
+        "POST": Doc(
+            "Who may do the action on the resource?",
+            ref("FoundEntities"),
+            "Complete. `*` as an id stands for every one.",
+        )
+    }
 
     def result(self, body: dict, text: str) -> dict[str, str]:
         return _entity_to_json(body["subject"], text)
 
 
 class SearchResources(Search):
-    serializer, out = ResourceSearch, "resource"
+    body, out = ResourceSearch, "resource"
+    docs: ClassVar = {
+        "POST": Doc(
+            "On which resources may the subject do the action?",
+            ref("FoundEntities"),
+            "Complete, in pages where a page is asked for. `*` as an id stands for every one.",
+        )
+    }
 
     def result(self, body: dict, text: str) -> dict[str, str]:
         return _entity_to_json(body["resource"], text)
 
 
 class SearchActions(Search):
-    serializer, out = ActionSearch, "action"
+    body, out = ActionSearch, "action"
+    docs: ClassVar = {"POST": Doc("What may the subject do on the resource?", ref("FoundActions"), "Complete.")}
 
     def result(self, body: dict, text: str) -> dict[str, str]:
         return {"name": text}
@@ -193,6 +226,13 @@ class Metadata(Endpoint):
     """Says where the endpoints of AuthZEN are, for clients that look it up. Needs no key."""
 
     needs_key = False
+    docs: ClassVar = {
+        "GET": Doc(
+            "Where the endpoints of AuthZEN are",
+            ref("AuthZenMetadata"),
+            "By `PUBLIC_URL`, or what the request was sent to.",
+        )
+    }
 
     def get(self, request: Request) -> Response:
         base = public_url_of(request.headers)

@@ -57,6 +57,38 @@ def answered(description: str, required: dict[str, Schema], optional: dict[str, 
     return taken(description, required, optional) | {"additionalProperties": False}
 
 
+# ---- What the description of the interface says of an endpoint ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class QueryParameter:
+    """A parameter of the query string."""
+
+    name: str
+    description: str
+    schema: Schema = field(default_factory=text)
+
+
+@dataclass(frozen=True)
+class Doc:
+    """What callers are told of one method of an endpoint, besides what follows from the endpoint's class.
+
+    From this the OpenAPI document and the page at /api/docs are made (`authz_project/openapi`).
+    """
+
+    summary: str
+    answer: Schema
+    description: str = ""
+    body: Any = None  # as `Endpoint.body`, which it replaces for this method
+    is_body_optional: bool = False
+    parameters: Any = ()  # each a `QueryParameter`; or the serializer of the query string
+    statuses: Mapping[int, str] = field(default_factory=dict)  # besides those that follow from the rest
+    has_offset: bool = False  # the response has the header `OsoOffset`, although it is no change and no question
+    refused_body: str = "Message"  # the schema of errors
+    refused_bodies: Mapping[int, str] = field(default_factory=dict)  # of statuses that have another one
+    deprecated_for: str = ""  # what to use instead
+
+
 # ---- The address at which callers reach the service ---------------------------------------------------------------
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
@@ -174,6 +206,11 @@ class Endpoint:
 
     needs_key = True
     questions: ClassVar[AnySet[str]] = frozenset()  # the verbs whose handlers read by `reading.read`
+    docs: ClassVar[Mapping[str, Doc]] = {}  # by HTTP method
+    # What decodes the body of a POST, and gives its schema: a serializer or a `JsonType`; or the schema alone.
+    body: ClassVar[Any] = None
+    takes_context: ClassVar[bool] = False  # facts for this request only
+    takes_moment: ClassVar[bool] = False  # the members of `MomentQuery`, besides those of the body
     # The scope that a key must have, by HTTP method; None: any key will do. Where a key is needed, every method that is
     # handled must be listed.
     scopes: ClassVar[Mapping[str, Scope | None]] = {}

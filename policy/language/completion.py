@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import NamedTuple
 
-from policy.language.lexer import COMPARISONS, CONTEXTUAL, NAME, RESERVED
+from policy.language.lexer import Word, words_in
 
 # ---- What a text declares, for editor tools such as completion. The text need not parse ---------------------------
 # The outline is read from words and signs alone, so a mistake in one place hides nothing in another. The head of a
@@ -21,40 +19,6 @@ ABSTRACT = ("Actor", "Resource")
 OPENING = ("LPAREN", "LBRACKET", "LBRACE")
 CLOSING = ("RPAREN", "RBRACKET", "RBRACE")
 HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
-_NAMED = RESERVED | CONTEXTUAL | {"@current_unix_time": "NOW"}
-_SIGNS = {
-    "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
-    ";": "SEMI", ":": "COLON", "=": "EQ",
-}  # fmt: skip
-# The lexer's tokens in one regular expression. It takes a tenth of the lexer's time, which counts while somebody types.
-_WORD = re.compile(
-    rf"""
-      (?P<COMMENT> \#[^\n]* )
-    | (?P<STRING>  "(?:[^"\\\n]|\\[\s\S])*+"? )
-    | (?P<NAME>    matches!(?!=) | @?{NAME} )
-    | (?P<INTEGER> [+-]?[0-9]+ )
-    | (?P<SIGN>    {"|".join(COMPARISONS)} | [()\[\]{{}},;:=] )
-    """,
-    re.VERBOSE,
-)
-
-
-class Word(NamedTuple):
-    """A word or a sign. `text` is always as written, but the lexer replaces the text of some invalid tokens."""
-
-    kind: str  # the lexer's: NAME, STRING, LPAREN, …
-    text: str
-    start: int
-    end: int
-
-    @property
-    def name(self) -> str:
-        """Return the text of the word, without the quotes of a string. The string need not be closed."""
-        return self.text[1:].removesuffix('"') if self.kind == "STRING" else self.text
-
-    @property
-    def is_open_string(self) -> bool:
-        return self.kind == "STRING" and (len(self.text) < 2 or not self.text.endswith('"'))
 
 
 @dataclass(slots=True)
@@ -95,18 +59,7 @@ class Outline:
 
 def words_of(text: str) -> list[Word]:
     """Return all words and signs, without comments; other characters are skipped."""
-    return [
-        Word(_kind(found), found[0], found.start(), found.end())
-        for found in _WORD.finditer(text)
-        if found.lastgroup != "COMMENT"
-    ]
-
-
-def _kind(found: re.Match[str]) -> str:
-    kind = found.lastgroup or ""
-    if kind == "NAME":
-        return _NAMED.get(found[0], kind)
-    return _SIGNS.get(found[0], "COMPARE") if kind == "SIGN" else kind
+    return [word for word in words_in(text) if word.kind != "COMMENT"]
 
 
 # ---- what begins a block or a test -------------------------------------------------------------------------------

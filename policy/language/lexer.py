@@ -1,21 +1,18 @@
-"""Text -> tokens.
+"""Text -> words and tokens. Whatever reads Polar takes its words from here: the parser, completion, highlighting.
 
 Only a few words are reserved (`RESERVED`). The words in `CONTEXTUAL` are keywords in certain positions and names
 everywhere else, so `actor`, `resource` or `test` can be variables, types and predicates.
 
-The lexer also recognizes common mistakes, such as `==` or `1.5`. It notes the error, and then returns the nearest valid
-token or skips the text, so that the parser does not report the same mistake again. Each parse uses its own clone of the
-lexer, which carries the `notes` of that parse.
+`tokens_of` is for the parser. It also recognizes common mistakes, such as `==` or `1.5`. It notes the error, and then
+yields the nearest valid token or skips the text, so that the parser does not report the same mistake again.
+`words_in` is for text that is being written, or that is only shown: it notes nothing, and skips what is no word.
 """
 
 import re
-import sys
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from ply import lex
-
-from policy.language.nodes import Lexer, Token, shown
+from policy.language.nodes import Notes, Token, shown
 from policy.language.source import Span
 
 RESERVED = {
@@ -34,160 +31,160 @@ LEGACY = {  # word -> hint: the word is refused with this hint, and then parsed 
     "forall": 'write "for all" as `not (... and not ...)`',
     "of": "choose another name",
 }
-_KINDS = RESERVED | CONTEXTUAL | dict.fromkeys(LEGACY, "LEGACY") | {"new": "NEW"}
+COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`
+_SIGNS = {
+    "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
+    ";": "SEMI", ":": "COLON", "?=": "INLINE_QUERY", "=": "EQ", **dict.fromkeys(COMPARISONS, "COMPARE"),
+}  # fmt: skip
+_KINDS = RESERVED | CONTEXTUAL | _SIGNS | {"@current_unix_time": "NOW"}
+_KINDS_FOR_PARSER = _KINDS | dict.fromkeys(LEGACY, "LEGACY") | {"new": "NEW"}
 
-COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`; `<=` is before `<`, as a regex takes the first match
+tokens = ["NAME", "AT_NAME", "STRING", "INTEGER", *dict.fromkeys(_KINDS.values())]
 
-tokens = [
-    "NAME", "STRING", "INTEGER", "NOW", "AT_NAME", "EQ", "COMPARE", "INLINE_QUERY", "LPAREN", "RPAREN", "LBRACKET",
-    "RBRACKET", "LBRACE", "RBRACE", "COMMA", "SEMI", "COLON", *RESERVED.values(), *CONTEXTUAL.values(),
-]  # fmt: skip
+# ---- patterns of words, and of mistakes with their error messages --------------------------------------------------
 
 _QUOTES = "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"  # typographic quotes, as word processors make them
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"  # soft hyphen, zero-width space, word joiner, byte order mark
 _NOT_IN_NAMES = rf"\x00-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x9f\s{_QUOTES}{_INVISIBLE}"
 WORD = rf"[^{_NOT_IN_NAMES}\d][^{_NOT_IN_NAMES}]*+"
 NAME = rf"{WORD}(?:::{WORD})*+\??"
-_CLOSED = r'"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"'
-# What follows the word `new` in `new User(...)` or `new User{...}`. Elsewhere, `new` is a name.
-_CREATION = re.compile(rf"\s+(?!(?:{'|'.join(map(re.escape, RESERVED))})\b){NAME}\s*[({{]")
+_UNCLOSED = r'"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+'
 
-# All Unicode whitespace, and the byte order mark that some editors put at the start of a file.
-t_ignore = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
-t_ignore_COMMENT = r"\#[^\n]*"
-t_STRING = _CLOSED
-t_INTEGER = r"[+-]?[0-9]+"
-t_EQ = r"="
-t_COMPARE = "|".join(map(re.escape, COMPARISONS))
-t_INLINE_QUERY = r"\?="
-t_LPAREN = r"\("
-t_RPAREN = r"\)"
-t_LBRACKET = r"\["
-t_RBRACKET = r"\]"
-t_LBRACE = r"\{"
-t_RBRACE = r"\}"
-t_COMMA = r","
-t_SEMI = r";"
-t_COLON = r":"
-
-_Rule = TypeVar("_Rule", bound=Callable[[Token], Token | None])
-TOKEN: Callable[[str], Callable[[_Rule], _Rule]] = lex.TOKEN
-
-
-@TOKEN(rf"matches!(?!=)|{NAME}")
-def t_NAME(token: Token) -> Token | None:
-    token.type = _KINDS.get(token.value, "NAME")
-    if token.type == "LEGACY":
-        _legacy_word(token)
-    elif token.type == "NEW":
-        return _creation(token)
-    return token
-
-
-@TOKEN(rf"@(?:{NAME})")
-def t_AT_NAME(token: Token) -> Token:
-    if token.value == "@current_unix_time":
-        token.type = "NOW"
-    return token
-
-
-# ---- common mistakes, each with its own error message --------------------------------------------------------------
-
-
-@TOKEN(r"[+-]?(?:[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![0-9a-zA-Z_])")
-def t_FLOAT(token: Token) -> Token:
-    return _instead(token, "INTEGER", "0", "floats are not supported", "use an Integer")
-
-
-@TOKEN(rf"[0-9]+{WORD}")
-def t_NUMBERED(token: Token) -> Token:
-    message = f"{shown(token.value)} is not a name"
-    return _instead(token, "NAME", "_numbered", message, "a name cannot start with a digit")
-
-
-@TOKEN(_CLOSED.removesuffix('"') + '(?!")')
-def t_UNCLOSED(token: Token) -> Token:
-    message = "the string is not closed on its line"
-    return _instead(token, "STRING", '"unclosed"', message, r"end it with a quote, and write a line break as `\n`")
-
-
-@TOKEN(rf"'[^'\n]*'?|`[^`\n]*`?|[{_QUOTES}][^{_QUOTES}\"\n]*[{_QUOTES}\"]?")
-def t_QUOTED(token: Token) -> Token:
-    return _instead(token, "STRING", '"quoted"', "strings stand in double quotes", 'write `"..."`')
-
-
-@TOKEN(rf"\.+\s*(?:{NAME})?")
-def t_ATTRIBUTE(token: Token) -> None:
-    hint = "store a fact such as is_owner(User, Repo), and ask for it with a call"
-    _note(token, f"attributes do not exist: {shown(token.value)}", hint)
-
-
-@TOKEN(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
-def t_FOREIGN_COMMENT(token: Token) -> None:
-    hint = "a comment starts with `#` and ends with its line"
-    _note(token, f"{shown(token.value[:2])} does not start a comment", hint)
-
-
-_INSTEAD = {
-    "==": ("EQ", "=", "write `=`"),
-    "===": ("EQ", "=", "write `=`"),
-    ":=": ("EQ", "=", "write `=`"),
-    "=<": ("COMPARE", "<=", "write `<=`"),
-    "=>": ("COMPARE", ">=", "write `>=`, or `if` before the conditions of a rule"),
-    "<>": ("COMPARE", "!=", "write `!=`"),
-    "!==": ("COMPARE", "!=", "write `!=`"),
-    "&": ("AND", "and", "write `and`"),
-    "&&": ("AND", "and", "write `and`"),
-    "|": ("OR", "or", "write `or`; a relation has one type"),
-    "||": ("OR", "or", "write `or`"),
-    "!": ("NOT", "not", "write `not`"),
-    ":-": ("IF", "if", "write `if`"),
-    "<-": ("IF", "if", "write `if`"),
-    "->": ("COLON", ":", "Polar has no arrow"),
+_WORDS = {
+    "NAME": rf"matches!(?!=)|{NAME}",
+    "AT_NAME": f"@{NAME}",
+    "STRING": f'{_UNCLOSED}"',
+    "UNCLOSED": _UNCLOSED,
+    "COMMENT": r"\#[^\n]*",
+}
+_LONGER = "|".join(re.escape(sign) for sign in _SIGNS if len(sign) > 1)
+_SINGLE = re.escape("".join(sign for sign in _SIGNS if len(sign) == 1))
+_NUMBERS_AND_SIGNS = {"INTEGER": "[+-]?[0-9]+", "SIGN": f"{_LONGER}|[{_SINGLE}]"}
+_MISTAKES = {
+    "FLOAT": r"[+-]?(?:[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![0-9a-zA-Z_])",
+    "NUMBERED": rf"[0-9]+{WORD}",
+    "QUOTED": rf"'[^'\n]*'?|`[^`\n]*`?|[{_QUOTES}][^{_QUOTES}\"\n]*[{_QUOTES}\"]?",
+    "ATTRIBUTE": rf"\.+\s*(?:{NAME})?",
+    "FOREIGN_COMMENT": r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?",
+    "OPERATOR": r"===?|:=|=<|=>|<>|!==|!(?!=)|&&?|\|\|?|:-(?![0-9])|<-(?![0-9])|->",
+    "ARITHMETIC": rf'(?:[*/%]|[+-](?![0-9]))\s*(?:{NAME}|[0-9]+|{_UNCLOSED}")?',
+}
+# Kind -> message, hint, and the token to go on with: its kind and value.
+_MESSAGES: dict[str, tuple[str, str, tuple[str, str] | None]] = {
+    "UNCLOSED": (
+        "the string is not closed on its line",
+        r"end it with a quote, and write a line break as `\n`",
+        ("STRING", '"unclosed"'),
+    ),
+    "FLOAT": ("floats are not supported", "use an Integer", ("INTEGER", "0")),
+    "NUMBERED": ("{} is not a name", "a name cannot start with a digit", ("NAME", "_numbered")),
+    "QUOTED": ("strings stand in double quotes", 'write `"..."`', ("STRING", '"quoted"')),
+    "ATTRIBUTE": (
+        "attributes do not exist: {}",
+        "store a fact such as is_owner(User, Repo), and ask for it with a call",
+        None,
+    ),
+    "FOREIGN_COMMENT": ("{} does not start a comment", "a comment starts with `#` and ends with its line", None),
+    "ARITHMETIC": ("arithmetic does not exist: {}", "store the result as a fact, and compare that", None),
+    "NEW": ("`new` does not exist", 'an entity is written with its id: `User{"alice"}`', None),
+    "STRAY": ("unexpected character {}", "choose a name without it, or put it inside a string", None),
+}
+_SHOWN = {"FOREIGN_COMMENT": 2, "ARITHMETIC": 1}  # characters of the text in the message; of others, the whole text
+_OPERATORS = {  # operator -> hint, and the token to go on with
+    "==": ("write `=`", ("EQ", "=")),
+    "===": ("write `=`", ("EQ", "=")),
+    ":=": ("write `=`", ("EQ", "=")),
+    "=<": ("write `<=`", ("COMPARE", "<=")),
+    "=>": ("write `>=`, or `if` before the conditions of a rule", ("COMPARE", ">=")),
+    "<>": ("write `!=`", ("COMPARE", "!=")),
+    "!==": ("write `!=`", ("COMPARE", "!=")),
+    "&": ("write `and`", ("AND", "and")),
+    "&&": ("write `and`", ("AND", "and")),
+    "|": ("write `or`; a relation has one type", ("OR", "or")),
+    "||": ("write `or`", ("OR", "or")),
+    "!": ("write `not`", ("NOT", "not")),
+    ":-": ("write `if`", ("IF", "if")),
+    "<-": ("write `if`", ("IF", "if")),
+    "->": ("Polar has no arrow", ("COLON", ":")),
 }
 
 
-@TOKEN(r"===?|:=|=<|=>|<>|!==|!(?!=)|&&?|\|\|?|:-(?![0-9])|<-(?![0-9])|->")
-def t_OPERATOR(token: Token) -> Token:
-    kind, value, hint = _INSTEAD[token.value]
-    return _instead(token, kind, value, f"{shown(token.value)} is not an operator", hint)
+def _any_of(patterns: dict[str, str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in patterns.items()))
 
 
-@TOKEN(rf"(?:[*/%]|[+-](?![0-9]))\s*(?:{NAME}|[0-9]+|{_CLOSED})?")
-def t_ARITHMETIC(token: Token) -> None:
-    _note(token, f"arithmetic does not exist: {shown(token.value[0])}", "store the result as a fact, and compare that")
+# A regex takes the first match, so mistakes stand before the numbers and signs that they begin with. The byte order
+# mark is space too: some editors put one at the start of a file.
+_TOKEN = _any_of(_WORDS | {"SPACE": r"[\s\ufeff]+"} | _MISTAKES | _NUMBERS_AND_SIGNS | {"STRAY": r"[\s\S]"})
+_WORD = _any_of(_WORDS | _NUMBERS_AND_SIGNS)
+# What follows the word `new` in `new User(...)` or `new User{...}`. Elsewhere, `new` is a name.
+_CREATION = re.compile(rf"\s+(?!(?:{'|'.join(map(re.escape, RESERVED))})\b){NAME}\s*[({{]")
+
+# ---- words of any text ---------------------------------------------------------------------------------------------
 
 
-def t_error(token: Token) -> None:
-    char = token.value[0]
-    token.lexer.skip(1)
-    token.value = char
-    _note(token, f"unexpected character {shown(char)}", "choose a name without it, or put it inside a string")
+class Word(NamedTuple):
+    """A word, a sign or a comment. `text` is always as written, but the lexer replaces the text of some mistakes."""
+
+    kind: str  # that of the token: NAME, STRING, LPAREN, …; or COMMENT
+    text: str
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """Return the text of the word, without the quotes of a string. The string need not be closed."""
+        return self.text[1:].removesuffix('"') if self.kind == "STRING" else self.text
+
+    @property
+    def is_open_string(self) -> bool:
+        return self.kind == "STRING" and (len(self.text) < 2 or not self.text.endswith('"'))
 
 
-def _legacy_word(token: Token) -> None:
-    token.type = "NAME"
-    _note(token, f"{shown(token.value)} is reserved, and not supported", LEGACY[token.value])
+def words_in(text: str) -> Iterator[Word]:
+    """Yield all words, signs and comments of a text, which need not parse. A string need not be closed."""
+    for found in _WORD.finditer(text):
+        word, kind = found[0], found.lastgroup or ""
+        start, end = found.span()
+        yield Word("STRING" if kind == "UNCLOSED" else _KINDS.get(word, kind), word, start, end)
 
 
-def _creation(token: Token) -> Token | None:
-    token.type = "NAME"
-    if not _CREATION.match(token.lexer.lexdata, token.lexpos + len(token.value)):
-        return token
-    _note(token, "`new` does not exist", 'an entity is written with its id: `User{"alice"}`')
-    return None
+# ---- tokens for the parser -----------------------------------------------------------------------------------------
 
 
-def _instead(token: Token, kind: str, value: str, message: str, hint: str) -> Token:
-    _note(token, message, hint)
-    token.type, token.value = kind, value
-    return token
+def tokens_of(notes: Notes) -> Iterator[Token]:
+    """Yield the tokens of the text. A mistake is noted when it is reached."""
+    text = notes.source.text
+    for found in _TOKEN.finditer(text):
+        group = found.lastgroup or ""
+        if group in _SKIPPED:
+            continue
+        written = found[0]
+        kind = _KINDS_FOR_PARSER.get(written, group)
+        start, end = found.span()
+        if kind not in _REFUSED:
+            yield Token(kind, written, start, end)
+        elif token := _instead(notes, Token(kind, written, start, end)):
+            yield token
 
 
-def _note(token: Token, message: str, hint: str) -> None:
-    token.lexer.notes.refuse(Span(token.lexpos, token.lexpos + len(token.value)), message, hint)
+_SKIPPED = frozenset({"SPACE", "COMMENT"})
+_REFUSED = frozenset({*_MESSAGES, "LEGACY", "OPERATOR"})
 
 
-def build() -> Lexer:
-    lexer: Lexer = lex.lex(module=sys.modules[__name__], reflags=re.NOFLAG)
-    return lexer
+def _instead(notes: Notes, token: Token) -> Token | None:
+    """Note the mistake, and return the token to go on with; None to skip the text."""
+    kind, written = token.type, token.value
+    instead: tuple[str, str] | None = ("NAME", written)
+    match kind:
+        case "NEW" if not _CREATION.match(notes.source.text, token.end):
+            token.type = "NAME"
+            return token
+        case "LEGACY":
+            message, hint = "{} is reserved, and not supported", LEGACY[written]
+        case "OPERATOR":
+            message, (hint, instead) = "{} is not an operator", _OPERATORS[written]
+        case _:
+            message, hint, instead = _MESSAGES[kind]
+    notes.refuse(Span(token.lexpos, token.end), message.format(shown(written[: _SHOWN.get(kind)])), hint)
+    return Token(*instead, token.lexpos, token.end) if instead else None

@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from policy.language.completion import CLOSING, HEADS, LISTS, OPENING, Word, head_length
-from policy.language.lexer import CONTEXTUAL
+from policy.language.completion import CLOSING, HEADS, LISTS, OPENING, head_length
+from policy.language.lexer import CONTEXTUAL, Word
 from policy.language.nodes import text_of
 from policy.language.source import Span
 

@@ -70,29 +70,22 @@ def spelled_out(text: str, kept: str = "") -> str:
 # ---- Types for the part of PLY that this package uses, as PLY has no type hints -----------------------------------
 
 
-class Token(Protocol):
-    """A token as the lexer makes it. `lexer` is set only on tokens that a `t_` function of the lexer handles."""
+class Token:
+    """A token as PLY's parser takes it. `value` is as written, unless the token stands for a mistake."""
 
-    type: str
-    value: str
-    lexpos: int
-    lexer: Lexer
+    __slots__ = ("end", "lexer", "lexpos", "type", "value")  # PLY sets `lexer` on a token that it does not expect
+
+    def __init__(self, kind: str, value: str, start: int, end: int):
+        self.type = kind
+        self.value = value
+        self.lexpos = start
+        self.end = end
 
 
 class Lexer(Protocol):
-    """The clone of the lexer that one parse uses. It carries the `notes` of that parse."""
+    """What PLY passes on to each production as `p.lexer`."""
 
     notes: Notes
-    lexdata: str
-    lexpos: int
-
-    def clone(self) -> Lexer: ...
-
-    def input(self, s: str) -> None: ...
-
-    def token(self) -> Token | None: ...
-
-    def skip(self, n: int) -> None: ...
 
 
 class Symbol(Protocol):

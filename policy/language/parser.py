@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import NoReturn
 
@@ -15,8 +15,8 @@ from ply import yacc
 
 from policy.language import ast, grammar, lexer
 from policy.language.completion import CLOSING, OPENING
-from policy.language.lexer import CONTEXTUAL, RESERVED
-from policy.language.nodes import Lexer, Notes, Parser, Production, Symbol, Token, shown
+from policy.language.lexer import CONTEXTUAL, RESERVED, tokens_of
+from policy.language.nodes import Notes, Parser, Production, Symbol, Token, shown
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 
 # ---- unexpected ---------------------------------------------------------------------------------------------------
@@ -45,13 +45,14 @@ _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
 _AFTER_NAME = re.compile(r"\s*[:,)]")
 
 
-def problem_at(parser: Parser, notes: Notes, tokens: Lexer, token: Token | None) -> Problem:
+def problem_at(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token | None) -> Problem:
     """Return the problem with a token that the parser cannot accept (None at the end of the text).
 
-    `tokens` is a lexer at the start of the text. It reads the text again to find the end of the previous token.
+    `kept` are the tokens up to that one.
     """
     expected = _acceptable(parser)
-    before = _end_before(tokens, token.lexpos if token else len(notes.source.text))
+    earlier = kept[-2:-1] if token else kept[-1:]
+    before = earlier[0].end if earlier else 0
     if _lacks_semicolon(notes, expected, token, before):
         found = f"before {shown(token.value)}" if token else "at the end of the policy"
         return Problem(f"expected `;` {found}", Span(before, before), "did you forget a semicolon?")
@@ -74,14 +75,6 @@ def _accepts(parser: Parser, kind: str) -> bool:
         production = parser.productions[-action]
         del stack[len(stack) - production.len :]
         stack.append(parser.goto[stack[-1]][production.name])
-
-
-def _end_before(tokens: Lexer, offset: int) -> int:
-    """Return the end of the last token that starts before the offset; 0 if there is none."""
-    end = 0
-    while (token := tokens.token()) and token.lexpos < offset:
-        end = tokens.lexpos
-    return end
 
 
 def _lacks_semicolon(notes: Notes, expected: set[str], token: Token | None, before: int) -> bool:
@@ -152,7 +145,7 @@ def _in_words(expected: set[str]) -> str:
 
 
 # ---- plumbing -----------------------------------------------------------------------------------------------------
-# The interface to PLY: its tables are built once, in memory, and each parse uses its own copy of lexer and parser.
+# The interface to PLY: its tables are built once, in memory, and each parse uses its own copy of the parser.
 
 MAX_BYTES = 1_000_000
 MAX_TOKENS = 400_000  # twice what an ordinary text of MAX_BYTES has; bounds the parse time of a hostile text
@@ -183,13 +176,13 @@ def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
 
 
 def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
-    tokens = _cloned_lexer(notes)
+    tokens = _counted(notes, kept)
     parser = copy.copy(_parser())  # PLY keeps its stacks on the parser; the tables are shared
-    parser.errorfunc = functools.partial(_stop, parser, notes)
+    parser.errorfunc = functools.partial(_stop, parser, notes, kept)
     try:
-        return parser.parse(lexer=tokens, tokenfunc=functools.partial(next, _counted(tokens, notes, kept), None))
+        return parser.parse(lexer=SimpleNamespace(notes=notes), tokenfunc=functools.partial(next, tokens, None))
     except _Stop:
-        _finish_lexing(tokens)
+        deque(tokens, maxlen=0)  # notes the lexical mistakes in the rest of the text
         return None
 
 
@@ -202,19 +195,20 @@ def tokens_in(source: Source) -> list[Token]:
     _refuse_unfit(notes)
     kept: list[Token] = []
     with without_collections():
-        deque(_counted(_cloned_lexer(notes), notes, kept), maxlen=0)
+        deque(_counted(notes, kept), maxlen=0)
     if notes.problems:
         notes.reject()
     return kept
 
 
-def _counted(tokens: Lexer, notes: Notes, kept: list[Token]) -> Iterator[Token]:
-    for token in itertools.islice(iter(tokens.token, None), MAX_TOKENS):
+def _counted(notes: Notes, kept: list[Token]) -> Iterator[Token]:
+    tokens = tokens_of(notes)
+    for token in itertools.islice(tokens, MAX_TOKENS):
         kept.append(token)
         yield token
-    if extra := tokens.token():
+    if extra := next(tokens, None):
         message = f"the policy has more than {MAX_TOKENS} words and signs"
-        notes.refuse(Span(extra.lexpos, tokens.lexpos), message, "leave out what repeats; keep data in facts")
+        notes.refuse(Span(extra.lexpos, extra.end), message, "leave out what repeats; keep data in facts")
         notes.reject()
 
 
@@ -234,29 +228,11 @@ def _refuse_unfit(notes: Notes) -> None:
         notes.reject()
 
 
-def _stop(parser: Parser, notes: Notes, token: Token | None) -> NoReturn:
+def _stop(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token | None) -> NoReturn:
     # After an earlier mistake, a syntax error is most likely only its consequence, so it is not reported.
     if not notes.problems:
-        notes.problems.append(problem_at(parser, notes, _cloned_lexer(notes), token))
+        notes.problems.append(problem_at(parser, notes, kept, token))
     raise _Stop
-
-
-def _finish_lexing(tokens: Lexer) -> None:
-    """Read the rest of the text, so that the lexical mistakes in it are noted too."""
-    while tokens.token():
-        pass
-
-
-def _cloned_lexer(notes: Notes) -> Lexer:
-    tokens = _lexer().clone()
-    tokens.notes = notes
-    tokens.input(notes.source.text)
-    return tokens
-
-
-@functools.cache
-def _lexer() -> Lexer:
-    return lexer.build()
 
 
 @functools.cache

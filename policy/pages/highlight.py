@@ -11,7 +11,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from policy import publishing
-from policy.language.lexer import CONTEXTUAL, NAME, RESERVED
+from policy.language.lexer import CONTEXTUAL, NAME, RESERVED, Word, words_in
 from policy.language.source import Problem, Source, Span
 from policy.publishing import Coverage, Figures
 from policy.rules.program import Program
@@ -75,16 +75,11 @@ def unified(before: str, after: str, name_before: str, name_after: str) -> Itera
 # Policy text -> lines of HTML, with a class for each kind of word. Any text will do: it need not be a policy.
 
 _WORDS = "|".join(map(re.escape, sorted(RESERVED, key=len, reverse=True)))
-_TOKEN = re.compile(
-    rf"""
-      (?P<comment>  \#[^\n]* )
-    | (?P<string>   "(?:[^"\\\n]|\\[\s\S])*+"? )
-    | (?P<constant> @{NAME} )
-    | (?P<number>   (?<!\w)[+-]?[0-9]+ )
-    | (?P<name>     matches!(?!=) | {NAME} )
-    """,
-    re.VERBOSE,
-)
+_CLASSES = {
+    "COMMENT": "comment", "STRING": "string", "AT_NAME": "constant", "NOW": "constant", "INTEGER": "number",
+    **dict.fromkeys(RESERVED.values(), "keyword"),
+}  # fmt: skip
+_NAMES = frozenset({"NAME", *CONTEXTUAL.values()})
 # A word that means something by position: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
 _OPENS = re.compile(rf"""\s*\{{ | \s+(?:"|(?!(?:{_WORDS})\b){NAME})""", re.VERBOSE)
 _IS_SET = re.compile(r"\s*=")
@@ -119,24 +114,21 @@ def marked_line(text: str, start: int, end: int) -> SafeString:
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
     """Yield the whole text in pieces, each after its CSS class; the class is empty for plain text."""
     end = 0
-    for found in _TOKEN.finditer(text):
-        if found.start() > end:
-            yield "", text[end : found.start()]
-        yield _kind(found), found[0]
-        end = found.end()
-    if end < len(text):
-        yield "", text[end:]
+    for word in words_in(text):
+        kind = _class_of_name(text, word) if word.kind in _NAMES else _CLASSES.get(word.kind)
+        if kind:
+            if word.start > end:
+                yield "", text[end : word.start]
+            yield kind, word.text
+            end = word.end
+    yield "", text[end:]
 
 
-def _kind(found: re.Match) -> str:
-    if found.lastgroup != "name":
-        return found.lastgroup or ""
-    word, text, end = found[0], found.string, found.end()
-    if word in RESERVED or (word in CONTEXTUAL and _OPENS.match(text, end)):
+def _class_of_name(text: str, word: Word) -> str:
+    name, end = word.text, word.end
+    if (name in CONTEXTUAL and _OPENS.match(text, end)) or (name in _LISTS and _IS_SET.match(text, end)):
         return "keyword"
-    if word in _LISTS and _IS_SET.match(text, end):
-        return "keyword"
-    if word[0].isupper():
+    if name[0].isupper():
         return "type"
     return "call" if _IS_CALLED.match(text, end) else ""
 

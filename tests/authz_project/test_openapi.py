@@ -9,10 +9,8 @@ import requests
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from authz_project.openapi.document import document
-from authz_project.openapi.operations import OPERATIONS
 from authz_project.urls import endpoints
-from tests.contract import assert_described, assert_fits
+from tests.contract import OPERATIONS, assert_described, assert_fits, document
 
 pytestmark = pytest.mark.one_database
 
@@ -56,8 +54,8 @@ def test_every_operation_has_a_name_of_its_own():
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
 def test_every_example_fits(operation):
     if operation.body is not None:
-        assert_fits(operation.body, operation.example.body)
-    assert_fits(operation.answer, operation.example.answer)
+        assert_fits(operation.body, operation.example["body"])
+    assert_fits(operation.doc.answer, operation.example["answer"])
 
 
 # ---- what is really answered --------------------------------------------------------------------------------------
@@ -70,15 +68,15 @@ def test_the_examples_are_what_is_answered(service):
         answer = requests.request(
             operation.method,
             service.origin + operation.path,
-            params=example.query,
-            json=example.body,
+            params=example.get("query"),
+            json=example.get("body"),
             headers={"Authorization": f"Bearer {client.key}"},
             timeout=60,
         )
         assert answer.status_code == 200, (operation.path, answer.text)
         assert_described(operation.method, operation.path, answer)
         if operation.path not in DIFFERENT_EACH_TIME:
-            assert without_who_and_when(answer.json()) == without_who_and_when(example.answer), operation.path
+            assert without_who_and_when(answer.json()) == without_who_and_when(example["answer"]), operation.path
 
 
 def without_who_and_when(answer: object) -> object:
@@ -94,7 +92,7 @@ def test_what_is_required_is_and_nothing_else_is(service):
     """Of the questions' bodies. A page's size is required for the first page only, which no schema says."""
     client = service.fresh_client()
     for operation in (each for each in OPERATIONS if each.method == "POST" and each.body):
-        body = operation.example.body
+        body = operation.example["body"]
         shape = document()["components"]["schemas"].get(operation.body.get("$ref", "").rsplit("/", 1)[-1], {})
         if operation.is_change:
             assert post(client, operation.path, body).status_code == 200

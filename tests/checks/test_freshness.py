@@ -21,6 +21,7 @@ from facts.wire import fact_from_json, pattern_from_json
 from policy.ground.journal import advance
 from policy.models import Environment, PolicyVersion
 from tests.checks.conftest import about, fact, publish, remove, store, value
+from tests.contract import ASKED
 
 READERS = 'actor User {} resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; "read" if "reader"; }'
 WRITERS = 'actor User {} resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; "read" if "writer"; }'
@@ -150,23 +151,12 @@ def test_environments_do_not_see_each_other(new_api):
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
 QUESTIONS = [
-    ("/authorize", ANN_READS),
-    ("/authorize", about("Robot:ann", "Doc:d", action="read")),
+    *ASKED.items(),
     ("/authorize", {}),
-    ("/actions", about("User:ann", "Doc:d")),
-    ("/list", about("User:ann", action="read", resource_type="Doc", page_size=10000)),
     ("/list", about("User:ann", action="read", resource_type="Doc", page_token="x")),
-    ("/authorize_resources", about("User:ann", action="read", resources=[value("Doc:d")])),
     ("/authorize_resources", about("User:ann", action="read", resources=[])),
-    ("/authorize_each", {"checks": [{"actor": value("User:a"), "action": "read", "resource": value("Doc:d")}] * 2}),
     ("/authorize_each", {"checks": []}),
-    (
-        "/evaluate_query",
-        {"predicate": ["allow", ["u", "a", "d"]], "constraints": {name: {"type": "User"} for name in "uad"}},
-    ),
-    ("/query", {"fact": {"predicate": "allow", "args": [None, None, None]}}),
     ("/query", {"fact": {"predicate": "alow", "args": [None]}}),
-    ("/bulk_actions", [about("User:ann", "Doc:d")] * 2),
     ("/bulk_actions", []),
     ("/expect", {"request_id": "x", "expected": True}),
 ]

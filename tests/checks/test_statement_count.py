@@ -4,6 +4,7 @@ import pytest
 
 from tests.checks.conftest import about, fact, publish, store, value
 from tests.checks.statements import counted
+from tests.contract import ASKED, send_story
 
 CONTEXT = [fact("has_role", "User:ann", "reader", "Repo:z"), fact("is_public", "Repo:y")]
 KINDS = ("Repo", "Org", "Zap")
@@ -33,6 +34,9 @@ QUESTIONS = {
 }  # fmt: skip
 
 
+SEVERAL = ("explain", "authorize_query", "actions_query", "list_query", "evaluate_query_local")  # take more of them
+
+
 @pytest.fixture(autouse=True)
 def remembering(request, settings) -> None:
     """Whether answers are kept, where a test says so."""
@@ -50,6 +54,15 @@ def test_a_question_is_one_statement(repos, name, context):
     with counted() as statements:
         second = repos.post(path, body)
     assert second.status_code == 200 and second.json() == first.json()
+    assert len(statements) == 1, statements
+
+
+@pytest.mark.parametrize("path", [path for path in ASKED if path.removeprefix("/api/") not in SEVERAL])
+def test_every_question_of_the_description_is_one_statement(api, path):
+    send_story(api)
+    api.post(path, ASKED[path])
+    with counted() as statements:
+        assert api.post(path, ASKED[path]).status_code == 200
     assert len(statements) == 1, statements
 
 

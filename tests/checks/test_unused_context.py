@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from authz_project.openapi.operations import OPERATIONS
 from checks.asking.session import LiveSession
 from facts.accept import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
+from tests.contract import OPERATIONS
 
 WITH_BOOLEAN = """
 actor User {}
@@ -54,7 +54,7 @@ def with_context(path: str, *context: dict) -> dict:
 
 def test_every_endpoint_that_takes_them_is_asked():
     """Those that are told in another way, or for many questions at once, have tests of their own."""
-    taking = {each.path.removeprefix("/api") for each in OPERATIONS if each.has_context}
+    taking = {each.path.removeprefix("/api") for each in OPERATIONS if each.endpoint.takes_context}
     assert taking - {"/explain", "/bulk_actions"} == {*QUESTIONS, *LOCAL}
 
 

@@ -14,8 +14,6 @@ import orjson
 from django.core.management import call_command
 
 from authz_project.keys import create_key
-from authz_project.openapi import operations
-from authz_project.openapi.operations import OPERATIONS
 from localsql.bindings import bindings_from_text
 from localsql.sync.config import Around, config_from_text
 from policy import publishing, rules
@@ -57,11 +55,12 @@ def front_door() -> Target:
     What follows `?` is the query string. The database must be migrated.
     """
     from authz_project.wsgi import ROUTES  # imports every page, which the other targets have no use for
+    from tests.contract import OPERATIONS, SOURCE
 
     environment = default_environment()
     key = create_key(environment)[1]
     known = {operation.path for operation in OPERATIONS}
-    publishing.publish(environment.pk, operations.SOURCE, None)
+    publishing.publish(environment.pk, SOURCE, None)
 
     def request(data: bytes) -> int | None:
         head, _, body = data.partition(b"\n")
@@ -84,7 +83,7 @@ def front_door() -> Target:
         if content and status >= 400:
             assert isinstance(orjson.loads(content), dict), f"{method} {path}: {status} without an object"
         if path == "/api/policy" and method == "POST" and status < 300:
-            publishing.publish(environment.pk, operations.SOURCE, None)  # for the inputs that follow
+            publishing.publish(environment.pk, SOURCE, None)  # for the inputs that follow
         return None
 
     return request

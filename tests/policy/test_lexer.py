@@ -2,8 +2,7 @@
 
 import pytest
 
-from policy.language import parser
-from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED
+from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED, tokens_of
 from policy.language.nodes import Notes, text_of
 from policy.language.source import PolicyRejected, Source
 
@@ -27,7 +26,7 @@ def kinds(text: str) -> str:
 
 
 def _read(notes: Notes) -> list:
-    return list(iter(parser._cloned_lexer(notes).token, None))
+    return list(tokens_of(notes))
 
 
 NAMES = ["x", "_", "_x", "X9", "a_b", "ok?", "a::b", "A::b::c?", "Größe", "日本", "☃", "é9", "iffy", "matches_", "on_"]

@@ -6,6 +6,7 @@ from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
 from tests.conftest import Api, _empty
+from tests.contract import SOURCE
 from tests.factories import EnvironmentFactory
 from tests.replicas import cluster as replicated
 from tests.replicas.cluster import Cluster, connected, is_used, resume, wait_for
@@ -58,7 +59,7 @@ def cluster_api(request, cluster: Cluster):
     with blocker.unblock(), connected((cluster.url, cluster.replica_urls)) as watching:
         environment = EnvironmentFactory(slug="shared")
         found = Api(environment, create_key(environment)[1])
-        assert found.post("/policy", {"src": POLICY}).status_code == 200
+        assert found.post("/policy", {"src": POLICY + SOURCE.removeprefix("actor User {}")}).status_code == 200
         ready(found, watching)
         yield found, watching
         _empty(connections["default"])
