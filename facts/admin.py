@@ -164,7 +164,9 @@ class FactAdmin(admin.ModelAdmin):
                 return self._imported(request, form.cleaned_data["environment"], outcome)
         return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
 
-    def _imported(self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome) -> HttpResponse:
+    def _imported(
+        self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome
+    ) -> HttpResponse:
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
         self._note(request, environment, f"imported {loaded.read} facts, {loaded.inserted} of them new")

@@ -210,7 +210,7 @@ def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed
     endpoint: Any = endpoints.get(line.endpoint)
     if not hasattr(endpoint, "reply"):
         raise NotAsked(f"there is no endpoint `{line.endpoint}` that is asked")
-    check_can_be_asked(line, is_now)
+    _check_can_be_asked(line, is_now)
     try:
         if is_now:
             return Replayed(line, _answer(line, endpoint, line.question)[0])
@@ -219,7 +219,7 @@ def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed
         return Replayed(line, None, reason.message)
 
 
-def check_can_be_asked(line: Line, is_now: bool) -> None:
+def _check_can_be_asked(line: Line, is_now: bool) -> None:
     if line.context_facts_left_out:
         raise NotAsked("its context facts were left out of the log")
     horizon = Environment.objects.filter(pk=line.environment).values_list("horizon", flat=True).first()
@@ -284,7 +284,7 @@ def as_of(question: Any, moment: str | int) -> Any:
     return question | {"as_of": moment}
 
 
-def moment_of_line(line: Line) -> Moment | None:
+def _moment_of_line(line: Line) -> Moment | None:
     """Return the moment that the line was asked of, by the policy of then."""
     first = line.question[0] if isinstance(line.question, list) and line.question else line.question
     named = first if isinstance(first, dict) else {}
@@ -335,7 +335,7 @@ def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
     context = given_for(line, _program_of_now(line)).context if is_now else given.context
     for goal in sorted(was ^ now, key=lambda goal: shown_atom(goal.predicate, goal.args)):
         question = question_of_goal(goal)._replace(context=context)
-        yield explain(Trusted(line.environment), question, None if is_now else moment_of_line(line))
+        yield explain(Trusted(line.environment), question, None if is_now else _moment_of_line(line))
 
 
 def _program_of_now(line: Line) -> Program | None:
