@@ -169,8 +169,10 @@ def _started(place: World, limits: Limits, **settings: str) -> Iterator[tuple[Se
         commands = [f"ulimit -v {limits.address_space * 1_000_000 // 1024}"] if limits.address_space else []
         python = limited_python(place.folder, sys.executable, "\n".join([*commands, enter]))
         service = place.started("--workers", str(WORKERS), python=python, **{"LOG_LEVEL": "CRITICAL"} | settings)
-        yield service, service.client(place.key)
-        service.stop()
+        try:
+            yield service, service.client(place.key)
+        finally:
+            service.stop()
 
 
 def _is_right(client: Client) -> bool:
