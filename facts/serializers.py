@@ -4,19 +4,25 @@ Facts are decoded by one function each: nested serializers cost twenty times mor
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
+import orjson
+from django.core import signing
 from rest_framework import serializers
 
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
 from facts.feed import MOST, FeedRequest, feed_position_from_text
+from facts.history import FactChange, History, HistoryCursor
 from facts.models import MAX_ARGUMENTS
 from facts.store import changes_from_json
-from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
+from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, fact_to_json
 from policy.errors import MalformedRequest
 from policy.ground import endpoint
+from policy.ground.clock import short_text_of, text_of
 from policy.ground.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
@@ -170,3 +176,80 @@ def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
     return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
+
+
+# ---- what GET /history is asked, and its answer ---------------------------------------------------------------------
+#
+# A token that continues a history can be written by this service only. It continues one pattern of one environment
+# after the last fact that was sent, with the size that the first request asked for: what changes meanwhile is newer.
+
+USUAL, LARGEST = 1_000, 10_000  # facts on a page
+_SALT = "facts.history"
+_REFUSED = "is not a token that this history was continued with"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    environment_id: int
+    predicate: str | None
+    args: tuple[Argument, ...]
+    size: int
+    after: HistoryCursor | None
+
+
+def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery:
+    predicate, args = pattern_from_query(query)
+    token = query.get("page_token")
+    if not token:
+        return HistoryQuery(environment_id, predicate, args, _size(query.get("page_size")), None)
+    try:
+        environment, digest, size, revision, row = _signer().unsign_object(token)
+    except (signing.BadSignature, ValueError):
+        raise MalformedRequest("page_token", _REFUSED) from None
+    if environment != environment_id or digest != _digest(predicate, args):
+        raise MalformedRequest("page_token", _REFUSED)
+    return HistoryQuery(environment_id, predicate, args, size, HistoryCursor(revision, tuple(row)))
+
+
+def _size(text: str | None) -> int:
+    if not text:
+        return USUAL
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST):
+        raise MalformedRequest("page_size", f"must be an integer from 1 to {LARGEST}")
+    return int(text)
+
+
+def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
+    results = [
+        {
+            "revision": entry.revision.number,
+            "at": text_of(entry.revision.at),
+            "author": entry.revision.author,
+            "kind": entry.revision.kind,
+            "inserted": [_changed_to_json(each) for each in entry.inserted],
+            "deleted": [_changed_to_json(each) for each in entry.deleted],
+            "policy_version": entry.revision.policy_version.number if entry.revision.policy_version else None,
+        }
+        for entry in found.entries
+    ]
+    return {"results": results, "next_page_token": _token(asked, found.more), "horizon": found.horizon}
+
+
+def _changed_to_json(changed: FactChange) -> dict[str, object]:
+    end = {} if changed.expires_at is None else {"expires_at": short_text_of(changed.expires_at)}
+    return fact_to_json(changed.fact) | end
+
+
+def _token(asked: HistoryQuery, more: HistoryCursor | None) -> str | None:
+    if more is None:
+        return None
+    digest = _digest(asked.predicate, asked.args)
+    return _signer().sign_object([asked.environment_id, digest, asked.size, more.revision, list(more.row)])
+
+
+def _signer() -> signing.Signer:
+    return signing.Signer(salt=_SALT)
+
+
+def _digest(predicate: str | None, args: Sequence[Argument]) -> str:
+    return sha256(orjson.dumps([predicate, [[arg.type, arg.id] for arg in args]])).hexdigest()

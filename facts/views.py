@@ -7,17 +7,20 @@ from django.conf import settings
 
 from facts import feed, group_commit, history, read, store, wire
 from facts.feed import as_json
-from facts.history import LARGEST, USUAL, history_query, history_to_json
 from facts.serializers import (
     CHANGES,
     FACT,
     FACTS,
     FEED_PARAMETERS,
+    LARGEST,
     PATTERN,
     PATTERN_PARAMETERS,
     PATTERNS,
+    USUAL,
     Bulk,
     feed_from_query,
+    history_query,
+    history_to_json,
     pattern_from_query,
 )
 from facts.store import Change, Deletes, Inserts

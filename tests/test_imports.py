@@ -23,6 +23,7 @@ ALLOWED = {
         "checks.asking.advice",
         "checks.asking.askers",
         "checks.asking.cache",
+        "checks.asking.confirmation",
         "checks.asking.deadline",
         "checks.asking.open_policy",
         "checks.asking.question",

@@ -15,8 +15,9 @@ from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
 from policy.ground.clock import NUMBER, is_to_come, timeline
+from policy.replicas.attempt import tried
 from policy.replicas.known import KeyRow, Known, Look
-from policy.replicas.reading import tried, watch
+from policy.replicas.reading import watch
 from policy.replicas.replica import (
     CLOCKS_APART,
     FORKED,
