@@ -25,7 +25,7 @@ from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
 from policy.ground.clock import now, time_of
-from policy.replicas.watch import looked_at, state_of
+from policy.replicas.standing import looked_at, state_of
 
 # ---- What a check of the service found of one thing: a line of the report -----------------------------------------
 

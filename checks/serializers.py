@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rest_framework import serializers
 
 from checks.asking import question
-from checks.asking.question import Asked, Check
+from checks.asking.question import SMALLEST, Asked, Check
 from checks.explain.cases import ANY
 from facts import wire
 from facts.accept import HEADER
@@ -19,7 +19,6 @@ from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
-SMALLEST = 10_000  # size of a page
 MAX_CHECKS = 10_000  # of one request
 MOMENT = ("as_of", "policy_version")  # members of a body
 LAST_VERSION = 2**31 - 1  # the largest version number that databases can store

@@ -26,7 +26,7 @@ from authz_project.metrics import folder
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX, Metric
 from authz_project.metrics.tallies import Key, Taken, Tallies, Times
 from policy.ground import spans
-from policy.replicas.watch import standings
+from policy.replicas.standing import standings
 
 log = logging.getLogger("authz.metrics")
 

@@ -11,11 +11,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from checks.ask_pages.question import CHANGED, PageQuestion, json_text, value_url, written
-from checks.asking.question import Asked, Question
+from checks.asking.question import SMALLEST, Asked, Question
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
-from checks.serializers import SMALLEST
 from facts.history import since_text, until_text
 from facts.wire import Fact, fact_to_json
 from policy.ground.clock import short_text_of

@@ -13,8 +13,8 @@ from django.core import signing
 
 from checks.asking.ask import Answered, answer
 from checks.asking.askers import Asker, confirmed
-from checks.asking.question import Page, Question
-from checks.serializers import SMALLEST, size_from_json
+from checks.asking.question import SMALLEST, Page, Question
+from checks.serializers import size_from_json
 from facts.wire import fact_to_json
 from policy.errors import MalformedRequest
 from policy.ground import clock

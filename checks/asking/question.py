@@ -79,6 +79,9 @@ class Question(NamedTuple):
         return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
 
 
+SMALLEST = 10_000  # size of a page that can be asked for
+
+
 class Page(NamedTuple):
     """The part of a one-column answer to read: at most `limit` ids, the first ones after an id or the last before one.
 

@@ -1,4 +1,4 @@
-"""Watch the primary and the replicas, and report how they stand."""
+"""Watch the primary and the replicas, with a thread for each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import inf
 from threading import Event, Lock, Thread
-from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
@@ -17,7 +16,6 @@ from policy.active import MOMENT, Seen, key_check
 from policy.ground.clock import NUMBER, is_to_come, timeline
 from policy.replicas.attempt import tried
 from policy.replicas.known import KeyRow, Known, Look
-from policy.replicas.reading import watch
 from policy.replicas.replica import (
     CLOCKS_APART,
     FORKED,
@@ -288,61 +286,3 @@ def _end_of_record(position: int) -> int:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
-
-
-# ---- Says how replicas stand: in lines for people, and in numbers for metrics -------------------------------------
-
-_BETWEEN_LOOKS = 2.0  # seconds that pass between looks in any case, and are no lag
-
-
-class Standing(NamedTuple):
-    name: str  # its host and port
-    is_used: bool
-    reason: str  # why it is not used
-    position: int | None  # bytes of the primary's log that it has replayed; None: not known
-    lag: float | None  # seconds; None: not known
-    asked: int  # questions that it answers now
-    tries: int  # questions that it was asked in all
-    answers: int  # of those, the ones whose answers counted; the primary was asked the others
-    is_stranger: bool = False  # a copy of another database, which is a mistake
-
-
-def standings() -> list[Standing]:
-    """Return how each replica stands, as far as this process knows: it looks only once it has questions."""
-    if not settings.REPLICAS:
-        return []
-    watching, now = watch(), time.monotonic()
-    return [_standing(each, watching.known.timeline, now) for each in watching.replicas]
-
-
-def looked_at() -> list[Standing]:
-    """Look at each server now, and return how each replica stands."""
-    if settings.REPLICAS:
-        watch().look_once()
-    return standings()
-
-
-def line_of(standing: Standing) -> str:
-    """Say it in one line: `replica db2:5432 is in use, 0.4 seconds behind`."""
-    return f"replica {standing.name} is {state_of(standing)}"
-
-
-def state_of(standing: Standing) -> str:
-    if not standing.is_used:
-        return f"left out: {standing.reason}"
-    return "in use" if standing.lag is None else f"in use, {standing.lag:.1f} seconds behind"
-
-
-def described() -> list[str]:
-    """Look at each replica now, and say in one line each how it stands."""
-    return [line_of(each) for each in looked_at()]
-
-
-def _standing(replica: Any, timeline: int, now: float) -> Standing:
-    is_used = replica.may_be_asked(settings.REPLICA_MAX_LAG, timeline, now)
-    reason = "" if is_used else replica.reason or "it does not answer"
-    lag = now - replica.fresh_at
-    counts = (replica.asked, replica.tries, replica.answers)
-    # A replica that has all of the last look is not behind because time has passed since.
-    shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
-    return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

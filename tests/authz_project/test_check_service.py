@@ -31,7 +31,7 @@ from authz_project.checkup import (
 )
 from authz_project.keys import create_key, keep_dev_key, revoke_key
 from authz_project.management.commands import serve
-from policy.replicas.watch import Standing
+from policy.replicas.standing import Standing
 from tests.authz_project.test_ready import OF_LATER, migrations
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT

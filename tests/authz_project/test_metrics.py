@@ -27,7 +27,7 @@ from authz_project.observing import METHODS, Seen, name_of
 from policy.ground import spans
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
-from policy.replicas.watch import Standing
+from policy.replicas.standing import Standing
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
 

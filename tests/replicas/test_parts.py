@@ -18,7 +18,7 @@ from policy.active import Seen
 from policy.ground.clock import Timeline, is_outdated, timeline
 from policy.ground.journal import NoPrimary, changing
 from policy.language.source import Source
-from policy.replicas import watch
+from policy.replicas import standing
 from policy.replicas.known import FORGET_AFTER, KeyRow, Known, Look
 from policy.replicas.reading import NOWHERE, position_of
 from policy.rules import compile_source
@@ -210,10 +210,10 @@ def test_a_server_that_takes_no_changes_is_let_go(watching, cluster):
 
 def test_what_is_said_of_replicas(watching, cluster, caplog):
     caplog.set_level(logging.INFO, "authz.database")
-    first, second = watch.described()
+    first, second = standing.described()
     assert first == f"replica 127.0.0.1:{cluster.standbys[0].port} is in use, 0.0 seconds behind"
     assert second.startswith(f"replica 127.0.0.1:{cluster.standbys[1].port} is in use")
-    assert all(each.position and each.lag is not None and each.asked == 0 for each in watch.standings())
+    assert all(each.position and each.lag is not None and each.asked == 0 for each in standing.standings())
     assert "is in use" in caplog.text
 
 
@@ -223,7 +223,7 @@ def test_the_primary_and_strangers_are_no_replicas(request, watching, cluster):
     nobody = f"postgres://postgres@127.0.0.1:{postgresql.free_port()}/{DATABASE}"
     urls = ",".join((cluster.url, stranger.url(DATABASE), nobody))
     with connected((cluster.url, urls)):
-        itself, other, gone = watch.described()
+        itself, other, gone = standing.described()
     stranger.stop()
     assert itself.endswith("is left out: it is no replica: it takes changes itself")
     assert other.endswith("is left out: it is a copy of another database, not of the primary")
@@ -237,7 +237,7 @@ def test_a_role_without_rights_may_use_replicas(watching, cluster):
         wait_for(lambda each=each: each.asked(f"SELECT pg_last_wal_replay_lsn() >= '{at}'")[0][0], "it knows the role")
     url, urls = (text.replace("postgres@", "plain@") for text in (cluster.url, cluster.replica_urls))
     with connected((url, urls)):
-        assert all("is in use" in line for line in watch.described())
+        assert all("is in use" in line for line in standing.described())
     cluster.primary.asked("DROP OWNED BY plain; DROP ROLE plain", DATABASE)
 
 

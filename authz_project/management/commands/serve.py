@@ -36,7 +36,7 @@ from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
-from policy.replicas.watch import Standing, looked_at, state_of
+from policy.replicas.standing import Standing, looked_at, state_of
 
 START_LOCK = 0x617574687A  # any number that nobody else locks
 
