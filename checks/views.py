@@ -10,7 +10,7 @@ from checks.asking.question import Asked, Query, Question, allow, by_ids
 from checks.decisions.log import note
 from checks.engine.answers import Row
 from checks.explain import explain
-from checks.explain.output import explanation_to_json
+from checks.explain.explain import explanation_to_json
 from checks.serializers import (
     ACTIONS_QUERIES,
     MOMENT,

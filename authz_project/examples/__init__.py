@@ -5,8 +5,7 @@ module that says who is in it. `example.py` says what a world is, `wording.py` h
 it is put into an environment.
 """
 
-from authz_project.examples.example import Example, Question
-from authz_project.examples.loading import Loaded, NotEmpty, load
+from authz_project.examples.example import Example, Loaded, NotEmpty, Question, load
 from authz_project.examples.worlds import example_named, examples
 
 __all__ = ["Example", "Loaded", "NotEmpty", "Question", "example_named", "examples", "load"]

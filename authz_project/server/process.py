@@ -22,10 +22,9 @@ from granian.constants import HTTPModes, SSLProtocols
 from granian.http import HTTP1Settings
 
 from authz_project.database import draining
-from authz_project.server import files
+from authz_project.server import listening
 from authz_project.server.connection_limits import IDLE
-from authz_project.server.listening import BACKLOG, Listening, is_possible, opened
-from authz_project.server.signals import Signals
+from authz_project.server.listening import BACKLOG, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Report, Supervisor
 from policy.ground.waking import watch
 
@@ -37,10 +36,11 @@ ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
     """Serve until a signal to stop. Of a process's threads, one takes requests in, the others answer: see `Slots`."""
-    files.allow_as_many_as_possible()
+    listening.allow_as_many_as_possible()
     signals = Signals()
     shared = None if is_possible() else opened(host, port)
-    supervisor = Supervisor(workers, worker, host, port, max(2, threads), files.connections_of_worker(threads), shared)
+    connections = listening.connections_of_worker(threads)
+    supervisor = Supervisor(workers, worker, host, port, max(2, threads), connections, shared)
     with turns_shared():
         supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
 

@@ -21,7 +21,7 @@ from math import inf
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from authz_project.server.signals import Signals
+from authz_project.server.listening import Signals
 
 log = logging.getLogger("authz.server")
 

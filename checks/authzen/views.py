@@ -29,8 +29,7 @@ from checks.authzen.requests import (
     page_of,
     search_page_of,
 )
-from checks.explain.explain import Explanation
-from checks.explain.output import explanation_to_json
+from checks.explain.explain import Explanation, explanation_to_json
 from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
 from policy.errors import MalformedRequest

@@ -1,15 +1,8 @@
-"""Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
-
-The question has a value for each of its variables. A call that holds is proved (`search`); for a call that does not,
-the failure of each rule is found (`failures`). Decision and explanation are made in one session, over the same facts.
-
-Explaining may take three times as long as deciding, and some more. Then the explanation ends with what was found: it
-says that it is not complete, and nothing of what was not looked into.
-"""
+"""Explain a decision, and write the explanation as JSON and text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -17,15 +10,27 @@ from checks.asking.advice import advice
 from checks.asking.askers import Asker
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.snapshot import Snapshot, active_snapshot
-from checks.explain.cases import Goal
+from checks.explain.cases import ANY, Goal
 from checks.explain.failures import failures_of, with_periods
 from checks.explain.search import proof_of
-from checks.explain.tree import Reason, shown_atom, tree_of
+from checks.explain.tree import Reason, RuleText, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
+from facts.history import Mark, ValidityPeriod, since_text, until_text
 from policy.active import NOTHING_SEEN, Seen
+from policy.ground.clock import short_text_of, text_of
 from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value
+
+# ---- explain ------------------------------------------------------------------------------------------------------
+# Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
+#
+# The question has a value for each of its variables. A call that holds is proved (`search`); for a call that does
+# not, the failure of each rule is found (`failures`). Decision and explanation are made in one session, over the same
+# facts.
+#
+# Explaining may take three times as long as deciding, and some more. Then the explanation ends with what was found:
+# it says that it is not complete, and nothing of what was not looked into.
 
 TIMES = 3  # as long as the decision an explanation may take, the decision included,
 MORE = 0.2  # and so many seconds of processor time more
@@ -148,3 +153,164 @@ def _no_rule(program: Program, goal: Goal) -> str:
     if program.accepts(goal.predicate, tuple([arg.type for arg in goal.args])):
         return "no rule grants this, and there is no such fact"
     return "no rule is about this"
+
+
+# ---- An explanation as JSON, and as text for a terminal -----------------------------------------------------------
+
+_Paint = Callable[[str, str], str]  # takes a colour and a text
+
+# ---- JSON ----------------------------------------------------------------------------------------------------
+
+
+def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
+    """Return the body of /explain; a query has a list of its calls, each explained like a decision."""
+    head: dict[str, object] = {"allowed": explanation.allowed, "policy_version": explanation.version}
+    if explanation.unused:
+        head["unused_context_facts"] = list(explanation.unused.sentences)
+    if explanation.gap:
+        head |= {"complete": False, "message": explanation.gap}
+    goals = [_goal_to_json(goal) for goal in explanation.goals]
+    return {**head, "calls": goals} if is_query else {**head, **goals[0]}
+
+
+def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
+    """Return the goal as JSON, where the failures of rules are called obstacles."""
+    return {
+        "goal": goal.text,
+        "allowed": goal.holds,
+        "proof": _reason_to_json(goal.proof) if goal.proof else None,
+        "obstacles": [_reason_to_json(each) for each in goal.failures],
+        "note": goal.note,
+    }
+
+
+def _reason_to_json(reason: Reason) -> dict[str, object]:
+    """Return the reason as JSON, without members that are empty."""
+    found: dict[str, object] = {"kind": reason.kind, "text": reason.text}
+    if reason.atom:
+        predicate, args = reason.atom
+        found["fact"] = {"predicate": predicate, "args": [_value_to_json(arg) for arg in args]}
+    if reason.source:
+        found["source"] = reason.source
+    if reason.rule:
+        found["rule"] = {"text": reason.rule.text, "line": reason.rule.line}
+    if reason.bindings:
+        found["bindings"] = {name: _value_to_json(value) for name, value in reason.bindings}
+    if reason.met:
+        found["met"] = list(reason.met)
+    if reason.note:
+        found["note"] = reason.note
+    if reason.period:
+        found |= _period_to_json(reason.period)
+    if reason.because:
+        found["because"] = [_reason_to_json(each) for each in reason.because]
+    return found
+
+
+def _period_to_json(period: ValidityPeriod) -> dict[str, object]:
+    """Return when the fact was stored, and until when. Times are as in all responses; what was not kept is null."""
+    found: dict[str, object] = {"since": _mark_to_json(period.since)}
+    if period.until:
+        found["until"] = _mark_to_json(period.until)
+    return found if period.expires_at is None else {**found, "expires_at": short_text_of(period.expires_at)}
+
+
+def _mark_to_json(mark: Mark) -> dict[str, object]:
+    if mark.at is None:
+        known: dict[str, object] = {"revision": mark.revision, "at": None, "author": None, "kind": None}
+        return known if mark.before is None else known | {"before": mark.before}
+    return {"revision": mark.revision, "at": text_of(mark.at), "author": mark.author, "kind": mark.kind}
+
+
+def _value_to_json(value: Value) -> dict[str, str | None]:
+    """Return the value as JSON; an id of null is any id."""
+    return {"type": value.type, "id": None if value.id == ANY else value.id}
+
+
+# ---- text -----------------------------------------------------------------------------------------------------
+
+_GREEN, _RED, _DIM, _PLAIN = "\033[32m", "\033[31m", "\033[2m", "\033[0m"
+_GOOD, _BAD = ("fact", "rule", "part", "comparison", "absence", "again", "unexplained"), ("missing", "false", "present")
+
+
+def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bool) -> Iterator[str]:
+    paint = _painter(is_coloured)
+    for goal in explanation.goals:
+        verdict = paint(_GREEN, "allowed") if goal.holds else paint(_RED, "denied")
+        version = f"policy version {explanation.version}" if explanation.version else "no policy"
+        yield f"{verdict}  {goal.text}  {paint(_DIM, f'({version})')}"
+        if goal.note:
+            yield goal.note
+        for reason in goal.reasons:
+            yield from _drawn(reason, filename, paint)
+    for sentence in (*explanation.unused.sentences, *([explanation.gap] if explanation.gap else [])):
+        yield paint(_RED, sentence)
+
+
+def _painter(is_coloured: bool) -> _Paint:
+    return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
+
+
+def _drawn(root: Reason, filename: str, paint: _Paint) -> Iterator[str]:
+    """Yield the lines of a tree depth first, each with the strokes that connect it to those above."""
+    waiting = [(root, "", "", "")]
+    while waiting:
+        reason, before, branch, below = waiting.pop()
+        first, *others = _lines(reason, filename)
+        yield f"{before}{branch}{_marked(reason, first, paint)}"
+        trunk = before + below
+        stem = "│ " if reason.because else "  "
+        for other in others:
+            yield f"{trunk}{stem}{paint(_DIM, other)}"
+        last = len(reason.because) - 1
+        following = [
+            (each, trunk, "└─ ", "   ") if index == last else (each, trunk, "├─ ", "│  ")
+            for index, each in enumerate(reason.because)
+        ]
+        waiting += reversed(following)
+
+
+def _marked(reason: Reason, text: str, paint: _Paint) -> str:
+    if reason.kind in _BAD:
+        return f"{paint(_RED, '✗')} {text}"
+    return f"{paint(_GREEN, '✓')} {text}" if reason.kind in _GOOD else f"{paint(_RED, '·')} {text}"
+
+
+def _lines(reason: Reason, filename: str) -> list[str]:
+    """Return the line of a reason, and those that belong below it."""
+    text = reason.text
+    match reason.kind:
+        case "comparison":
+            return [text]
+        case "rule" | "part":
+            kind = "stated at" if reason.source == "policy" else "by"
+            return [text, f"{kind} {_located(reason.rule, filename)}"]
+        case "fact":
+            return [f"{text}  {_stored(reason) if reason.source == 'stored' else 'context fact'}"]
+        case "missing" if reason.period:
+            return [f"{text}  {reason.note}; {until_text(reason.period)}"]
+        case "obstacle":
+            return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
+        case "absence":
+            return [f"{text}  nothing makes it true"]
+        case "again":
+            return [f"{text}  explained above"]
+        case "present":
+            return [f"{text}  but it holds"]
+        case "false":
+            return [f"{text}  is not true"]
+    return [f"{text}  {reason.note}".rstrip()]
+
+
+def _stored(reason: Reason) -> str:
+    return f"stored fact, {since_text(reason.period)}" if reason.period else "stored fact"
+
+
+def _located(rule: RuleText | None, filename: str) -> str:
+    """Return the place where the rule stands, and its text."""
+    assert rule is not None, "reasons that name a rule have one"
+    if rule.line is None:
+        return f"the rule that is there by default: {rule.text}"
+    # A text made of several files has lines of its own, which are those of no file.
+    place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
+    return f"{place}: {rule.text}"

@@ -13,7 +13,7 @@ from policy import rules
 from policy.ground.files import Bundle
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
-from policy.management.github import annotation, problem_line
+from policy.management.command import annotation, problem_line
 from policy.publishing import results_of
 from policy.rules.program import Program
 from policy.testing import TestOutcome, TestReport

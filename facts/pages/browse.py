@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from facts.counts import count
 from facts.history_pages import fact_url, timeline_url
+from facts.keyset_pages import count
 from facts.mentioned_ids import known_ids
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, value_url

@@ -8,8 +8,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import keyset_pages
-from facts.counts import Count, counts
-from facts.keyset_pages import SearchColumn, exactly
+from facts.keyset_pages import Count, SearchColumn, counts, exactly
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, value_url

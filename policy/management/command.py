@@ -1,22 +1,213 @@
-"""What commands share: what is checked before, which environment they are about, and how they end."""
+"""What commands share: their options, progress, files that are watched, and annotations for GitHub."""
+
+from __future__ import annotations
 
 import math
+import os
+import shutil
 import sys
-from argparse import ArgumentTypeError, _ActionsContainer
-from typing import Any
+import threading
+import time
+from argparse import ArgumentParser, ArgumentTypeError, _ActionsContainer
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep, strftime
+from typing import Any, Protocol, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
-from policy.ground.files import Bundle
-from policy.language.source import PolicyRejected
-from policy.management.progress import Progress
+from policy.ground.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
+from policy.language.nodes import spelled_out
+from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.publishing import note_fault
 from policy.rules.program import Program
 from policy.testing import TestReport
 from policy.values import whole_number
+
+# ---- github -------------------------------------------------------------------------------------------------------
+# Problems in files as GitHub workflow commands: lines that make GitHub show them beside the code.
+#
+# ::error file=main.polar,line=3,col=7,endLine=3,endColumn=12,title=Policy::unknown type `Rep`
+
+_KEPT = "\t\r\n"  # the line ends are escaped, and GitHub shows them
+_IN_TEXT = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_PROPERTY = {**_IN_TEXT, ":": "%3A", ",": "%2C"}
+TEXT, PROPERTY = str.maketrans(_IN_TEXT), str.maketrans(_IN_PROPERTY)
+
+
+def problem_line(problem: Problem, bundle: Bundle) -> str:
+    part, span = bundle.located(problem.span)
+    line, column = part.position(span.start)
+    end_line, end_column = part.position(max(span.start, span.end - 1))
+    advice = f" ({problem.hint})" if problem.hint else ""
+    columns = {"col": column, "endColumn": end_column} if end_line == line else {}
+    lines = {"line": line, "endLine": end_line}
+    return annotation(problem.severity, f"{problem.message}{advice}", "Policy", part.filename, **lines, **columns)
+
+
+def annotation(severity: str, message: str, title: str, file: str = "", **place: int) -> str:
+    """Return a workflow command; `severity` is error, warning or notice. The standard input is not named as a file."""
+    named: dict[str, object] = {"file": file, **place} if file not in ("", STANDARD_INPUT_SHOWN) else {}
+    properties = {**named, "title": title}
+    told = ",".join(
+        f"{name}={spelled_out(str(value), _KEPT).translate(PROPERTY)}" for name, value in properties.items()
+    )
+    return f"::{severity} {told}::{spelled_out(message, _KEPT).translate(TEXT)}"
+
+
+# ---- progress -----------------------------------------------------------------------------------------------------
+# The progress of a command, on one line of the terminal, once the command takes longer than `PATIENCE`.
+#
+# A thread of its own draws the line, so that the clock moves even while a single SQL statement takes a minute. The
+# code that works only calls `tell`, as often as it likes. If the output is not a terminal, nothing is drawn.
+
+T = TypeVar("T")
+
+PATIENCE = 2.0  # seconds before anything is shown
+EVERY = 0.2  # seconds between two drawings
+BAR = 24  # characters
+_ERASED_TO_THE_END = "\033[K"
+
+
+class Terminal(Protocol):
+    """A stream of Django's commands."""
+
+    def isatty(self) -> bool: ...
+    def write(self, msg: str = "", style_func: None = None, ending: str | None = None) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Progress:
+    """A context manager that shows a line while it is entered, and erases it at the end."""
+
+    def __init__(self, what: str, stream: Terminal, patience: float = PATIENCE, every: float = EVERY):
+        self.what = what
+        self.stream = stream
+        self.patience, self.every = patience, every
+        self.count: int | None = None  # of what is done
+        self.share: float | None = None  # of all there is to do, where that is known
+        self.note = ""
+        self._is_seen = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._drawn = ""
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        self._began = time.monotonic()
+        if self._is_seen:
+            threading.Thread(target=self._draw_until_over, daemon=True).start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._is_over.set()
+        with self.aside():
+            pass
+
+    def tell(self, count: int | None = None, share: float | None = None, note: str = "") -> None:
+        """Set what the line shows next; a value that is left out is no longer shown."""
+        self.count, self.share, self.note = count, share, note
+
+    def counted(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items, and count them as they pass."""
+        for self.count, item in enumerate(items, 1):
+            yield item
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Erase the line, and draw none while other output is written."""
+        with self._lock:
+            if self._drawn:
+                self._write(f"\r{_ERASED_TO_THE_END}")
+                self._drawn = ""
+            yield
+
+    def line(self, seconds: float, width: int) -> str:
+        """Return the line as it is after `seconds`, cut to a terminal of `width` columns."""
+        parts = [self.what]
+        if self.share is not None:
+            share = min(max(self.share, 0.0), 1.0)
+            done = int(BAR * share)
+            parts.append(f"[{'#' * done}{'.' * (BAR - done)}] {share:4.0%}")
+        if self.count is not None:
+            parts.append(f"{self.count:,}")
+        if self.note:
+            parts.append(self.note)
+        parts.append(_clock(seconds))
+        if self.share is not None and 0.02 < self.share < 1:
+            parts.append(f"about {_clock(seconds / self.share - seconds)} left")
+        return "  ".join(parts)[: max(width - 1, 1)]
+
+    def _draw_until_over(self) -> None:
+        wait = self.patience
+        while not self._is_over.wait(wait):
+            wait = self.every
+            line = self.line(time.monotonic() - self._began, shutil.get_terminal_size().columns)
+            with self._lock:
+                if line != self._drawn and not self._is_over.is_set():
+                    # Overwrite the old line, then erase its rest: erasing it first would flicker.
+                    self._write(f"\r{line}{_ERASED_TO_THE_END}")
+                    self._drawn = line
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text, ending="")
+        self.stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# ---- watching -----------------------------------------------------------------------------------------------------
+# Run something again whenever a file has changed, for people who have the file open in an editor.
+
+INTERVAL = 0.3  # seconds between two looks at the files
+_State = tuple[int, int, int] | None  # None where there is no file
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    parser.add_argument("--watch", action="store_true", help="do it again whenever a file changes, until ctrl-C")
+
+
+def until_interrupted(files: Sequence[str], act: Callable[[], None], output: OutputWrapper) -> None:
+    """Run `act` now and after each change of a file, until ctrl-C. A `CommandError` is printed and ends nothing."""
+    if STANDARD_INPUT in files:
+        raise CommandError("the standard input cannot be watched; name files")
+    try:
+        while True:
+            before = _states(files)  # read before `act`, so that a change during it counts
+            try:
+                act()
+            except CommandError as reason:
+                output.write(str(reason))
+            output.write(f"-- {strftime('%H:%M:%S')}, watching; ctrl-C ends --")
+            output.flush()
+            while _states(files) == before:
+                sleep(INTERVAL)
+    except KeyboardInterrupt:
+        return
+
+
+def _states(files: Sequence[str]) -> list[_State]:
+    return [_state(Path(file)) for file in files]
+
+
+def _state(path: Path) -> _State:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+# ---- command ------------------------------------------------------------------------------------------------------
+# What commands share: what is checked before, which environment they are about, and how they end.
 
 FILES = "policy files, which make one policy together; - is the standard input"
 
@@ -69,7 +260,7 @@ def environment_named(slug: str) -> Environment:
 # ---- moments on the command line ---------------------------------------------------------------------------
 
 
-def add_as_of(parser: "_ActionsContainer") -> None:
+def add_as_of(parser: _ActionsContainer) -> None:
     parser.add_argument("--as-of", metavar="WHEN", help="a revision's number, or a time such as 2026-11-03T14:02:11Z")
 
 

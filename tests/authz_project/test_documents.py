@@ -15,10 +15,10 @@ from django.test import Client
 
 from authz_project import __version__
 from authz_project.documents import library
-from authz_project.documents import search as search_module
+from authz_project.documents import views as search_module
 from authz_project.documents.library import Document
 from authz_project.documents.markdown import anchor_of, coloured, rendered, sections_of
-from authz_project.documents.search import search, words_of
+from authz_project.documents.views import search, words_of
 from tests.service import ROOT
 
 PAGES = library.documents()
@@ -274,7 +274,7 @@ def test_a_search_takes_little_of_a_processor(browser, words):
 
 
 def test_one_search_runs_at_a_time(browser, monkeypatch):
-    monkeypatch.setattr("authz_project.documents.search.WAIT", 0.01)
+    monkeypatch.setattr("authz_project.documents.views.WAIT", 0.01)
     with search_module._one_at_a_time:
         answer = Client(raise_request_exception=False).get("/docs/?q=policy")
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from django.db import OperationalError, connection
 
-from authz_project import key_use
+from authz_project import keys
 from authz_project.models import ApiKey
 from policy.errors import Busy
 from policy.ground.clock import now, time_of
@@ -36,10 +36,10 @@ def today() -> datetime:
 @pytest.fixture(autouse=True)
 def nothing_noted():
     """As in a process that has just started."""
-    key_use._noted.clear()
-    with mock.patch.multiple(key_use, SHORTEST_PAUSE=0.01, LONGEST_PAUSE=0.05):
+    keys._noted.clear()
+    with mock.patch.multiple(keys, SHORTEST_PAUSE=0.01, LONGEST_PAUSE=0.05):
         yield
-        wait_until(lambda: not key_use._is_writing)
+        wait_until(lambda: not keys._is_writing)
 
 
 def test_the_day_of_the_last_use_is_written_down(api):
@@ -48,50 +48,50 @@ def test_the_day_of_the_last_use_is_written_down(api):
 
 
 def test_once_a_day_a_key(api):
-    with mock.patch.object(key_use, "write") as write:
+    with mock.patch.object(keys, "write") as write:
         for _ in range(3):
             api.get("/facts")
             api.post("/batch", [])
-        wait_until(lambda: not key_use._is_writing)
+        wait_until(lambda: not keys._is_writing)
         assert write.call_count == 1
-        with mock.patch.object(key_use.time, "time", return_value=time.time() + 86_400):
+        with mock.patch.object(keys.time, "time", return_value=time.time() + 86_400):
             api.get("/facts")
             api.get("/facts")
-        wait_until(lambda: not key_use._is_writing)
+        wait_until(lambda: not keys._is_writing)
         assert write.call_count == 2
 
 
 def test_who_finds_the_day_written_takes_nobodys_turn(api):
     hashes = [key_of(api).hash]
-    key_use.write(hashes)
-    with mock.patch.object(key_use, "changing", side_effect=AssertionError):
-        key_use.write(hashes)
+    keys.write(hashes)
+    with mock.patch.object(keys, "changing", side_effect=AssertionError):
+        keys.write(hashes)
     ApiKey.objects.update(last_used_at=today() - DAY)
-    key_use.write(hashes)
+    keys.write(hashes)
     assert key_of(api).last_used_at == today()
 
 
 def test_a_day_is_not_moved_back(api):
     later = today() + DAY
     ApiKey.objects.update(last_used_at=later)
-    key_use.write([key_of(api).hash])
+    keys.write([key_of(api).hash])
     assert key_of(api).last_used_at == later
 
 
 def test_a_revoked_key_is_not_used(api):
     api.get("/stats")
-    wait_until(lambda: not key_use._is_writing)
+    wait_until(lambda: not keys._is_writing)
     ApiKey.objects.update(revoked_at=time_of(now()), last_used_at=None)
-    key_use._noted.clear()
+    keys._noted.clear()
     assert api.get("/facts").status_code == 401
-    wait_until(lambda: not key_use._is_writing)
+    wait_until(lambda: not keys._is_writing)
     assert key_of(api).last_used_at is None
 
 
 @pytest.mark.parametrize("failure", [Busy(1), OperationalError("the database is away"), ValueError("odd")])
 def test_no_request_fails_or_waits_for_what_cannot_be_written(api, failure):
     """What was in nobody's hands is tried again; what is our mistake is logged, and left."""
-    really, failing = key_use.write, threading.Event()
+    really, failing = keys.write, threading.Event()
     failing.set()
 
     def written(hashes: list[str]) -> None:
@@ -99,7 +99,7 @@ def test_no_request_fails_or_waits_for_what_cannot_be_written(api, failure):
             raise failure
         really(hashes)
 
-    with mock.patch.object(key_use, "write", written):
+    with mock.patch.object(keys, "write", written):
         for _ in range(3):
             assert api.get("/facts").status_code == 200
         failing.clear()
@@ -108,7 +108,7 @@ def test_no_request_fails_or_waits_for_what_cannot_be_written(api, failure):
 
 
 def test_a_thread_that_cannot_be_had_fails_no_request(api):
-    with mock.patch.object(key_use.threading.Thread, "start", side_effect=RuntimeError("no more threads")):
+    with mock.patch.object(keys.threading.Thread, "start", side_effect=RuntimeError("no more threads")):
         assert api.get("/facts").status_code == 200
     assert api.get("/facts").status_code == 200
     wait_until(lambda: key_of(api).last_used_at == today())

@@ -19,7 +19,7 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from authz_project.metrics import folder, together
+from authz_project.metrics import folder, serving
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX
 from authz_project.metrics.tallies import Tallies, times_of
 from authz_project.metrics.worker import PAUSE, Worker
@@ -399,8 +399,8 @@ def test_many_threads_lose_nothing():
 
 def test_a_file_that_is_being_made_is_passed_by(tmp_path):
     (tmp_path / "counter_1.db").touch()
-    assert list(together.merged(tmp_path)) == []
-    assert together.value_of(tmp_path, "authz_requests") is None
+    assert list(serving.merged(tmp_path)) == []
+    assert serving.value_of(tmp_path, "authz_requests") is None
 
 
 def test_all_metrics_have_names_and_words_of_their_own():

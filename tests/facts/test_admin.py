@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from facts import counts, read, store
+from facts import keyset_pages, read, store
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import Fact
@@ -95,7 +95,7 @@ def test_what_is_counted_is_what_is_shown(staff, filled, query, said):
 
 
 def test_a_large_count_is_told_as_such(staff, filled, db, monkeypatch):
-    monkeypatch.setitem(counts.MOST, db, 100)
+    monkeypatch.setitem(keyset_pages.MOST, db, 100)
     assert re.fullmatch(r"(more than|about) [\d,]+ facts\.", summary(staff.get(PAGE)))
     assert "than" not in summary(staff.get(f"{PAGE}?id=nobody"))
 

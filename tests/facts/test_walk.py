@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from django.db import connection
 
-from facts import counts, keyset_pages, store
+from facts import keyset_pages, store
 from facts.keyset_pages import beginning, exactly, page_after, page_before, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
@@ -82,7 +82,7 @@ def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     assert len(flat) == len(wanted) and set(flat) == wanted
     assert all(len(page) == size for page in forth[:-1])
     assert [each for page in back(steps, size) for each in page][-len(flat) :] == flat
-    assert counts.count(steps).number == len(wanted)
+    assert keyset_pages.count(steps).number == len(wanted)
     assert list(keyset_pages.every(steps)) == flat
 
 
@@ -135,7 +135,7 @@ def test_what_has_ended_is_not_met(environment):
     steps = search_columns(kinds)
     time.sleep(0.3)
     assert [each.args[0].id for each in keyset_pages.every(steps)] == ["b"]
-    assert counts.count(steps).number == 1
+    assert keyset_pages.count(steps).number == 1
     row = (kinds[0].pk, "a", "", "", "", "")
     assert keyset_pages.kept(kinds, {row}) == {}
 
@@ -146,12 +146,12 @@ def test_what_has_ended_is_not_met(environment):
 def test_counts_are_exact_up_to_a_bound_and_true_beyond_it(environment, db, monkeypatch):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(50)])
     steps = search_columns(kinds)
-    assert str(counts.count(steps, 50)) == "50"
-    beyond = counts.count(steps, 49)
+    assert str(keyset_pages.count(steps, 50)) == "50"
+    beyond = keyset_pages.count(steps, 49)
     assert beyond.more and beyond.number == 49
-    assert [str(each) for each in counts.counts(steps, 10)] == ["more than 10"]
-    assert counts.Count(1).facts == "1 fact" and counts.Count(0).facts == "0 facts"
-    assert str(counts.Count(100, True, 123_456)) == "about 120,000"
+    assert [str(each) for each in keyset_pages.counts(steps, 10)] == ["more than 10"]
+    assert keyset_pages.Count(1).facts == "1 fact" and keyset_pages.Count(0).facts == "0 facts"
+    assert str(keyset_pages.Count(100, True, 123_456)) == "about 120,000"
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
@@ -168,7 +168,7 @@ def test_postgresql_says_about_how_many(environment):
         (search_columns(kinds[:1]), 4000),
         (search_columns(kinds[1:]), 1000),
     ):
-        about = counts.count(steps, 100).about
+        about = keyset_pages.count(steps, 100).about
         assert about is not None and abs(about - number) < number / 5
 
 

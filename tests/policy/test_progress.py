@@ -10,7 +10,7 @@ import time
 import pytest
 from django.core.management.base import OutputWrapper
 
-from policy.management.progress import Progress
+from policy.management.command import Progress
 from tests.service import ROOT
 
 SOON = 0.02  # seconds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from policy.management import watching
+from policy.management import command
 from tests.service import ROOT
 
 POLICY = 'actor User {}\nresource Repo { roles = ["a"]; permissions = ["p"]; "p" if "a"; }\n'
@@ -30,7 +30,7 @@ def steps(monkeypatch):
                 raise KeyboardInterrupt
             left.pop(0)()
 
-        monkeypatch.setattr(watching, "sleep", waited)
+        monkeypatch.setattr(command, "sleep", waited)
 
     return given
 
@@ -80,7 +80,7 @@ def test_a_change_while_it_acts_is_a_change(tmp_path, steps):
             file.write_text("twice")
 
     steps()
-    watching.until_interrupted([str(file)], act, io.StringIO())
+    command.until_interrupted([str(file)], act, io.StringIO())
     assert seen == ["1", "twice"]
 
 
@@ -127,4 +127,4 @@ def next_line(process: subprocess.Popen) -> str:
 
 
 def test_it_looks_often_enough_and_not_all_the_time():
-    assert 0.05 <= watching.INTERVAL <= 1
+    assert 0.05 <= command.INTERVAL <= 1

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import Example, Question
-from authz_project.examples.wording import PEOPLE, chance, fact, pick, unix
+from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, unix
 from facts.wire import Fact
 
 WARDS = ("a1", "a2", "b1", "b2", "icu", "er")

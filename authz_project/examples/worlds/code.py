@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import Example, Question
-from authz_project.examples.wording import PEOPLE, chance, fact, pick, some
+from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, some
 from facts.wire import Fact
 
 STAFF = ("sue", "sam")

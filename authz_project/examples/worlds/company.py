@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import Example, Question
-from authz_project.examples.wording import PEOPLE, chance, fact, pick, unix
+from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, unix
 from facts.wire import Fact
 
 DEPARTMENTS = {  # each with the one that it is in, who leads it, and how many work there

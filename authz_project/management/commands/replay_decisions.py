@@ -17,7 +17,7 @@ import checks.urls
 from checks.decisions.lines import BadLine, Line, lines_of
 from checks.decisions.log import shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
-from checks.explain.output import explanation_to_text
+from checks.explain.explain import explanation_to_text
 from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand
 

@@ -29,7 +29,7 @@ from authz_project.logs.formats import command_line_to_json
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
-from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
+from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart
 from checks.decisions.log import STANDARD_OUTPUT, opened

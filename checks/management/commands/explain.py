@@ -6,8 +6,7 @@ from django.core.management.base import CommandParser
 
 from checks.asking.askers import Trusted
 from checks.asking.question import allow
-from checks.explain.explain import explain
-from checks.explain.output import explanation_to_text
+from checks.explain.explain import explain, explanation_to_text
 from checks.management.commands.ask import asked_action, asked_value
 from facts.notation import fact_from_text
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number

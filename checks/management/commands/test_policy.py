@@ -10,8 +10,7 @@ from checks.asking.run import in_memory
 from checks.testing.reports import FORMATS, ran
 from policy.errors import AuthzError
 from policy.ground.files import bundle_of_files
-from policy.management.command import FILES, ServiceCommand, rejection
-from policy.management.watching import add_watch, until_interrupted
+from policy.management.command import FILES, ServiceCommand, add_watch, rejection, until_interrupted
 
 FORMAT = (
     "how results are written: junit for continuous integration, github beside the code of a pull request "

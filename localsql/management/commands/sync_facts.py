@@ -14,7 +14,7 @@ from localsql.sync.compare import OnProgress, Plan
 from localsql.sync.config import Config, Pattern
 from localsql.sync.run import Failed, MostDeletes, Passed, Wanted, lines_of, most_deletes, passed, summary
 from localsql.sync.watch import Metrics
-from policy.management.progress import Progress
+from policy.management.command import Progress
 from policy.models import Environment
 
 OUT_OF_STEP = 2

@@ -8,9 +8,16 @@ from django.core.management.base import CommandError
 from policy import rules
 from policy.ground.files import Unreadable, bundle_of_files
 from policy.language.source import PolicyRejected
-from policy.management.command import FILES, ServiceCommand, counted, rejection, warnings
-from policy.management.github import problem_line
-from policy.management.watching import add_watch, until_interrupted
+from policy.management.command import (
+    FILES,
+    ServiceCommand,
+    add_watch,
+    counted,
+    problem_line,
+    rejection,
+    until_interrupted,
+    warnings,
+)
 
 
 class Command(ServiceCommand):
