@@ -98,7 +98,7 @@ WITHIN = 10.0  # seconds for one thing to be found
 OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what is told, and what is wrong
 LOCAL = "sqlite"
 
-Look = Callable[[], CheckFinding]
+CheckFunction = Callable[[], CheckFinding]
 
 
 def database_findings(workers: int, threads: int) -> Iterator[CheckFinding]:

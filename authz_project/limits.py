@@ -32,7 +32,7 @@ from policy.ground.clock import now, time_of
 _MOST = 10_000  # keys; the least recently seen one is evicted, and begins anew with a full bucket
 
 
-class Rate(Protocol):
+class AnyRate(Protocol):
     @property
     def requests(self) -> int: ...
     @property
@@ -42,7 +42,7 @@ class Rate(Protocol):
 class TooManyRequests(AuthzError):
     """The key has asked too often; `seconds` says when to try again."""
 
-    def __init__(self, rate: Rate, seconds: int):
+    def __init__(self, rate: AnyRate, seconds: int):
         self.seconds = seconds
         super().__init__(
             f"this key has sent more than {rate}, the limit of RATE_LIMIT for a key and process;"
@@ -59,7 +59,7 @@ _buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that 
 _lock = threading.Lock()
 
 
-def take_token(key_hash: str, rate: Rate) -> None:
+def take_token(key_hash: str, rate: AnyRate) -> None:
     """Take a token for a request; `TooManyRequests` where there is none."""
     with _lock:
         now = time.monotonic()
@@ -71,7 +71,7 @@ def take_token(key_hash: str, rate: Rate) -> None:
     raise TooManyRequests(rate, max(1, wait))
 
 
-def _tokens(bucket: _Bucket | None, rate: Rate, now: float) -> float:
+def _tokens(bucket: _Bucket | None, rate: AnyRate, now: float) -> float:
     if bucket is None:
         return rate.requests
     return min(rate.requests, bucket.tokens + (now - bucket.at) * rate.requests / rate.seconds)

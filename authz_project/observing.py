@@ -27,7 +27,7 @@ FOR_PEOPLE = frozenset({"admin", "docs", "static"})  # the first segments of pat
 OTHER = "other"
 
 
-class Seen(NamedTuple):
+class AnsweredRequest(NamedTuple):
     """An answered request. Of what a caller chooses freely, it has only the request's id and `traceparent`."""
 
     endpoint: str  # its path, if it is one of the table's; or `admin`, `docs`, `static`, `other`
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
 
 _new = tuple.__new__  # takes half as long as to call the class
-Observer = Callable[[Seen], None]
+Observer = Callable[[AnsweredRequest], None]
 _observers: tuple[tuple[Observer, float], ...] = ()  # each with the least seconds of requests that it is told of
 _least = math.inf  # the least of those
 
@@ -102,7 +102,7 @@ def tell(
     method = method if method in METHODS else ANY_OTHER
     at = time.time() - seconds
     seen = _new(
-        Seen,
+        AnsweredRequest,
         (endpoint, method, status, began, seconds, at, request_id, environment, key_id, traceparent, parts or ()),
     )
     for observer, least in _observers:

@@ -47,7 +47,7 @@ _LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the lev
 primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     status: int
     headers: Headers
     content: bytes
@@ -69,7 +69,7 @@ class Route:
             ("X-Frame-Options", settings.X_FRAME_OPTIONS),
         ]
 
-    def answer(self, environ: Environ) -> Answer:
+    def answer(self, environ: Environ) -> HTTPAnswer:
         """Answer a request. Never raises an `Exception`: it becomes a response."""
         started = time.perf_counter()
         parts = spans.begin(started, environ.get(WAITS_SINCE, 0.0)) if spans.is_on else None
@@ -86,9 +86,9 @@ class Route:
             traceparent = environ.get("HTTP_TRACEPARENT", "")
             observing.tell(self._path, method, status, started, request_id, request.auth, traceparent, parts)
         leave()
-        return Answer(status, headers, content)
+        return HTTPAnswer(status, headers, content)
 
-    def answer_request(self, request: Request) -> Answer:
+    def answer_request(self, request: Request) -> HTTPAnswer:
         """Answer a request, without the headers that every response of the service has."""
         try:
             response = self._response(request)
@@ -101,7 +101,7 @@ class Route:
         headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
         headers += response.headers.items()
         headers += self._common
-        return Answer(response.status, headers, content)
+        return HTTPAnswer(response.status, headers, content)
 
     def _response(self, request: Request) -> Response:
         try:

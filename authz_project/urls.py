@@ -11,7 +11,7 @@ import localsql.urls
 import policy.urls
 from authz_project import views
 from authz_project.documents import library as documents
-from authz_project.openapi.document import Document, Page
+from authz_project.openapi.document import OpenAPIDocument, OpenAPIPage
 from authz_project.route import view_class
 from policy.ground.endpoint import Endpoint
 
@@ -28,11 +28,11 @@ endpoints: dict[str, Endpoint] = {
     **{f"api/{name}": endpoint for name, endpoint in _below_api.items()},
     "api": views.Hello(),
     "healthcheck": views.Health(),
-    "readyz": views.Ready(),
+    "readyz": views.ReadyEndpoint(),
     "test_environment": views.TestEnvironment(),
     **checks.authzen.urls.endpoints,
 }
-endpoints |= {"api/openapi.json": Document(endpoints), "api/docs": Page(endpoints)}
+endpoints |= {"api/openapi.json": OpenAPIDocument(endpoints), "api/docs": OpenAPIPage(endpoints)}
 
 
 def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:

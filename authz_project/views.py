@@ -32,7 +32,7 @@ class Health(Endpoint):
         return Response({"message": "ready"})
 
 
-class Ready(Endpoint):
+class ReadyEndpoint(Endpoint):
     """Whether to send requests here. A server answers from a thread that does nothing else: `server/lookout.py`."""
 
     needs_key = False

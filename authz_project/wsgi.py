@@ -16,7 +16,7 @@ django_application = get_wsgi_application()
 from django.utils.module_loading import import_string  # noqa: E402
 
 from authz_project.middleware import is_foreign, is_too_large  # noqa: E402
-from authz_project.route import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
+from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer, routes_of  # noqa: E402
 
 # This imports every view now, and not while the first request waits.
 ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
@@ -40,7 +40,7 @@ def application(environ, start_response):
     return [answer.content]
 
 
-def short_answer(environ: Environ) -> Answer | None:
+def short_answer(environ: Environ) -> HTTPAnswer | None:
     """Return the answer by the direct route; None where Django answers."""
     # Clients that are given a URL with a trailing slash ask for //api/….
     path = environ["PATH_INFO"] = _LEADING_SLASHES.sub("/", environ.get("PATH_INFO", "/"))

@@ -30,7 +30,7 @@ from policy.errors import AuthzError
 from policy.ground.endpoint import public_url_of
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
-from policy.pages.editing import Pane, Turns, editor_url_name, program_of
+from policy.pages.editing import LatestOnly, Pane, editor_url_name, program_of
 from policy.publishing import active_version
 from policy.rules.program import Program
 from policy.values import Value
@@ -39,7 +39,7 @@ _NO_VERSION = "there is no such version"
 _EDITOR_SECONDS = 1.0  # for asking, beside the editor
 _EDITOR_FLIPS = 20
 _EDITOR_SHEETS = 40
-_comparing = Turns()
+_comparing = LatestOnly()
 
 admin.site.unregister(PolicyVersion)
 

@@ -9,7 +9,7 @@ endpoints = {
     "authorize_resources": views.AuthorizeResources(),
     "authorize_each": views.AuthorizeEach(),
     "evaluate_query": views.Evaluate(),
-    "query": views.Facts(),
+    "query": views.QueryEndpoint(),
     "bulk_actions": views.BulkActions(),
     "explain": views.Explain(),
     "expect": views.Expect(),

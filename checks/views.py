@@ -8,7 +8,7 @@ import orjson
 from checks.asking import answer_cache, ask, fact_patterns, paging
 from checks.asking.question import Asked, Query, Question, allow, by_ids
 from checks.decisions.log import note
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
 from checks.serializers import (
@@ -219,7 +219,7 @@ class Evaluate(Answering):
         return {"results": query.results(found.of_one)}, found
 
 
-class Facts(Answering):
+class QueryEndpoint(Answering):
     """The first version of the query."""
 
     body = FactQuery
@@ -349,5 +349,5 @@ def solution(body: dict) -> Question:
     return question._replace(variables=variables, outs=())
 
 
-def names(rows: list[Row]) -> list[str]:
+def names(rows: list[AnswerRow]) -> list[str]:
     return ["*" if name is None else name for (name,) in sorted(rows, key=by_ids)]

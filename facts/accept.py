@@ -67,7 +67,7 @@ def _what(signature: Signature) -> str:
 
 def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[UnknownName]:
     """Return the names in the facts that the policy does not know; without a policy, any may come to mean something."""
-    found = Names(program)
+    found = UnknownNames(program)
     for signature, ids in by_signature(facts).items():
         if found.concern(signature):
             found.take(signature, [each[PLACE] for each in ids])
@@ -75,7 +75,7 @@ def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[Unknow
 
 
 @dataclass
-class Names:
+class UnknownNames:
     """Collects the names that the policy does not know from facts as they come."""
 
     program: Program | None
@@ -127,7 +127,7 @@ class Names:
 
 def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
     """Return the names of stored facts that the policy does not know: names are few, and looked up in the index."""
-    found = Names(program)
+    found = UnknownNames(program)
     for signature, number in sorted(signature_numbers(environment_id).items(), key=lambda item: str(item[0])):
         if program.accepts(signature.predicate, signature.types) and found.concern(signature):
             column = COLUMNS[PLACE]

@@ -135,7 +135,7 @@ class FactAdmin(admin.ModelAdmin):
             self.message_user(request, f"{deleted}.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
-    def _asked_about(self, request: HttpRequest, shown: tuple[change.Shown, ...], back: str) -> HttpResponse:
+    def _asked_about(self, request: HttpRequest, shown: tuple[change.ShownFact, ...], back: str) -> HttpResponse:
         count = len(shown)
         title = "Delete this fact?" if count == 1 else f"Delete these {count} facts?"
         slugs = sorted({each.kind.environment.slug for each in shown})
@@ -164,9 +164,7 @@ class FactAdmin(admin.ModelAdmin):
                 return self._imported(request, form.cleaned_data["environment"], outcome)
         return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
 
-    def _imported(
-        self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome
-    ) -> HttpResponse:
+    def _imported(self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome) -> HttpResponse:
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
         self._note(request, environment, f"imported {loaded.read} facts, {loaded.inserted} of them new")

@@ -13,8 +13,8 @@ from policy.errors import MalformedRequest
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
-Ids = tuple[str, ...]
-Key = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
+FactIds = tuple[str, ...]
+FactKey = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ class FactBatch(Sequence[Fact]):
     """
 
     raw: list[object] = field(default_factory=list)
-    ids: dict[Signature, list[Ids]] = field(default_factory=dict)  # by the order of their first facts
+    ids: dict[Signature, list[FactIds]] = field(default_factory=dict)  # by the order of their first facts
     some_end: bool = False
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class FactBatch(Sequence[Fact]):
 
 def batch_from_json(raw: object, path: str) -> FactBatch:
     batch = FactBatch(list_from_json(raw, path))
-    known: dict[Key, list[Ids]] = {}
+    known: dict[FactKey, list[FactIds]] = {}
     for index, item in enumerate(batch.raw):
         plain = plain_fact(item, known)
         if plain is None:
@@ -62,7 +62,7 @@ def lasting_from_json(raw: object, path: str) -> FactBatch:
     return batch
 
 
-def _add(batch: FactBatch, fact: Fact, known: dict[Key, list[Ids]]) -> None:
+def _add(batch: FactBatch, fact: Fact, known: dict[FactKey, list[FactIds]]) -> None:
     signature = fact.signature
     same = batch.ids.setdefault(signature, [])
     same.append(tuple([value.id for value in fact.args]))
@@ -70,17 +70,17 @@ def _add(batch: FactBatch, fact: Fact, known: dict[Key, list[Ids]]) -> None:
     remember(known, signature, same)
 
 
-def remember(known: dict[Key, T], signature: Signature, what: T) -> None:
+def remember(known: dict[FactKey, T], signature: Signature, what: T) -> None:
     """Let `plain_fact` know the signature. Left out are Integers and Booleans: their ids may need another spelling."""
     if INTEGER not in signature.types and BOOLEAN not in signature.types:
         known[signature.predicate, signature.types] = what
 
 
-def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
+def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[FactIds]]:
     """Return the facts' ids by signature, in the order in which the signatures first appear."""
     if isinstance(facts, FactBatch):
         return facts.ids
-    found: dict[Signature, list[Ids]] = {}
+    found: dict[Signature, list[FactIds]] = {}
     for fact in facts:
         found.setdefault(fact.signature, []).append(tuple([value.id for value in fact.args]))
     return found

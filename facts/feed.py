@@ -35,7 +35,7 @@ LARGEST = 2**63 - 1  # what databases number revisions with
 _TOKEN = re.compile(r"([0-9]{1,19})\.([0-9A-Za-z_-]{8,32768})", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
-Entry = tuple[int, int, tuple[str, ...]]  # 0 for what was inserted and 1 for what was deleted, sig, ids
+FeedEntry = tuple[int, int, tuple[str, ...]]  # 0 for what was inserted and 1 for what was deleted, sig, ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Inside:
     parts: int
     size: int
     asked: str  # for which facts, as `digest_of` has it
-    last: Entry  # of the part before
+    last: FeedEntry  # of the part before
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ _BEGUN_AGAIN = (
     f" OR EXISTS (SELECT 1 FROM past_fact other WHERE {_SAME} AND other.since = past_fact.until)"
 )
 
-Row = tuple[Any, ...]  # 0 for what was inserted and 1 for what was deleted, sig, ids, expires_at
-Changed = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
+FeedRow = tuple[Any, ...]  # 0 for what was inserted and 1 for what was deleted, sig, ids, expires_at
+FactsOfChange = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,9 @@ class Chosen:
 # ---- all facts of some revisions ---------------------------------------------------------------------------------
 
 
-def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Changed]:
+def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, FactsOfChange]:
     """Return facts that these revisions inserted and deleted, by revision."""
-    found: dict[int, Changed] = {}
+    found: dict[int, FactsOfChange] = {}
     if chosen.signatures:
         columns = f"sig, {_NAMES}"
         inserted = _between("since", f"since, 0, {columns}, expires_at", chosen)
@@ -229,9 +229,9 @@ def count(arms: Iterable[Arm], chosen: Chosen) -> int:
     return counted
 
 
-def part_of(arms: Sequence[Arm], chosen: Chosen, after: Entry | None, most: int, size: int) -> list[Row]:
+def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: int, size: int) -> list[FeedRow]:
     """Return the next so many facts of a revision of this size: inserted ones first, by signature and ids."""
-    found: list[Row] = []
+    found: list[FeedRow] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.index for arm in arms)):
         # It would rather read all that is left and sort it, as it does not expect there to be much.
         with connection.cursor() as cursor:
@@ -250,9 +250,9 @@ def part_of(arms: Sequence[Arm], chosen: Chosen, after: Entry | None, most: int,
 
 def _of_signature(
     arms: Sequence[Arm], chosen: Chosen, sig: int, start: tuple[str, ...] | None, most: int, size: int
-) -> list[Row]:
+) -> list[FeedRow]:
     """Return facts of one signature, by ids. Past facts are looked for no further than stored ones."""
-    found: list[Row] = []
+    found: list[FeedRow] = []
     end: tuple[str, ...] | None = None
     with connection.cursor() as cursor:
         for arm in arms:
@@ -303,7 +303,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
 PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
-_NOTHING: Changed = ([], [])
+_NOTHING: FactsOfChange = ([], [])
 _NEVER_NEXT = "is not what `next` was before"
 
 
@@ -362,7 +362,7 @@ class _Header:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _FeedReader:
     """Reads for one answer, in one moment."""
 
     environment_id: int
@@ -377,7 +377,7 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
     _check(position, newest, horizon, asked)
-    reader = _Reader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
+    reader = _FeedReader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
     if position.inside is not None:
         return _go_on(reader, position.revision, position.inside)
     if position.revision < horizon:
@@ -407,7 +407,7 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
 # ---- many revisions ----------------------------------------------------------------------------------------------
 
 
-def _following(reader: _Reader, after: int) -> FeedPage:
+def _following(reader: _FeedReader, after: int) -> FeedPage:
     if reader.asked.predicates:
         return _following_chosen(reader, after) if reader.chosen.signatures else _ended(reader, [])
     limit = reader.asked.limit
@@ -421,7 +421,7 @@ def _following(reader: _Reader, after: int) -> FeedPage:
     return _whole(reader, taken, more)
 
 
-def _following_chosen(reader: _Reader, after: int) -> FeedPage:
+def _following_chosen(reader: _FeedReader, after: int) -> FeedPage:
     """Skip the revisions that have no fact with the predicates asked for, for `PATIENCE` seconds at most."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -457,14 +457,14 @@ def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -
     return takewhile(fits, headers)
 
 
-def _whole(reader: _Reader, headers: Sequence[_Header], more: bool) -> FeedPage:
+def _whole(reader: _FeedReader, headers: Sequence[_Header], more: bool) -> FeedPage:
     first, last = headers[0].number, headers[-1].number
     facts = inserted_and_deleted(reader.chosen, first, last) if any(each.size for each in headers) else {}
     changes = [each.to_json(*facts.get(each.number, _NOTHING)) for each in headers]
     return FeedPage(changes, FeedPosition(last), more, reader.newest) if more else _ended(reader, changes)
 
 
-def _ended(reader: _Reader, changes: list[dict[str, object]]) -> FeedPage:
+def _ended(reader: _FeedReader, changes: list[dict[str, object]]) -> FeedPage:
     return FeedPage(changes, FeedPosition(reader.newest), False, reader.newest)
 
 
@@ -483,14 +483,14 @@ def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
 # ---- one revision in parts ---------------------------------------------------------------------------------------
 
 
-def _begin(reader: _Reader) -> FeedPage:
+def _begin(reader: _FeedReader) -> FeedPage:
     """Begin the feed with the state: all facts as of the horizon."""
     (header,) = _headers(reader.environment_id, reader.horizon - 1, 1)
     state = replace(header, author="", kind="state", policy_version=None)
     return _first_of_parts(reader, state, more=reader.newest > reader.horizon)
 
 
-def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> FeedPage:
+def _first_of_parts(reader: _FeedReader, header: _Header, more: bool) -> FeedPage:
     """Return the first part of a revision that seems too large; all of it, if it turns out to fit."""
     size = reader.asked.limit
     arms = arms_of(header.number, header.kind == "state")
@@ -503,7 +503,7 @@ def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> FeedPage:
     return _part(reader, header, inside, rows)
 
 
-def _go_on(reader: _Reader, number: int, inside: Inside) -> FeedPage:
+def _go_on(reader: _FeedReader, number: int, inside: Inside) -> FeedPage:
     header = next(iter(_headers(reader.environment_id, number - 1, 1)), None)
     if header is None or header.number != number:
         raise MalformedRequest("after", _NEVER_NEXT)
@@ -514,7 +514,7 @@ def _go_on(reader: _Reader, number: int, inside: Inside) -> FeedPage:
     return _part(reader, header, inside, rows)
 
 
-def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> FeedPage:
+def _part(reader: _FeedReader, header: _Header, inside: Inside, rows: list[FeedRow]) -> FeedPage:
     """Return the next part. If past facts were removed since the first part, there may be fewer parts than it said."""
     is_last = len(rows) <= inside.size
     rows = rows[: inside.size]
@@ -527,8 +527,8 @@ def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> 
     return FeedPage([change], FeedPosition(header.number, following), True, reader.newest)
 
 
-def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
-    found: Changed = ([], [])
+def _by_kind(reader: _FeedReader, rows: Iterable[FeedRow]) -> FactsOfChange:
+    found: FactsOfChange = ([], [])
     for row in rows:
         found[row[0]].append(reader.chosen.fact_to_json(row[1], row[2:-1], row[-1]))
     return found

@@ -62,7 +62,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RevisionSpan:
     """The revisions that are looked at."""
 
     after: int
@@ -100,7 +100,7 @@ def of_kinds(
 ) -> History:
     """Return a page of what happened to the facts of these signatures that begin with these ids."""
     latest, horizon = newest_and_horizon(environment_id)
-    span = Span(horizon, latest if to is None else min(to, latest))
+    span = RevisionSpan(horizon, latest if to is None else min(to, latest))
     return _page(environment_id, kinds, args, size, after, span, horizon)
 
 
@@ -109,8 +109,8 @@ def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor 
     """Return a page of what happened to the facts that mention a value, in whatever argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
     latest, horizon = newest_and_horizon(environment_id)
-    span = Span(horizon, latest)
-    changes: list[_Change] = []
+    span = RevisionSpan(horizon, latest)
+    changes: list[_RevisionChange] = []
     for position in range(MAX_ARGUMENTS):
         here = {each: number for each, number in kinds.items() if each.types[position : position + 1] == (value.type,)}
         args = (*[Argument()] * position, Argument(value.type, value.id))
@@ -123,14 +123,14 @@ def of_revision(environment_id: int, number: int, size: int, after: HistoryCurso
     """Return a page of what one revision did: one entry, or none where that is not known."""
     horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
-    return _page(environment_id, kinds, (), size, after, Span(max(horizon, number - 1), number), horizon)
+    return _page(environment_id, kinds, (), size, after, RevisionSpan(max(horizon, number - 1), number), horizon)
 
 
 # ---- changes -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _RevisionChange:
     revision: int
     row: Row
     began: bool  # else it ended
@@ -143,14 +143,14 @@ def _page(
     args: Sequence[Argument],
     size: int,
     after: HistoryCursor | None,
-    span: Span,
+    span: RevisionSpan,
     horizon: int,
 ) -> History:
     return _paged(environment_id, kinds, _changes(kinds, args, size + 1, after, span), size, horizon)
 
 
 def _paged(
-    environment_id: int, kinds: Mapping[Signature, int], found: Iterable[_Change], size: int, horizon: int
+    environment_id: int, kinds: Mapping[Signature, int], found: Iterable[_RevisionChange], size: int, horizon: int
 ) -> History:
     changes = _merged(found)
     kept, rest = changes[:size], changes[size:]
@@ -159,13 +159,15 @@ def _paged(
     return History(entries, horizon, HistoryCursor(kept[-1].revision, kept[-1].row) if rest else None)
 
 
-def _merged(changes: Iterable[_Change]) -> list[_Change]:
+def _merged(changes: Iterable[_RevisionChange]) -> list[_RevisionChange]:
     """Sort the changes, newest first. If a revision both ended and began a fact, keep only that it began."""
     begun = sorted(changes, key=lambda each: (-each.revision, each.row, not each.began))
     return [next(same) for _, same in groupby(begun, lambda each: (each.revision, each.row))]
 
 
-def _entries(environment_id: int, changes: Sequence[_Change], signatures: Mapping[int, Signature]) -> Iterator[Entry]:
+def _entries(
+    environment_id: int, changes: Sequence[_RevisionChange], signatures: Mapping[int, Signature]
+) -> Iterator[Entry]:
     made = revisions(environment_id, {change.revision for change in changes})
     for number, group in groupby(changes, lambda each: each.revision):
         same = list(group)
@@ -182,13 +184,13 @@ def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision
     return {each.number: each for each in found.select_related("policy_version").defer("policy_version__source")}
 
 
-def _changed(change: _Change, signatures: Mapping[int, Signature]) -> FactChange:
+def _changed(change: _RevisionChange, signatures: Mapping[int, Signature]) -> FactChange:
     return FactChange(change.row, fact_of_row(signatures[change.row[0]], change.row[1:]), change.expires_at)
 
 
 def _changes(
-    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryCursor | None, span: Span
-) -> Iterator[_Change]:
+    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryCursor | None, span: RevisionSpan
+) -> Iterator[_RevisionChange]:
     """Yield so many changes at least, as far as there are any, of the first in order.
 
     What happens to facts of one signature is read by one statement, and so as of one moment: a fact that is deleted
@@ -205,7 +207,7 @@ def _changes(
         with connection.cursor() as cursor:
             cursor.execute(statement, [value for _, values in some for value in values])
             for revision, began, expires_at, *row in cursor.fetchall():
-                yield _Change(revision, tuple(row), bool(began), expires_at)
+                yield _RevisionChange(revision, tuple(row), bool(began), expires_at)
 
 
 def _part(
@@ -215,7 +217,7 @@ def _part(
     args: Sequence[Argument],
     most: int,
     after: HistoryCursor | None,
-    span: Span,
+    span: RevisionSpan,
 ) -> tuple[str, list[str | int]]:
     """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
     signature, number = kind
@@ -290,7 +292,7 @@ _FACTS_AT_ONCE = 400  # facts that one statement looks for
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RevisionMark:
     """A revision at which a fact began or ended. If the revision was pruned, only its number is known.
 
     Without a number: the fact began before revisions were kept; `before` is then the oldest revision that is known.
@@ -307,8 +309,8 @@ class Mark:
 class ValidityPeriod:
     """A period in which a fact was stored. Without `until` it still is, or it has ended and is not swept yet."""
 
-    since: Mark
-    until: Mark | None
+    since: RevisionMark
+    until: RevisionMark | None
     expires_at: int | None  # microseconds
 
 
@@ -363,20 +365,24 @@ def _by_first(table: str) -> str:
     return indexes.hint(table, "a0") if connection.vendor == "sqlite" else ""
 
 
-def _marks(environment_id: int, numbers: set[int]) -> dict[int, Mark]:
+def _marks(environment_id: int, numbers: set[int]) -> dict[int, RevisionMark]:
     if not numbers:
         return {}
     found = Revision.objects.filter(environment_id=environment_id, number__in=numbers)
-    return {each[0]: Mark(*each) for each in found.values_list("number", "at", "author", "kind")}
+    return {each[0]: RevisionMark(*each) for each in found.values_list("number", "at", "author", "kind")}
 
 
 def _horizon(environment_id: int) -> int:
     return Environment.objects.values_list("horizon", flat=True).get(pk=environment_id)
 
 
-def _period(found: _Found, marks: dict[int, Mark], horizon: int) -> ValidityPeriod:
-    since = marks.get(found.since, Mark(found.since)) if found.since else Mark(None, before=max(horizon, 1))
-    return ValidityPeriod(since, marks.get(found.until, Mark(found.until)) if found.until else None, found.expires_at)
+def _period(found: _Found, marks: dict[int, RevisionMark], horizon: int) -> ValidityPeriod:
+    since = (
+        marks.get(found.since, RevisionMark(found.since)) if found.since else RevisionMark(None, before=max(horizon, 1))
+    )
+    return ValidityPeriod(
+        since, marks.get(found.until, RevisionMark(found.until)) if found.until else None, found.expires_at
+    )
 
 
 # ---- as sentences ----------------------------------------------------------------------------------------------
@@ -397,7 +403,7 @@ def until_text(period: ValidityPeriod) -> str:
     return f"{when}, deleted by {mark.author}" if mark.author else when
 
 
-def _since(mark: Mark) -> str:
+def _since(mark: RevisionMark) -> str:
     if mark.revision is None:
         return f"since before revision {mark.before}"
     if mark.at is None:

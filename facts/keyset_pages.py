@@ -148,7 +148,7 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FactPage:
     """Facts one after the other, and whether there are others before and after them."""
 
     facts: tuple[Met, ...]
@@ -156,24 +156,24 @@ class Page:
     has_next: bool = False
 
 
-def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> Page:
+def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> FactPage:
     return page_after(walk, None, size)
 
 
-def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> Page:
+def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> FactPage:
     """Return the facts that follow one; the first ones without a mark, or where its column is not on the walk."""
     start = _index_of(walk, mark)
     found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
-    return Page(tuple(found[:size]), start is not None, len(found) > size)
+    return FactPage(tuple(found[:size]), start is not None, len(found) > size)
 
 
-def page_before(walk: Sequence[SearchColumn], mark: Mark, size: int = PAGE) -> Page:
+def page_before(walk: Sequence[SearchColumn], mark: Mark, size: int = PAGE) -> FactPage:
     """Return the facts before a mark; if they do not fill a page, return the first page."""
     at = _index_of(walk, mark)
     found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
     if len(found) <= size:
         return first_page(walk, size)
-    return Page(tuple(found[:size][::-1]), True, True)
+    return FactPage(tuple(found[:size][::-1]), True, True)
 
 
 def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from facts import store
-from facts.accept import Names, UnknownName, check_signature
-from facts.batches import Key, last_of_each, remember, rest_of_row
+from facts.accept import UnknownName, UnknownNames, check_signature
+from facts.batches import FactKey, last_of_each, remember, rest_of_row
 from facts.ends import Ends, EndsStay, check_end
 from facts.models import ROW_LENGTH, NewRow
 from facts.notation import BadLine
@@ -27,7 +27,7 @@ from policy.rules.signatures import PLACE
 
 CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
-Filed = tuple[int, tuple[Any, ...]]  # a signature's number, and what follows the ids in a row
+NumberedFact = tuple[int, tuple[Any, ...]]  # a signature's number, and what follows the ids in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class _Filing:
         self.some_end = False  # among the rows that were made last
         self.numbers_of_lines: list[int] = []  # of these
         self.bad: list[BadLine] = []
-        self.filed: dict[Signature, Filed | str] = {}  # or why the policy has no use for such facts
-        self.known: dict[Key, Filed] = {}
-        self.names = Names(program)
+        self.filed: dict[Signature, NumberedFact | str] = {}  # or why the policy has no use for such facts
+        self.known: dict[FactKey, NumberedFact] = {}
+        self.names = UnknownNames(program)
         self.named: dict[int, Signature] = {}  # signatures whose facts have names that may be unknown
 
     def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
@@ -181,7 +181,7 @@ class _Filing:
         """Return the numbers of the signatures whose facts are stored."""
         return [filed[0] for filed in self.filed.values() if not isinstance(filed, str)]
 
-    def _file(self, signature: Signature) -> Filed | str:
+    def _file(self, signature: Signature) -> NumberedFact | str:
         try:
             if self.program is not None:
                 check_signature(self.program, signature)

@@ -32,7 +32,7 @@ AT_ONCE = 5_000  # rows of a step
 DAY = 86_400_000_000  # microseconds
 OLDEST = 1 << 60
 LONGEST_PAUSE = 0.5  # seconds between two steps
-Report = Callable[[str, int], None]
+PruneReport = Callable[[str, int], None]
 _OLD_FACTS = "past_fact WHERE sig = %s AND until <= %s"
 _OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
 
@@ -53,13 +53,13 @@ def prune_by_setting() -> None:
         prune(settings.HISTORY_DAYS)
 
 
-def prune(days: float, report: Report = lambda slug, rows: None) -> list[Pruned]:
+def prune(days: float, report: PruneReport = lambda slug, rows: None) -> list[Pruned]:
     """Drop what is older, of every environment. `report` is told how much of one is gone, step by step."""
     environments = Environment.objects.order_by("slug").values_list("pk", "slug")
     return [_prune(environment_id, slug, days, report) for environment_id, slug in environments]
 
 
-def _prune(environment_id: int, slug: str, days: float, report: Report) -> Pruned:
+def _prune(environment_id: int, slug: str, days: float, report: PruneReport) -> Pruned:
     horizon = _moved_horizon(environment_id, days)
     facts = 0
     for number in signature_numbers(environment_id).values():

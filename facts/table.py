@@ -183,7 +183,7 @@ _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
 
 
-class Table(Protocol):
+class TableWriter(Protocol):
     def insert(self, rows: Sequence[NewRow]) -> int: ...
     def loader(self) -> AbstractContextManager[Loader]: ...
     def end(self, rows: Sequence[GoneRow]) -> int: ...
@@ -374,10 +374,10 @@ def _ended(deleting: str, until: str) -> str:
     return f"{gone} INSERT INTO past_fact ({KEY}, since, until, expires_at) SELECT * FROM ended"
 
 
-_TABLES: dict[str, Table] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
+_TABLES: dict[str, TableWriter] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
 
 
-def fact_table() -> Table:
+def fact_table() -> TableWriter:
     """Return the table for the connected database."""
     return _TABLES[connection.vendor]
 

@@ -4,12 +4,12 @@ from facts import views
 
 endpoints = {
     "batch": views.Batch(),
-    "facts": views.Facts(),
-    "history": views.History(),
+    "facts": views.FactsEndpoint(),
+    "history": views.HistoryEndpoint(),
     "bulk": views.BulkChange(),
     "bulk_load": views.BulkLoad(),
     "bulk_delete": views.BulkDelete(),
     "clear_data": views.ClearData(),
-    "stats": views.Stats(),
-    "changes": views.Changes(),
+    "stats": views.StatsEndpoint(),
+    "changes": views.ChangesEndpoint(),
 }

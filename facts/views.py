@@ -68,7 +68,7 @@ class Batch(Endpoint):
         return _apply(request, self.body.decode(request.data, ""), "the batch is applied")
 
 
-class Facts(Endpoint):
+class FactsEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.FACTS, "DELETE": Scope.FACTS}
     questions: ClassVar = {"GET"}
     docs: ClassVar = {
@@ -115,7 +115,7 @@ def _moment_asked(request: Request, who: Caller) -> Moment | None:
     return moment_of(who.environment_id, as_of_from_text(as_of, "as_of") if as_of else None, needs_policy=False)
 
 
-class History(Endpoint):
+class HistoryEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
         "GET": Doc(
@@ -191,7 +191,7 @@ class ClearData(Endpoint):
         return changed("all facts are deleted", applied.offset)
 
 
-class Stats(Endpoint):
+class StatsEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {"GET": Doc("Count the stored facts", ref("Counts"), deprecated_for="GET /api/facts")}
 
@@ -200,7 +200,7 @@ class Stats(Endpoint):
         return Response({"num_roles": counted.roles, "num_relations": counted.relations, "num_facts": counted.facts})
 
 
-class Changes(Endpoint):
+class ChangesEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
         "GET": Doc(

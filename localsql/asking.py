@@ -18,7 +18,7 @@ from checks.asking.advice import redacted_root
 from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.cache import Cache
 from checks.asking.confirmation import NEW_SIGNATURE
-from checks.asking.open_policy import Policy, policy_of, program_of
+from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.session import LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
@@ -178,7 +178,7 @@ class PlanKey(NamedTuple):
     """All that a plan depends on, and what it is remembered by."""
 
     environment_id: int
-    policy: Policy
+    policy: AskedPolicy
     signatures: Marks | None  # of the environment, whose numbers of signatures are in statements
     dialect: Dialect  # of the stored facts
     tables: CallerTables
@@ -211,7 +211,7 @@ def _found(key: PlanKey) -> PreparedPlan | None:
 
 
 @lru_cache(maxsize=64)
-def _rules_of(policy: Policy) -> RuleSet:
+def _rules_of(policy: AskedPolicy) -> RuleSet:
     """Return a rule set for local SQL alone. Only one thread at a time plans with a rule set; decisions have theirs."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 

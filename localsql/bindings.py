@@ -62,7 +62,7 @@ def document_from_text(text: str) -> object:
     if len(text) > LARGEST:
         raise BindingRejected("", f"must have at most {LARGEST} characters")
     try:
-        return _Reader(text).document()
+        return _BindingsReader(text).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = _place(mark.line, mark.column) if mark else ""
@@ -73,7 +73,7 @@ def document_from_text(text: str) -> object:
         raise BindingRejected("", "is not YAML: it has a character that no YAML has") from None
 
 
-class _Reader:
+class _BindingsReader:
     def __init__(self, text: str):
         self._events: Iterator[Event] = yaml.parse(text, Loader=_PARSER)
         self._left = MOST_NODES

@@ -28,15 +28,15 @@ from checks.engine.plan.plan import (
     Holds,
     Jump,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
     Variant,
 )
 from checks.engine.rules import limits
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.render import Scope
+from checks.engine.sql.render import SelectScope
 from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
@@ -46,9 +46,9 @@ from localsql.errors import CannotSay, TooManyConstants
 from localsql.plan import (
     CallerTables,
     ConstantRows,
-    Domain,
     FoldedCandidates,
     FoldedDerivedTable,
+    ForeignDomain,
     LocalBranch,
     LocalBranches,
     is_local,
@@ -63,7 +63,7 @@ ConstantTable = list[tuple[str, ...]]
 Columns = Callable[[str], Typed]  # gives a column of a source, by its name in the plan
 
 
-def fitting(source: ConstantRows, branch: Branch, scope: Scope[Columns]) -> ConstantTable:
+def fitting(source: ConstantRows, branch: Branch, scope: SelectScope[Columns]) -> ConstantTable:
     """Return the rows without those that have a value which a column that must equal it cannot have.
 
     rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
@@ -78,7 +78,7 @@ def fitting(source: ConstantRows, branch: Branch, scope: Scope[Columns]) -> Cons
     return rows
 
 
-def _possible(rows: ConstantTable, index: int, other: Col, scope: Scope[Columns]) -> ConstantTable:
+def _possible(rows: ConstantTable, index: int, other: Col, scope: SelectScope[Columns]) -> ConstantTable:
     if other.source not in scope.seen:
         return rows  # a source that is not in scope yet
     family = scope.seen[other.source](other.name).family
@@ -114,21 +114,21 @@ class StoredTable:
     rounds: tuple[Rounds, ...]
 
 
-Rendered = tuple[Statement, tuple[Rounds, ...]]  # the rounds are evaluated before the statement runs
+RenderedRows = tuple[Statement, tuple[Rounds, ...]]  # the rounds are evaluated before the statement runs
 
 
 @dataclass(frozen=True, eq=False)
 class StoredStatement:
     """A statement that reads stored facts and these tables; it selects these columns of the branch."""
 
-    render: Callable[[], Rendered]
+    render: Callable[[], RenderedRows]
     tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows that are read
     columns: tuple[Col, ...]
     place: int  # of its first source, among those of the branch
     what: str  # what it reads, for messages
 
     @cached_property
-    def rendered(self) -> Rendered:
+    def rendered(self) -> RenderedRows:
         return self.render()
 
 
@@ -136,7 +136,7 @@ class StoredStatement:
 class StoredStatements:
     renderer: Callable[[], StoredRenderer]
     tables: dict[tuple[Plan, type], StoredTable] = field(default_factory=dict)
-    shared: dict[tuple[Branch, tuple[Col, ...]], Rendered] = field(default_factory=dict)
+    shared: dict[tuple[Branch, tuple[Col, ...]], RenderedRows] = field(default_factory=dict)
 
     def of(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> StoredStatement:
         read = {
@@ -149,7 +149,7 @@ class StoredStatements:
             lambda: self._shared(branch, columns, tables), tuple(read.values()), columns, place, _what(branch, plan)
         )
 
-    def _shared(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> Rendered:
+    def _shared(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> RenderedRows:
         key = renumbered(branch, columns)
         if key is None:
             return self._rendered(branch, columns, read)
@@ -157,9 +157,9 @@ class StoredStatements:
             self.shared[key] = self._rendered(*key, read)
         return self.shared[key]
 
-    def _rendered(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> Rendered:
+    def _rendered(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> RenderedRows:
         renderer = self.renderer()
-        scope: Scope[Source] = Scope(tables={number: table.slot for number, table in read.items()})
+        scope: SelectScope[PlanSource] = SelectScope(tables={number: table.slot for number, table in read.items()})
         shown: list[Column] = [Formed(column, renderer.dialect.text_value) for column in columns]
         distinct = union([renderer.select(branch, shown or [("1",)], scope)], distinct=True)
         named = {table.slot: table for table in read.values()}
@@ -176,7 +176,7 @@ class StoredStatements:
             renderer = self.renderer()
             # If only the goals are wanted, the answers are left out: they may read the caller's tables.
             wanted = replace(plan, answers=()) if kind is Goals else plan
-            start: Scope[Source] = Scope()
+            start: SelectScope[PlanSource] = SelectScope()
             scope, tables = renderer.entered(wanted, start)
             columns = ("tag", *renderer.layout(plan, kind).names)
             rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
@@ -351,7 +351,7 @@ class Splitter:
         plans = (each.plan for each in branch.conditions if isinstance(each, Holds))
         return all(map(self._reads_stored, branch.sources)) and all(map(self.is_stored_only, plans))
 
-    def _reads_stored(self, source: Source) -> bool:
+    def _reads_stored(self, source: PlanSource) -> bool:
         match source:
             case FactScan(store=store):
                 return not is_local(store)
@@ -359,7 +359,7 @@ class Splitter:
                 return self.is_stored_only(plan)
             case Candidates(positions=positions):
                 return not any(self.tables.local_stores(position.signature) for position in positions)
-            case Domain():
+            case ForeignDomain():
                 return False
         return True
 
@@ -398,7 +398,7 @@ class Splitter:
         ]
         return Split(tuple(statements), left)
 
-    def _is_stored_source(self, plan: Plan, source: Source) -> bool:
+    def _is_stored_source(self, plan: Plan, source: PlanSource) -> bool:
         match source:
             case Goals():
                 return self.has_stored_only_goals(plan)
@@ -432,7 +432,9 @@ def _order(column: Col) -> tuple[int, str]:
     return column.source, column.name
 
 
-def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[tuple[list[Source], list[Condition]]]:
+def _components(
+    sources: list[PlanSource], conditions: list[Condition]
+) -> Iterator[tuple[list[PlanSource], list[Condition]]]:
     """Yield groups of sources that conditions join, with these; each condition about no source stands alone."""
     groups: list[set[int]] = [{source.number} for source in sources]
     for condition in conditions:
@@ -509,7 +511,7 @@ def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
 #         ->   s0 local repo_org(r, o); o in ['acme', 'wow']
 
 Rows = list[tuple[str, ...]]
-Substitution = dict[Col, Operand]
+ColumnSubstitution = dict[Col, Operand]
 TermT = TypeVar("TermT", Operand, Term)
 
 
@@ -526,7 +528,7 @@ class Residual:
 
     # ---- plans --------------------------------------------------------------------------------------------------
 
-    def plan(self, plan: Plan, variant: Variant | None, substitution: Substitution) -> Plan:
+    def plan(self, plan: Plan, variant: Variant | None, substitution: ColumnSubstitution) -> Plan:
         """Return the folded plan with its exits of that variant; without a variant, with all."""
         split = self.splitter.of(plan)
         outside = tuple((column, substitution.get(column, column)) for column in plan.outer_columns)
@@ -536,7 +538,7 @@ class Residual:
             self.made[key] = self.folded(split, exits, dict(outside))
         return self.made[key]
 
-    def folded(self, split: SplitPlan, exits: Each[Exit], substitution: Substitution) -> Plan:
+    def folded(self, split: SplitPlan, exits: Each[Exit], substitution: ColumnSubstitution) -> Plan:
         plan = split.plan
         if plan.form is Form.ROUNDS:
             raise CannotSay(
@@ -553,15 +555,15 @@ class Residual:
         )
         return pruned(left)
 
-    def exit(self, end: Exit, split: Split, substitution: Substitution) -> Exit | None:
+    def exit(self, end: Exit, split: Split, substitution: ColumnSubstitution) -> Exit | None:
         made = self._row(end.branch, split, end.outs, substitution)
         return made and replace(end, branch=made[0], outs=made[1])
 
-    def _jump(self, jump: Jump, split: Split, substitution: Substitution) -> Jump | None:
+    def _jump(self, jump: Jump, split: Split, substitution: ColumnSubstitution) -> Jump | None:
         made = self._row(jump.branch, split, jump.keys, substitution)
         return made and replace(jump, branch=made[0], keys=made[1])
 
-    def _answer(self, arm: AnswerArm, split: Split, substitution: Substitution) -> AnswerArm | None:
+    def _answer(self, arm: AnswerArm, split: Split, substitution: ColumnSubstitution) -> AnswerArm | None:
         made = self._row(arm.exit.branch, split, (*arm.keys, *arm.exit.outs), substitution)
         if made is None:
             return None
@@ -573,7 +575,7 @@ class Residual:
     # ---- one branch ----------------------------------------------------------------------------------------------
 
     def _row(
-        self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: Substitution
+        self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: ColumnSubstitution
     ) -> tuple[Branch, tuple[TermT, ...]] | None:
         """Return the folded branch and what is asked of its rows; None if it has no rows."""
         deadline.check()
@@ -605,7 +607,7 @@ class Residual:
         return self.ran[stored]
 
     def _narrowed(
-        self, stored: StoredStatement, rows: Rows, left: Branch, inner: Substitution, lists: list[Condition]
+        self, stored: StoredStatement, rows: Rows, left: Branch, inner: ColumnSubstitution, lists: list[Condition]
     ) -> bool:
         """Test a column against the values of a part, if these are all that is wanted of it; say whether that can hold.
 
@@ -624,7 +626,7 @@ class Residual:
         lists.append(Among(value, ids))
         return True
 
-    def _constant_rows(self, stored: StoredStatement, rows: Rows, inner: Substitution) -> ConstantRows | None:
+    def _constant_rows(self, stored: StoredStatement, rows: Rows, inner: ColumnSubstitution) -> ConstantRows | None:
         """Return the rows as a source; None if none is needed. Columns with only one value become constants."""
         if any(column in inner for column in stored.columns):
             return None  # `_narrowed` has made it a list
@@ -642,7 +644,7 @@ class Residual:
         kept = sorted({tuple(row[index] for index in varied) for row in rows})
         return ConstantRows(number, tuple(kept), tuple(stored.columns[index].type for index in varied))
 
-    def _constants(self, source: Source) -> Substitution:
+    def _constants(self, source: PlanSource) -> ColumnSubstitution:
         """Return the constants of the binding's key, by the columns that its query does not select."""
         if not isinstance(source, FactScan) or not is_local(source.store):
             return {}
@@ -650,11 +652,11 @@ class Residual:
         return {Col(source.number, f"a{i}"): Const(text) for i, text in enumerate(constants) if text is not None}
 
     def _sources(
-        self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: Substitution
-    ) -> list[Source] | None:
+        self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: ColumnSubstitution
+    ) -> list[PlanSource] | None:
         """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
         places = {source.number: index for index, source in enumerate(whole.sources)}
-        placed: list[tuple[int, Source]] = list(known)
+        placed: list[tuple[int, PlanSource]] = list(known)
         for source in left.sources:
             made = self._source(source, inner)
             if made is None:
@@ -662,7 +664,7 @@ class Residual:
             placed.append((places[source.number], made))
         return [source for _, source in sorted(placed, key=lambda each: each[0])]
 
-    def _source(self, source: Source, inner: Substitution) -> Source | None:
+    def _source(self, source: PlanSource, inner: ColumnSubstitution) -> PlanSource | None:
         match source:
             case DerivedTable(number, plan, variant):
                 made = self.plan(plan, variant, inner)
@@ -688,7 +690,7 @@ class Residual:
 
     # ---- conditions -------------------------------------------------------------------------------------------------
 
-    def _conditions(self, left: Branch, inner: Substitution, lists: list[Condition]) -> list[Condition] | None:
+    def _conditions(self, left: Branch, inner: ColumnSubstitution, lists: list[Condition]) -> list[Condition] | None:
         """Return the conditions that are still open; None if one is false."""
         found: dict[Condition, None] = dict.fromkeys(lists)
         for condition in left.conditions:
@@ -699,7 +701,7 @@ class Residual:
                 found[verdict] = None
         return list(found)
 
-    def condition(self, condition: Condition, inner: Substitution) -> Condition | bool:
+    def condition(self, condition: Condition, inner: ColumnSubstitution) -> Condition | bool:
         match condition:
             case Same(left, right):
                 return _compared("=", self._value(left, inner), self._value(right, inner))
@@ -715,17 +717,17 @@ class Residual:
                 return Holds(verdict, negated)
         return condition
 
-    def _held(self, plan: Plan, inner: Substitution) -> Plan | bool:
+    def _held(self, plan: Plan, inner: ColumnSubstitution) -> Plan | bool:
         made = self.plan(plan, None, inner)
         if any(not end.branch.sources and not end.branch.conditions for end in made.exits):
             return True
         return made if made.exits else False
 
     @overload
-    def _value(self, term: Operand, inner: Substitution) -> Operand: ...
+    def _value(self, term: Operand, inner: ColumnSubstitution) -> Operand: ...
     @overload
-    def _value(self, term: Term, inner: Substitution) -> Term: ...
-    def _value(self, term: Term, inner: Substitution) -> Term:
+    def _value(self, term: Term, inner: ColumnSubstitution) -> Term: ...
+    def _value(self, term: Term, inner: ColumnSubstitution) -> Term:
         match term:
             case Slot(name) | Other(name):
                 return Const(str(self.slots[name]))

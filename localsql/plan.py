@@ -21,7 +21,7 @@ LOCAL = "local:"
 
 
 @dataclass(frozen=True, slots=True)
-class Domain(ForeignSource):
+class ForeignDomain(ForeignSource):
     """Every id of a type, from the bindings' query for it; column `v`."""
 
     type: str
@@ -139,7 +139,7 @@ def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[
     for out, type_name in zip(end.outs, types):
         # Two columns may stand for one and the same value.
         if isinstance(out, Var) and out not in columns and type_name in tables.bindings.domains:
-            source = Domain(planner.new_source(), type_name)
+            source = ForeignDomain(planner.new_source(), type_name)
             sources.append(source)
             columns[out] = Col(source.number, "v", type_name)
     outs = substituted_terms(end.outs, columns)

@@ -22,19 +22,19 @@ from checks.engine.plan.plan import (
     Goals,
     Holds,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
 )
 from checks.engine.rules import limits
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var, type_of
-from checks.engine.sql.render import ColumnsOf, Renderer, Scope, no_columns
+from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.bindings import Bindings
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed
 from localsql.errors import CannotSay
 from localsql.fold import Columns, families_of, fitting
-from localsql.plan import CallerTables, ConstantRows, Domain, FoldedCandidates, FoldedDerivedTable
+from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain
 from policy.values import INTEGER
 
 # ---- The columns of tables that a statement makes itself ----------------------------------------------------------
@@ -47,7 +47,7 @@ FamilyColumns = dict[str, FamilyColumn]  # by the plan's names of columns
 
 
 @dataclass(frozen=True)
-class Carried(Shown):
+class CarriedTerm(Shown):
     """A term as a column of a table that the statement makes itself, with an alias where it has a name."""
 
     family: Family
@@ -79,7 +79,7 @@ class ByFamily:
     def _cell(self, term: Term | None, column: str, family: Family) -> Column:
         if term is None:
             return (f"{self.dialect.null(family)} AS {column}",)
-        return Carried(term, family, column, in_recursion=True)
+        return CarriedTerm(term, family, column, in_recursion=True)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _mentioned(condition: Condition) -> set[int]:
     return sources_of(condition)
 
 
-def _around(source: Source) -> set[int]:
+def _around(source: PlanSource) -> set[int]:
     """Return the numbers of the sources whose columns the source mentions."""
     return {each.source for each in source.plan.outer_columns} if isinstance(source, DerivedTable) else set()
 
@@ -190,7 +190,7 @@ def _around(source: Source) -> set[int]:
 def _is_local(branch: Branch, group: set[int]) -> bool:
     sources = [source for source in branch.sources if source.number in group]
     return any(isinstance(each, FactScan) for each in sources) and all(
-        isinstance(each, FactScan | ConstantRows | Domain) for each in sources
+        isinstance(each, FactScan | ConstantRows | ForeignDomain) for each in sources
     )
 
 
@@ -246,9 +246,9 @@ def _has_recursion(branch: Branch) -> bool:
 # ---- Folded plan -> SQL over the caller's tables, with values as literals -----------------------------------------
 # None instead of a text means a SELECT that can have no rows: it wants a value that its column cannot have.
 
-LocalScope = Scope[Columns]
+LocalScope = SelectScope[Columns]
 _NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement makes itself
-TOP: LocalScope = Scope(mark="__")
+TOP: LocalScope = SelectScope(mark="__")
 
 
 @dataclass
@@ -286,7 +286,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def outs(self, families: Sequence[Family]) -> ColumnsOf:
         """Return what gives the answer columns o0 … of an exit."""
-        return lambda end: [Carried(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))]
+        return lambda end: [
+            CarriedTerm(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))
+        ]
 
     def list_arms(self, ends: Iterable[Exit], side: Typed, scope: LocalScope) -> list[Text]:
         """Return the exits' SELECTs of one column, with which the caller's column is compared."""
@@ -299,7 +301,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         (out,) = end.outs
         family = side.family if side.family in NATIVE else Family.TEXT
         is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
-        arm = self.selected(branch, [Carried(out, family, "o0" if is_other else "")], inner)
+        arm = self.selected(branch, [CarriedTerm(out, family, "o0" if is_other else "")], inner)
         if arm is not None and is_other:
             # A text that is no number became NULL. With one NULL in the list, `NOT (… IN (…))` is never true.
             arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
@@ -368,7 +370,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _outer(self, columns: Columns) -> Columns:
         return lambda name: self.dialect.outer(columns(name))
 
-    def _with_outer_columns(self, table: str, source: Source, branch: Branch, scope: LocalScope) -> Text:
+    def _with_outer_columns(self, table: str, source: PlanSource, branch: Branch, scope: LocalScope) -> Text:
         """Return the table with the additional columns that subqueries of the branch mention."""
         added = {}
         for column in correlated(branch.conditions):
@@ -381,7 +383,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     # ---- branches --------------------------------------------------------------------------------
 
-    def letter(self, source: Source) -> str:
+    def letter(self, source: PlanSource) -> str:
         return "__t"
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
@@ -390,9 +392,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         found = super().selected(branch, columns, scope)
         return found and (written(found),)  # as one piece: large statements nest selects many times over
 
-    def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
+    def row_tests(self, source: PlanSource, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """Return the tests that no column is NULL, where no condition says so already: a row with NULL is no fact."""
-        if isinstance(source, Domain):
+        if isinstance(source, ForeignDomain):
             return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
         if not isinstance(source, FactScan):
             return ()
@@ -404,7 +406,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
 
     def shown(self, column: Shown, scope: LocalScope) -> Text | None:
-        assert isinstance(column, Carried), "what is shown of the caller's tables is carried"
+        assert isinstance(column, CarriedTerm), "what is shown of the caller's tables is carried"
         shown = self._carried(column.term, column.family, scope)
         if shown is None:
             return None
@@ -432,7 +434,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     # ---- sources ---------------------------------------------------------------------------------
 
-    def seen(self, source: Source, alias: str, branch: Branch, scope: LocalScope) -> Columns:
+    def seen(self, source: PlanSource, alias: str, branch: Branch, scope: LocalScope) -> Columns:
         """Return what gives the SQL and the family of each of the source's columns, by its name in the plan."""
         layout: FamilyColumns = {}
         match source:
@@ -445,7 +447,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
             case ConstantRows(types=types):
                 families = families_of(fitting(source, branch, scope), list(map(self.layouts.family, types)))
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
-            case Domain(type=name):
+            case ForeignDomain(type=name):
                 family = self.tables.bindings.family(name)
                 return lambda name: Typed(f"{alias}.{name}", family)
             case FoldedCandidates(type=name):
@@ -460,13 +462,13 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
         return column
 
-    def table(self, source: Source, branch: Branch, scope: LocalScope) -> Text | None:
+    def table(self, source: PlanSource, branch: Branch, scope: LocalScope) -> Text | None:
         match source:
             case FactScan(store=store):
                 return self._with_outer_columns(self._binding_table(store), source, branch, scope)
             case ConstantRows():
                 return self._constant_rows(source, branch, scope)
-            case Domain(type=name):
+            case ForeignDomain(type=name):
                 query = self.tables.bindings.domains[name]
                 table = self._table_named(("domain", name), "d", f"(v) AS (\n{query}\n)")
                 return self._with_outer_columns(table, source, branch, scope)

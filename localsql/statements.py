@@ -14,7 +14,7 @@ from checks.engine.rules.clauses import Col, Const, Var
 from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Family, Typed
 from localsql.errors import CannotSay, UnboundedVariable
-from localsql.plan import ConstantRows, Domain
+from localsql.plan import ConstantRows, ForeignDomain
 from localsql.render import TOP, LocalRenderer, check_whole
 
 TRUE, FALSE = "TRUE", "FALSE"
@@ -42,7 +42,7 @@ class FoldedBranch:
         branch = self.exit.branch
         if self.open_columns:
             return self.is_certain and self.withheld == ()
-        return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], Domain)
+        return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], ForeignDomain)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from localsql import views
 
 endpoints = {
-    "authorize_query": views.Authorize(),
-    "list_query": views.List(),
-    "actions_query": views.Actions(),
-    "evaluate_query_local": views.Evaluate(),
+    "authorize_query": views.LocalAuthorize(),
+    "list_query": views.LocalList(),
+    "actions_query": views.LocalActions(),
+    "evaluate_query_local": views.LocalEvaluate(),
 }

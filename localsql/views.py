@@ -32,7 +32,7 @@ def check_is_of_now(body: object) -> None:
             raise MalformedRequest(f"{path}{name}", reason)
 
 
-class Answering(Endpoint, ABC):
+class LocalAnswering(Endpoint, ABC):
     scopes: ClassVar = {"POST": Scope.READ}
     questions: ClassVar = {"POST"}
     takes_context = True
@@ -57,7 +57,7 @@ class Answering(Endpoint, ABC):
         """Make the SQL that the body asks for."""
 
 
-class Authorize(Answering):
+class LocalAuthorize(LocalAnswering):
     body = AuthorizeSql
     docs: ClassVar = {
         "POST": Doc(
@@ -73,7 +73,7 @@ class Authorize(Answering):
         return asking.authorize(who, question, body["data_bindings"])
 
 
-class Actions(Answering):
+class LocalActions(LocalAnswering):
     body = ActionsSql
     docs: ClassVar = {
         "POST": Doc(
@@ -89,7 +89,7 @@ class Actions(Answering):
         return asking.actions(who, question, body["data_bindings"])
 
 
-class List(Answering):
+class LocalList(LocalAnswering):
     """Pages mean nothing here: the caller's own statement has its own LIMIT."""
 
     body = ListSql
@@ -108,7 +108,7 @@ class List(Answering):
         return asking.filtered(who, question, body["data_bindings"], body["column"])
 
 
-class Evaluate(Answering):
+class LocalEvaluate(LocalAnswering):
     body = EvaluateSql
     docs: ClassVar = {
         "POST": Doc(

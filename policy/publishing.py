@@ -114,7 +114,7 @@ Transaction = Callable[[], AbstractContextManager]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class CheckedDraft:
     """A text that may be published: it compiles, and its tests were run."""
 
     program: Program
@@ -139,7 +139,7 @@ class Published:
 
     version: PolicyVersion
     offset: int
-    draft: Draft | None = None  # None where the policy was active already, and its tests were not run again
+    draft: CheckedDraft | None = None  # None where the policy was active already, and its tests were not run again
     ignored: Ignored = Ignored()
     is_unchanged: bool = False
 
@@ -214,12 +214,12 @@ def publish(
     return Published(version, turn.offset, drafted, ignored_facts(environment_id, drafted.program))
 
 
-def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> Draft:
+def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> CheckedDraft:
     """Compile the text and run its tests; raise `PolicyRejected` or, without `force`, `PolicyTestsFailed`."""
     return _tested(rules.compile_source(Source(text, filename or "")), force=force, fail_fast=fail_fast)
 
 
-def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> Draft:
+def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> CheckedDraft:
     report, untested = TestReport(), ""
     if program.tests:
         try:
@@ -230,7 +230,7 @@ def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> Draft:
             untested = reason.message
     if not (report.success or force):
         raise PolicyTestsFailed(report)
-    return Draft(program, report, untested)
+    return CheckedDraft(program, report, untested)
 
 
 def activate(
@@ -264,7 +264,7 @@ def activate(
     return Published(chosen, turn.offset, drafted, ignored_facts(environment_id, program), is_unchanged)
 
 
-def tried(program: Program) -> Draft:
+def tried(program: Program) -> CheckedDraft:
     """Run the policy's tests and return the results, whether the tests pass or not."""
     return _tested(program, force=True)
 
@@ -296,7 +296,7 @@ def active_version(environment_id: int) -> PolicyVersion | None:
     return PolicyVersion.objects.filter(pk__in=_active_ids(environment_id)).first()
 
 
-def remarks_on(drafted: Draft | None, ignored: Ignored) -> list[str]:
+def remarks_on(drafted: CheckedDraft | None, ignored: Ignored) -> list[str]:
     """Return what the publisher of a draft should know: phrases for a message."""
     remarks = [results_of(drafted.report)] if drafted and drafted.report.tests else []
     if drafted and drafted.untested:
@@ -314,7 +314,7 @@ def results_of(report: TestReport) -> str:
     return f"{failed} of {tests} failed" if failed else f"{tests} passed"
 
 
-def _figures(drafted: Draft) -> Figures:
+def _figures(drafted: CheckedDraft) -> Figures:
     tests = len(drafted.program.tests)
     if drafted.untested:
         return Figures.of_run(tests, None, None)

@@ -3,6 +3,6 @@
 from policy import views
 
 endpoints = {
-    "policy": views.Policy(),
+    "policy": views.PolicyEndpoint(),
     "policy_metadata": views.PolicyMetadata(),
 }

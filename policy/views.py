@@ -18,7 +18,7 @@ UNCHANGED = 202
 _NUMBER = {"type": "integer", "minimum": 0}
 
 
-class Policy(Endpoint):
+class PolicyEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.POLICY}
     docs: ClassVar = {
         "GET": Doc(

@@ -29,8 +29,8 @@ from checks.engine.plan.plan import (
     Holds,
     Jump,
     Plan,
+    PlanSource,
     Same,
-    Source,
     State,
     Tagged,
 )
@@ -132,11 +132,11 @@ def terms_in(literals: Iterable[Literal], outs: Iterable[Term]) -> list[Term]:
     return [*(term for literal in literals for term in terms_of(literal)), *outs]
 
 
-def _parts(branch: Branch) -> tuple[Source | Condition, ...]:
+def _parts(branch: Branch) -> tuple[PlanSource | Condition, ...]:
     return (*branch.sources, *branch.conditions)
 
 
-def _terms(part: Source | Condition) -> Iterable[Term]:
+def _terms(part: PlanSource | Condition) -> Iterable[Term]:
     match part:
         case Holds(plan) | DerivedTable(plan=plan):
             return plan.fixed

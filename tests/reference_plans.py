@@ -31,8 +31,8 @@ from checks.engine.plan.plan import (
     Holds,
     Ids,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
     Variant,
 )
@@ -138,7 +138,7 @@ def taken(branch: Branch, env: Env, tables: Tables, known: Known) -> list[Env]:
 
 
 def joined(
-    found: list[Env], source: Source, tests: list[Condition], unread: set[int], tables: Tables, known: Known
+    found: list[Env], source: PlanSource, tests: list[Condition], unread: set[int], tables: Tables, known: Known
 ) -> list[Env]:
     """Each of these with each row of the source; of rows that are the same for all, only those that join."""
     if isinstance(source, DerivedTable) and any(isinstance(each, Col) for each in source.plan.fixed):
@@ -152,7 +152,7 @@ def joined(
     return [each | row for each in found for row in rows.get(values([other for _, other in pairs], each, known), ())]
 
 
-def joins_of(source: Source, tests: list[Condition], unread: set[int]) -> Iterator[tuple[Col, Operand]]:
+def joins_of(source: PlanSource, tests: list[Condition], unread: set[int]) -> Iterator[tuple[Col, Operand]]:
     """Columns of the source that are to be the same as what is known before it."""
     later = unread | {source.number}
     for test in tests:
@@ -163,13 +163,13 @@ def joins_of(source: Source, tests: list[Condition], unread: set[int]) -> Iterat
                     yield own, other
 
 
-def columns_of(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[dict[Col, object]]:
+def columns_of(source: PlanSource, env: Env, tables: Tables, known: Known) -> Iterator[dict[Col, object]]:
     """Each row of the source, by its columns."""
     for row in rows_in(source, env, tables, known):
         yield {Col(source.number, name): value for name, value in row.items()}
 
 
-def rows_in(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[dict[str, object]]:
+def rows_in(source: PlanSource, env: Env, tables: Tables, known: Known) -> Iterator[dict[str, object]]:
     match source:
         case FactScan(_, signature, store):
             yield from (named("a", row) for row in known.facts(store, signature))

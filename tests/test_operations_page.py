@@ -6,7 +6,7 @@ import tomllib
 
 from django.conf import settings
 
-from checks.decisions.lines import Line, line_of_text
+from checks.decisions.lines import LogLine, line_of_text
 from tests.samples import ADDRESS, DOCUMENTS, page
 from tests.service import ROOT
 from tests.test_samples import options_of
@@ -35,8 +35,8 @@ def test_the_proxy_lets_through_what_the_service_reads():
 
 def test_the_line_of_the_decision_log_is_one_and_can_be_read():
     line = line_of_text(the_line(), 1)
-    assert isinstance(line, Line) and line.endpoint == "authorize"
-    assert set(json.loads(the_line())) == set(Line.__slots__) - {
+    assert isinstance(line, LogLine) and line.endpoint == "authorize"
+    assert set(json.loads(the_line())) == set(LogLine.__slots__) - {
         "number", "is_published_client", "context_facts_left_out",
     }  # fmt: skip
 

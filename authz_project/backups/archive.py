@@ -51,7 +51,7 @@ def _listed(migrations: Iterable[Migration]) -> str:
 # ---- Other programs: PostgreSQL's own, as they are on this machine ------------------------------------------------
 
 
-class Program(NamedTuple):
+class DumpProgram(NamedTuple):
     """`pg_dump` or `pg_restore`."""
 
     path: str
@@ -59,13 +59,13 @@ class Program(NamedTuple):
     version: str
 
 
-def program(name: str) -> Program | None:
+def program(name: str) -> DumpProgram | None:
     """Return the one that a shell would find; None where there is none that says its version."""
     path = shutil.which(name)
     if path is None:
         return None
     found = re.search(r"\) (\d+)(\S*)", run([path, "--version"]).stdout)
-    return Program(path, int(found[1]), f"{found[1]}{found[2]}") if found else None
+    return DumpProgram(path, int(found[1]), f"{found[1]}{found[2]}") if found else None
 
 
 def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -129,7 +129,7 @@ def password_of(config: Mapping[str, Any]) -> dict[str, str]:
 # so that writers neither wait for it nor make it begin again; the file's log grows meanwhile.
 
 PAGES_AT_ONCE = 4096
-Progress = Callable[[float], None]  # is told which share is done
+ProgressCallback = Callable[[float], None]  # is told which share is done
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 
 
@@ -142,7 +142,7 @@ def secret_of(database: Path) -> Path:
     return database.with_name(f"{database.name}.secret")
 
 
-def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambda share: None) -> None:
+def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback = lambda share: None) -> None:
     """Copy the database, and the secret beside it; `CannotCopy` says why not."""
     _refuse_place(source, target, overwrite)
     try:
@@ -191,7 +191,7 @@ def _draft_of(path: Path) -> Iterator[Path]:
             Path(f"{draft}{end}").unlink(missing_ok=True)
 
 
-def _copy_pages(source: Path, draft: Path, progress: Progress) -> None:
+def _copy_pages(source: Path, draft: Path, progress: ProgressCallback) -> None:
     def tell(_: int, remaining: int, total: int) -> None:
         progress(1 - remaining / total if total else 1.0)
 

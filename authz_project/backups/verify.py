@@ -152,7 +152,7 @@ def _signatures() -> BackupFinding:
 # ---- facts beside the revisions that made them ----------------------------------------------------------------------
 
 
-class _Stored(NamedTuple):
+class _StoredRows(NamedTuple):
     """Rows of an environment, by the revisions that they name."""
 
     facts: int
@@ -190,7 +190,7 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
     return BackupFinding(what, f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}{since}")
 
 
-def _stored(environment: Environment) -> _Stored:
+def _stored(environment: Environment) -> _StoredRows:
     mine = "JOIN signature s ON s.id = f.sig WHERE s.environment_id = %s"
     early = "COALESCE(SUM(CASE WHEN f.since < s.since THEN 1 ELSE 0 END), 0)"
     horizon = environment.horizon
@@ -206,7 +206,7 @@ def _stored(environment: Environment) -> _Stored:
         (horizon, horizon, environment.pk),
     )
     latest, at_horizon = max(since, until), facts_then + past_then
-    return _Stored(facts, past, latest, at_horizon, backwards, facts_early + past_early)
+    return _StoredRows(facts, past, latest, at_horizon, backwards, facts_early + past_early)
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:

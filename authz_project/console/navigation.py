@@ -46,7 +46,7 @@ _WITHOUT_ENVIRONMENT = {"keys"}  # of all environments
 
 
 @dataclass(frozen=True)
-class Link:
+class NavigationLink:
     """An entry as a page shows it."""
 
     title: str
@@ -54,21 +54,21 @@ class Link:
     is_here: bool = False
 
 
-def links(request: HttpRequest) -> list[Link]:
+def links(request: HttpRequest) -> list[NavigationLink]:
     """Return the entries that who is logged in may open."""
     here = entry_of_page(request)
     entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
-    return [Link(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
+    return [NavigationLink(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
 
 
-def environment_links(request: HttpRequest, context: Context) -> list[Link]:
+def environment_links(request: HttpRequest, context: Context) -> list[NavigationLink]:
     """Return links to the same entry in each environment, the page's own marked; none if there is only one."""
     slugs = list(Environment.objects.values_list("slug", flat=True))
     if len(slugs) < 2:
         return []
     name, shown = entry_of_page(request), _slug_of_page(request, context)
     url = url_of(name if name and name not in _WITHOUT_ENVIRONMENT else "home")
-    return [Link(slug, f"{url}?environment={slug}", slug == shown) for slug in slugs]
+    return [NavigationLink(slug, f"{url}?environment={slug}", slug == shown) for slug in slugs]
 
 
 def url_of(name: str) -> str:

@@ -62,7 +62,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Group:
+class DocumentGroup:
     name: str
     documents: tuple[Document, ...]
 
@@ -71,9 +71,9 @@ def path_of(name: str) -> str:
     return "/docs/" if name == FRONT else f"/docs/{name}/"
 
 
-def groups() -> list[Group]:
+def groups() -> list[DocumentGroup]:
     """Return all pages in their order."""
-    return [Group(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
+    return [DocumentGroup(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
 
 
 def documents() -> list[Document]:

@@ -129,7 +129,7 @@ class Heading:
 
 
 @dataclass
-class Section:
+class DocumentSection:
     """What stands below a heading, up to the next one, without marks."""
 
     heading: Heading
@@ -141,21 +141,21 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedPage:
     html: SafeString
     headings: tuple[Heading, ...]  # but for the title
 
 
 @lru_cache(maxsize=100)
-def rendered(document: Document) -> Rendered:
+def rendered(document: Document) -> RenderedPage:
     tokens = _PARSER.parse(document.text)
     sections = list(_sections(tokens))
     _label_cells(tokens)
     html = mark_safe(_PARSER.renderer.render(tokens, _PARSER.options, {}))  # noqa: S308  raw HTML is text, see _PARSER
-    return Rendered(html, tuple(each.heading for each in sections[1:]))
+    return RenderedPage(html, tuple(each.heading for each in sections[1:]))
 
 
-def sections_of(document: Document) -> tuple[Section, ...]:
+def sections_of(document: Document) -> tuple[DocumentSection, ...]:
     """Return the sections alone, which takes half of the time."""
     return tuple(_sections(_PARSER.parse(document.text)))
 
@@ -179,16 +179,16 @@ def place_of(link: str) -> str:
 # ---- headings and sections ------------------------------------------------------------------------------------------
 
 
-def _sections(tokens: Sequence[Token]) -> Iterator[Section]:
+def _sections(tokens: Sequence[Token]) -> Iterator[DocumentSection]:
     """Return the sections, and give each heading its anchor on the way."""
     taken: set[str] = set()
-    section: Section | None = None
+    section: DocumentSection | None = None
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inner is not None:
             if section:
                 yield section
             text = _plain(inner)
-            section = Section(Heading(int(token.tag[1]), text, anchor_of(text, taken)))
+            section = DocumentSection(Heading(int(token.tag[1]), text, anchor_of(text, taken)))
             token.attrSet("id", section.heading.anchor)
         elif section and token.type in ("inline", "fence") and not _is_of(token, section):
             section.pieces.append(token.content if token.type == "fence" else _plain(token))
@@ -214,7 +214,7 @@ def _label_cells(tokens: Sequence[Token]) -> None:
                 place += 1
 
 
-def _is_of(token: Token, section: Section) -> bool:
+def _is_of(token: Token, section: DocumentSection) -> bool:
     """Say whether it is the heading itself."""
     return not section.pieces and token.type == "inline" and token.level == 1 and _plain(token) == section.heading.text
 

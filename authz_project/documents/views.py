@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from authz_project.documents import library
 from authz_project.documents.library import Document, documents
-from authz_project.documents.markdown import Section, rendered, sections_of
+from authz_project.documents.markdown import DocumentSection, rendered, sections_of
 from authz_project.environments import facts_text
 from policy.errors import Unavailable
 
@@ -39,7 +39,7 @@ _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHit:
     """A section, with the words marked."""
 
     page: SafeString
@@ -53,7 +53,7 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_WORD.findall(text[:LONGEST].casefold())))[:MOST_WORDS]
 
 
-def search(text: str) -> list[Found]:
+def search(text: str) -> list[SearchHit]:
     """Return the sections that have all words, the best first; where scores are equal, in the order of the pages."""
     words = words_of(text)
     if not words:
@@ -77,9 +77,9 @@ def meant(text: str) -> str:
 # ---- the index ------------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     document: Document
-    section: Section
+    section: DocumentSection
     text: str  # of the section, on one line
 
 
@@ -91,7 +91,7 @@ class Posting(NamedTuple):
 
 
 class Index:
-    def __init__(self, entries: list[Entry]):
+    def __init__(self, entries: list[IndexEntry]):
         self.entries = entries
         self._postings: dict[str, dict[int, Posting]] = defaultdict(dict)
         self._counts: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Index:
             self._add(place, entry)
         self._words = sorted(self._postings)
 
-    def _add(self, place: int, entry: Entry) -> None:
+    def _add(self, place: int, entry: IndexEntry) -> None:
         heading, is_title = entry.section.heading, entry.section.heading.level == 1
         in_heading, in_text = set(_words_in(heading.text)), Counter(_words_in(entry.text))
         in_title = set() if is_title else set(_words_in(entry.document.title))
@@ -151,7 +151,7 @@ class Index:
 @cache
 def _index() -> Index:
     entries = [
-        Entry(document, section, " ".join(section.text.split()))
+        IndexEntry(document, section, " ".join(section.text.split()))
         for document in documents()
         for section in sections_of(document)
     ]
@@ -165,11 +165,11 @@ def _words_in(text: str) -> list[str]:
 # ---- what is shown of it --------------------------------------------------------------------------------------------
 
 
-def _found(entry: Entry, words: tuple[str, ...]) -> Found:
+def _found(entry: IndexEntry, words: tuple[str, ...]) -> SearchHit:
     document, heading = entry.document, entry.section.heading
     marks = re.compile(rf"(?<![^\W_])({'|'.join(sorted(words, key=len, reverse=True))})", re.IGNORECASE)
     is_page = heading.level == 1
-    return Found(
+    return SearchHit(
         page=marked(document.title, marks),
         heading=mark_safe("") if is_page else marked(heading.text, marks),
         excerpt=marked(_excerpt(entry.text, marks), marks),

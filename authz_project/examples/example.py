@@ -24,20 +24,20 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 # ---- What a world is: a policy, facts, and questions whose answers teach something --------------------------------
 
 FOLDER = Path(__file__).with_name("worlds")
-Kind = Literal["authorize", "actions", "list", "who"]
-Answer = bool | tuple[str, ...]
+ExampleKind = Literal["authorize", "actions", "list", "who"]
+ExampleAnswer = bool | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExampleQuestion:
     """One worth trying. An actor or a resource is a value, as `User:ann`; of the kind `who` the actor is a type, as
     `User`, and of the kind `list` the resource."""
 
-    kind: Kind
+    kind: ExampleKind
     actor: str
     action: str  # empty, where the question is which
     resource: str
-    answer: Answer  # whether, or which ids or actions: all of them, in order
+    answer: ExampleAnswer  # whether, or which ids or actions: all of them, in order
     why: str  # what it shows: a sentence
 
     @property
@@ -65,7 +65,7 @@ class Example:
     title: str
     about: str  # paragraphs, parted by empty lines
     patterns: tuple[str, ...]  # of modelling, that it shows
-    questions: tuple[Question, ...]
+    questions: tuple[ExampleQuestion, ...]
     write_facts: Callable[[], Iterable[Fact]]
 
     @property
@@ -93,7 +93,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedExample:
     """What is there now. `is_unchanged` where it was all there before."""
 
     policy_version: int
@@ -105,7 +105,7 @@ class NotEmpty(AuthzError):
     """The environment has something of its own, which an example would get in the way of."""
 
 
-def load(environment_id: int, example: Example, by: By) -> Loaded:
+def load(environment_id: int, example: Example, by: By) -> LoadedExample:
     """Give the environment the example's policy and facts; `NotEmpty` if it has others.
 
     An environment that has exactly these stays as it is. The policy is stored first: if storing the facts then
@@ -114,12 +114,12 @@ def load(environment_id: int, example: Example, by: By) -> Loaded:
     number = _number_of_policy(environment_id, example)
     if number is not None and _has_facts(environment_id):
         _check_facts(environment_id, example)
-        return Loaded(number, len(example.stored_facts), is_unchanged=True)
+        return LoadedExample(number, len(example.stored_facts), is_unchanged=True)
     within = partial(_changing_what_is_empty, environment_id, example)
     version = publish(environment_id, example.policy, example.filename, within=within, by=by).version
     lines = notation.read_csv(io.BytesIO(example.facts.encode()))
     stored = loading.load(environment_id, lines, by=by)
-    return Loaded(version.number, stored.read)
+    return LoadedExample(version.number, stored.read)
 
 
 @contextmanager

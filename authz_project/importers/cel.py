@@ -11,18 +11,18 @@ from authz_project.importers.model import (
     AllOf,
     Always,
     AnyOf,
-    Comparison,
     Constant,
-    Given,
+    GivenValue,
     InNetwork,
     IsTrue,
+    ModelComparison,
+    ModelOperand,
+    ModelParameter,
+    ModelTest,
     Negation,
     OneOf,
-    Operand,
-    Parameter,
     Place,
     Sum,
-    Test,
     Unsupported,
 )
 from authz_project.importers.values import NoValue, is_number_of, network_bounds, polar_type, value_of
@@ -60,7 +60,7 @@ class NotAnExpression(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CelNode:
     """`kind` is name, string, bytes, int, float, list, map, call, member, index, an operator, `!`, `-` or `?`.
 
     Of a call, the first child is what it is called on, or none where that is a plain function; `value` is its name.
@@ -68,7 +68,7 @@ class Node:
 
     kind: str
     value: str
-    children: tuple[Node | None, ...]
+    children: tuple[CelNode | None, ...]
     start: int
     end: int
 
@@ -80,18 +80,18 @@ class _Token:
     start: int
 
 
-def parsed(text: str) -> Node:
-    return _Parser(text).whole()
+def parsed(text: str) -> CelNode:
+    return _CelParser(text).whole()
 
 
-class _Parser:
+class _CelParser:
     def __init__(self, text: str):
         self.text = text
         self.tokens = _tokens(text)
         self.at = 0
         self.depth = 0
 
-    def whole(self) -> Node:
+    def whole(self) -> CelNode:
         node = self.choice()
         if self.token.kind != "end":
             self._refuse("an operator")
@@ -101,7 +101,7 @@ class _Parser:
     def token(self) -> _Token:
         return self.tokens[self.at]
 
-    def choice(self) -> Node:
+    def choice(self) -> CelNode:
         """Parse `condition ? one : other`."""
         self.depth += 1
         if self.depth > _MOST_DEEP:
@@ -111,19 +111,19 @@ class _Parser:
             one = self.choice()
             self._expect(":")
             other = self.choice()
-            node = Node("?", "", (node, one, other), node.start, other.end)
+            node = CelNode("?", "", (node, one, other), node.start, other.end)
         self.depth -= 1
         return node
 
-    def binary(self, least: int) -> Node:
+    def binary(self, least: int) -> CelNode:
         node = self.unary()
         while (level := _BINARY.get(self.token.text, 0)) >= least and self.token.kind in ("sign", "name"):
             operator = self._take().text
             right = self.binary(level + 1)
-            node = Node(operator, "", (node, right), node.start, right.end)
+            node = CelNode(operator, "", (node, right), node.start, right.end)
         return node
 
-    def unary(self) -> Node:
+    def unary(self) -> CelNode:
         token = self.token
         if token.kind == "sign" and token.text in "!-":
             self.depth += 1
@@ -132,49 +132,49 @@ class _Parser:
             self._take()
             inner = self.unary()
             self.depth -= 1
-            return Node(token.text, "", (inner,), token.start, inner.end)
+            return CelNode(token.text, "", (inner,), token.start, inner.end)
         return self.member()
 
-    def member(self) -> Node:
+    def member(self) -> CelNode:
         node = self.primary()
         while True:
             if self._skips("."):
                 name = self._take_kind("name", "a name")
                 if self._skips("("):
-                    node = Node("call", name.text, (node, *self._until(")")), node.start, self._end)
+                    node = CelNode("call", name.text, (node, *self._until(")")), node.start, self._end)
                 else:
-                    node = Node("member", name.text, (node,), node.start, self._end)
+                    node = CelNode("member", name.text, (node,), node.start, self._end)
             elif self._skips("["):
                 inner = self.choice()
                 self._expect("]")
-                node = Node("index", "", (node, inner), node.start, self._end)
+                node = CelNode("index", "", (node, inner), node.start, self._end)
             else:
                 return node
 
-    def primary(self) -> Node:
+    def primary(self) -> CelNode:
         token = self.token
         if self._skips("("):
             node = self.choice()
             self._expect(")")
             return node
         if self._skips("["):
-            return Node("list", "", self._until("]"), token.start, self._end)
+            return CelNode("list", "", self._until("]"), token.start, self._end)
         if self._skips("{"):
-            return Node("map", "", self._until("}", pairs=True), token.start, self._end)
+            return CelNode("map", "", self._until("}", pairs=True), token.start, self._end)
         if token.kind == "name":
             self._take()
             if self._skips("("):
-                return Node("call", token.text, (None, *self._until(")")), token.start, self._end)
-            return Node("name", token.text, (), token.start, self._end)
+                return CelNode("call", token.text, (None, *self._until(")")), token.start, self._end)
+            return CelNode("name", token.text, (), token.start, self._end)
         if token.kind in ("int", "float", "string", "bytes"):
             self._take()
             value = _unquoted(token) if token.kind == "string" else token.text
-            return Node(token.kind, value, (), token.start, self._end)
+            return CelNode(token.kind, value, (), token.start, self._end)
         return self._refuse("a value")
 
-    def _until(self, close: str, pairs: bool = False) -> tuple[Node, ...]:
+    def _until(self, close: str, pairs: bool = False) -> tuple[CelNode, ...]:
         """Parse what stands before the closing sign, with commas between; as pairs, a key and a value in turn."""
-        found: list[Node] = []
+        found: list[CelNode] = []
         while not self._skips(close):
             if found:
                 self._expect(",")
@@ -260,7 +260,7 @@ _CONSTANTS = (*_ADDED, "uint", "double")  # what constants may add up to
 
 
 class _Typed(NamedTuple):
-    operand: Operand
+    operand: ModelOperand
     type: str
 
 
@@ -272,16 +272,18 @@ class _NoEqual(Exception):
         self.reason = reason
 
 
-def test_of(node: Node, text: str, parameters: Iterable[Parameter], place_of: Callable[[int], Place]) -> Test:
+def test_of(
+    node: CelNode, text: str, parameters: Iterable[ModelParameter], place_of: Callable[[int], Place]
+) -> ModelTest:
     """Return the test that an expression is; `place_of` says where an offset of its text stands."""
-    return _Reader(text, {each.name: each.type for each in parameters}, place_of).test(node)
+    return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(node)
 
 
-class _Reader:
+class _CelReader:
     def __init__(self, text: str, types: Mapping[str, str], place_of: Callable[[int], Place]):
         self.text, self.types, self.place_of = text, types, place_of
 
-    def test(self, node: Node) -> Test:
+    def test(self, node: CelNode) -> ModelTest:
         match node.kind:
             case "&&":
                 return AllOf(tuple(map(self.test, _two(node))))
@@ -298,7 +300,7 @@ class _Reader:
             why = reason.reason if isinstance(reason, _NoEqual) else str(reason)
             return Unsupported(self.text[node.start : node.end], why, self._place(node))
 
-    def _atom(self, node: Node) -> Test:
+    def _atom(self, node: CelNode) -> ModelTest:
         match node.kind:
             case "name" if node.value in ("true", "false"):
                 return Always(node.value == "true")
@@ -316,7 +318,7 @@ class _Reader:
                 raise _NoEqual(f"the function `{node.value}` has no equal here")
         raise _NoEqual("this has no equal here")
 
-    def _comparison(self, node: Node) -> Test:
+    def _comparison(self, node: CelNode) -> ModelTest:
         sides = _two(node)
         left, right = map(self._typed, sides)
         kinds = {polar_type(left.type), polar_type(right.type)}
@@ -326,9 +328,9 @@ class _Reader:
             raise _NoEqual(f"values of type {left.type} have no order here")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
             raise _NoEqual("an address is compared with addresses alone")
-        return Comparison(node.kind, left.operand, right.operand, self._place(node))
+        return ModelComparison(node.kind, left.operand, right.operand, self._place(node))
 
-    def _one_of(self, node: Node) -> Test:
+    def _one_of(self, node: CelNode) -> ModelTest:
         first, second = _two(node)
         item = self._typed(first)
         if second.kind == "list":
@@ -339,9 +341,9 @@ class _Reader:
             raise _NoEqual("`in` takes a list that is written there, or a parameter that is one")
         if polar_type(listed) != polar_type(item.type):
             raise _NoEqual(f"a value of type {item.type} is not in {listed}")
-        return OneOf(item.operand, Given(second.value, self._place(second)), self._place(node))
+        return OneOf(item.operand, GivenValue(second.value, self._place(second)), self._place(node))
 
-    def _in_network(self, node: Node) -> Test:
+    def _in_network(self, node: CelNode) -> ModelTest:
         on, *args = node.children
         if on is None or len(args) != 1 or args[0] is None:
             raise _NoEqual("`in_cidr` is asked of an address, with one network")
@@ -357,7 +359,7 @@ class _Reader:
                 raise _NoEqual(str(reason)) from None
         return InNetwork(address.operand, network.operand, self._place(node))
 
-    def _constant(self, node: Node, type_name: str) -> Constant:
+    def _constant(self, node: CelNode, type_name: str) -> Constant:
         typed = self._typed(node)
         if not isinstance(typed.operand, Constant) or polar_type(typed.type) != polar_type(type_name):
             raise _NoEqual(f"the list holds other things than constants of type {type_name}")
@@ -365,13 +367,13 @@ class _Reader:
 
     # ---- operands ----------------------------------------------------------------------------------------------------
 
-    def _typed(self, node: Node) -> _Typed:
+    def _typed(self, node: CelNode) -> _Typed:
         place = self._place(node)
         match node.kind:
             case "name" if node.value in ("true", "false"):
                 return _Typed(Constant(node.value == "true", place), "bool")
             case "name":
-                return _Typed(Given(node.value, place), self._type_of(node))
+                return _Typed(GivenValue(node.value, place), self._type_of(node))
             case "string":
                 value_of("string", node.value)
                 return _Typed(Constant(node.value, place), "string")
@@ -398,7 +400,7 @@ class _Reader:
                 raise _NoEqual("parts of a value have no equal here")
         raise _NoEqual("this has no equal here")
 
-    def _type_of(self, node: Node) -> str:
+    def _type_of(self, node: CelNode) -> str:
         if node.value not in self.types:
             raise _NoEqual(f"`{node.value}` is no parameter of the condition")
         type_name = self.types[node.value]
@@ -406,14 +408,14 @@ class _Reader:
             raise _NoEqual(f"a value of type {type_name} has no equal here")
         return type_name
 
-    def _made(self, node: Node, place: Place) -> _Typed:
+    def _made(self, node: CelNode, place: Place) -> _Typed:
         made = node.children[1]
         if made is None or made.kind != "string":
             raise _NoEqual(f"`{node.value}` of something else than a text has no equal here")
         number = int(value_of(node.value, made.value).id)
         return _Typed(Constant(number, place), node.value)
 
-    def _sum(self, node: Node, place: Place) -> _Typed:
+    def _sum(self, node: CelNode, place: Place) -> _Typed:
         left, right = map(self._typed, _two(node))
         minus = node.kind == "-"
         type_name = _type_of_sum(left.type, right.type, minus)
@@ -424,11 +426,11 @@ class _Reader:
             raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
         return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
-    def _place(self, node: Node) -> Place:
+    def _place(self, node: CelNode) -> Place:
         return self.place_of(node.start)
 
 
-def _two(node: Node) -> tuple[Node, ...]:
+def _two(node: CelNode) -> tuple[CelNode, ...]:
     return tuple(each for each in node.children if each is not None)
 
 
@@ -449,7 +451,7 @@ def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
     return Constant(number, place)
 
 
-def _whole(node: Node) -> int:
+def _whole(node: CelNode) -> int:
     if node.kind == "float":
         number = float(node.value)
         return int(number) if number.is_integer() and abs(number) < 2**53 else _fraction()

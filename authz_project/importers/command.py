@@ -12,12 +12,12 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from authz_project.environments import environment_made
-from authz_project.importers.facts import Facts, check_duplicates
+from authz_project.importers.facts import CarriedFacts, check_duplicates
 from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
-from authz_project.importers.model import Imported, ImportRejected, Kind, Report, check_parameters
+from authz_project.importers.model import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
 from authz_project.importers.polar import policy
 from authz_project.importers.polar.conditions import report_unsupported, value_rules, written_condition
-from authz_project.importers.polar.layout import Layout, layout_of
+from authz_project.importers.polar.layout import PolicyLayout, layout_of
 from authz_project.importers.polar.policy import written_blocks
 from authz_project.importers.polar.relations import without_circles
 from authz_project.importers.polar.scenarios import WrittenTests, written_tests
@@ -45,7 +45,7 @@ from policy.testing import TestOutcome
 # ---- Runs the tests that were carried over, on the policy that they are in ----------------------------------------
 
 
-def without_failures(program: Program, tests: WrittenTests, report: Report) -> WrittenTests:
+def without_failures(program: Program, tests: WrittenTests, report: ImportReport) -> WrittenTests:
     """Return the tests, without what the policy answers otherwise than the original.
 
     An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
@@ -78,7 +78,7 @@ def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion, ...]:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """`clock`: parameters that are the service's clock. `usersets`: whether questions about usersets are answered."""
 
     clock: frozenset[str] = frozenset()
@@ -100,17 +100,17 @@ class Counts:
 class Carried:
     policy: str
     facts: tuple[Fact, ...]
-    layout: Layout
+    layout: PolicyLayout
     counts: Counts
 
 
-def carried(imported: Imported, report: Report, options: Options = Options()) -> Carried:
+def carried(imported: Imported, report: ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
     """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
     check_duplicates(imported)
     model = without_circles(imported.model, report)
     layout = layout_of(model, report, options.clock)
     report_unsupported(model, report)
-    facts = tuple(Facts(layout).of_all(imported.tuples, report))
+    facts = tuple(CarriedFacts(layout).of_all(imported.tuples, report))
     tests = written_tests(replace(imported, model=model), layout, report)
     policy = formatted(_policy(layout, tests, options))
     if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
@@ -123,7 +123,7 @@ def carried(imported: Imported, report: Report, options: Options = Options()) ->
     return Carried(policy, facts, layout, counts)
 
 
-def _policy(layout: Layout, tests: WrittenTests, options: Options) -> str:
+def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -> str:
     has_usersets = options.usersets or tests.asks_usersets
     written = written_blocks(layout, has_usersets)
     parts = ["\n".join(policy.comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
@@ -165,13 +165,13 @@ class Import:
 
 
 @dataclass(slots=True)
-class _Stored:
+class _StoredImport:
     loaded: list[loading.Loaded] = field(default_factory=list)
 
 
 def load(what: Import) -> tuple[Published, loading.Loaded]:
     """Publish the policy and store the facts in one transaction; `HasFacts` if there are any already."""
-    stored = _Stored()
+    stored = _StoredImport()
     within = partial(_with_facts, what, stored)
     published = publish(what.environment.pk, what.policy, what.filename, within=within, by=what.by, note=what.note)
     if not stored.loaded:  # the policy was active already
@@ -181,7 +181,7 @@ def load(what: Import) -> tuple[Published, loading.Loaded]:
 
 
 @contextmanager
-def _with_facts(what: Import, stored: _Stored) -> Iterator[None]:
+def _with_facts(what: Import, stored: _StoredImport) -> Iterator[None]:
     """Open a transaction that ends with storing the facts, since the new policy says which of them are of use."""
     number = None
     try:
@@ -211,10 +211,10 @@ def _check_empty(environment: Environment) -> None:
 
 POLICY, FACTS = "policy.polar", "facts.txt"  # in the folder that is written to
 _HEADINGS = {
-    Kind.NEEDED: "cannot be left out",
-    Kind.LOST: "not carried over",
-    Kind.SKIPPED: "left out",
-    Kind.CHANGED: "said otherwise",
+    ModelKind.NEEDED: "cannot be left out",
+    ModelKind.LOST: "not carried over",
+    ModelKind.SKIPPED: "left out",
+    ModelKind.CHANGED: "said otherwise",
 }
 
 
@@ -261,22 +261,22 @@ class ImportCommand(ServiceCommand):
     def handle(
         self, *, model: str, others: list[str], partial: bool, clock: list[str], usersets: bool, **options: Any
     ) -> None:
-        report = Report()
+        report = ImportReport()
         try:
             with without_collections(), self.progress("reading"):
                 imported = self.read(model, others)
                 _check_clock(imported, clock)
                 check_parameters(imported)
-                found = carried(imported, report, Options(frozenset(clock), usersets))
+                found = carried(imported, report, ImportOptions(frozenset(clock), usersets))
                 check_facts(compile_text(found.policy), found.facts, None)
             self.tell(found, report)
-            if needed := report.of(Kind.NEEDED):
+            if needed := report.of(ModelKind.NEEDED):
                 raise CommandError(
                     f"{counted(len(needed), 'thing')} can be neither carried over nor left out, since more would be"
                     " granted without; nothing is written"
                 )
-            if report.of(Kind.LOST) and not partial:
-                lost = counted(len(report.of(Kind.LOST)), "thing")
+            if report.of(ModelKind.LOST) and not partial:
+                lost = counted(len(report.of(ModelKind.LOST)), "thing")
                 raise CommandError(
                     f"{lost} cannot be carried over, and nothing is written;"
                     " --partial leaves out what depends on it, so that nothing is granted by it"
@@ -291,7 +291,7 @@ class ImportCommand(ServiceCommand):
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
-    def tell(self, found: Carried, report: Report) -> None:
+    def tell(self, found: Carried, report: ImportReport) -> None:
         for kind, heading in _HEADINGS.items():
             for remark in sorted(report.of(kind), key=lambda each: each.place):
                 self.stderr.write(f"{heading}: {remark}")

@@ -11,20 +11,20 @@ from functools import cached_property
 from hashlib import sha256
 
 from authz_project.importers.model import (
-    Condition,
+    ContextValues,
     Fault,
     Imported,
     ImportRejected,
-    Report,
+    ImportReport,
+    ModelCondition,
     Subject,
     Sum,
     Thing,
     Tuple,
-    Values,
     Who,
 )
-from authz_project.importers.polar.layout import Kind, Layout
-from authz_project.importers.polar.relations import Key, restrictive_relations
+from authz_project.importers.polar.layout import PolicyLayout, RelationKind
+from authz_project.importers.polar.relations import RelationKey, restrictive_relations
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
 from facts.wire import MAX_ID_BYTES, Fact
 from policy.ground.clock import microseconds_of
@@ -54,10 +54,10 @@ class NotCarried(ValueError):
 
 
 @dataclass(frozen=True)
-class Facts:
-    layout: Layout
+class CarriedFacts:
+    layout: PolicyLayout
 
-    def of_all(self, tuples: Iterable[Tuple], report: Report) -> list[Fact]:
+    def of_all(self, tuples: Iterable[Tuple], report: ImportReport) -> list[Fact]:
         """Return the facts for all tuples, each once; report tuples that have ended or that no fact can say."""
         found: dict[Fact, Fact] = {}
         now = datetime.now(UTC)
@@ -71,7 +71,7 @@ class Facts:
                 self._tell(each, reason, report)
         return [*found.values()]
 
-    def _tell(self, tuple_: Tuple, reason: NotCarried, report: Report) -> None:
+    def _tell(self, tuple_: Tuple, reason: NotCarried, report: ImportReport) -> None:
         message = f"the tuple {tuple_}: {reason.message}"
         is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
         home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
@@ -83,7 +83,7 @@ class Facts:
             report.lost(tuple_.place, message)
 
     @cached_property
-    def _keeping(self) -> frozenset[Key]:
+    def _keeping(self) -> frozenset[RelationKey]:
         return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
@@ -96,7 +96,7 @@ class Facts:
         when, values = self._when(tuple_)
         return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
 
-    def context(self, values: Values) -> list[Fact]:
+    def context(self, values: ContextValues) -> list[Fact]:
         """Return the values of a request as facts of it, for all conditions that take them."""
         found: dict[Fact, None] = {}
         for condition in self.layout.model.conditions:
@@ -125,7 +125,7 @@ class Facts:
         named = self.layout.relation_names.get((who.type, who.relation))
         if named is None:
             raise NotCarried(f"there is no relation {who.type}#{who.relation}", is_wrong=True)
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             raise NotCarried(f"nobody can ask about {who.type}#{who.relation} here, which leads to objects")
         thing = self.value(Who(who.type, who.id))
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
@@ -136,7 +136,7 @@ class Facts:
         if named is None:
             raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
         name, resource = Value(STRING, named.name), self.value(thing)
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             return "has_relation", (resource, name, who)
         return "allow", (who, name, resource)
 
@@ -183,7 +183,7 @@ class Facts:
             public = layout.public_types(*key)
             types = (Value(STRING, layout.types[who.type]),) if len(public) > 1 else ()
             return "is_public", (thing, name, *types)
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             return "has_relation", (thing, name, self.value(who))
         return "has_role", (self.value(who), name, thing)
 
@@ -209,7 +209,7 @@ class Facts:
                 yield Fact("parameter", (when, Value(STRING, name), value))
 
 
-def _check_sums(condition: Condition, given: set[str]) -> None:
+def _check_sums(condition: ModelCondition, given: set[str]) -> None:
     """Refuse a sum of which the tuple says one part and the request the other."""
     for total in sums(condition.test):
         parts = parameters_of(total)

@@ -126,7 +126,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class ModelRelation:
     """`subjects` are those of `Direct`: without any, there is no `Direct` in the expression."""
 
     name: str
@@ -140,7 +140,7 @@ class Relation:
 @dataclass(frozen=True, slots=True)
 class Type:
     name: str
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[ModelRelation, ...] = ()
     comment: tuple[str, ...] = ()
     place: Place = _place()
 
@@ -149,7 +149,7 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ModelParameter:
     """`type` as both engines write it: int, uint, bool, string, timestamp, duration, ipaddress, list<string>, …"""
 
     name: str
@@ -158,7 +158,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenValue:
     """The value of a parameter: the tuple's, or the request's where the tuple has none."""
 
     parameter: str
@@ -177,21 +177,21 @@ class Constant:
 class Sum:
     """`left + right` or `left - right`, of whole numbers, times and durations."""
 
-    left: Operand
-    right: Operand
+    left: ModelOperand
+    right: ModelOperand
     minus: bool = False
     place: Place = _place()
     type: str = field(default="int", compare=False)  # of what it comes to
 
 
-Operand = Given | Constant | Sum
+ModelOperand = GivenValue | Constant | Sum
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelComparison:
     operator: str  # == != < <= > >=
-    left: Operand
-    right: Operand
+    left: ModelOperand
+    right: ModelOperand
     place: Place = _place()
 
 
@@ -199,8 +199,8 @@ class Comparison:
 class OneOf:
     """`item in [constants]`, or `item in parameter` for a parameter that is a list."""
 
-    item: Operand
-    values: tuple[Constant, ...] | Given
+    item: ModelOperand
+    values: tuple[Constant, ...] | GivenValue
     place: Place = _place()
 
 
@@ -208,8 +208,8 @@ class OneOf:
 class InNetwork:
     """`address.in_cidr(network)`: `network` is a Constant text, or a parameter of type string."""
 
-    address: Given | Constant
-    network: Given | Constant
+    address: GivenValue | Constant
+    network: GivenValue | Constant
     place: Place = _place()
 
 
@@ -230,17 +230,17 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    inner: Test
+    inner: ModelTest
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    parts: tuple[Test, ...]
+    parts: tuple[ModelTest, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    parts: tuple[Test, ...]
+    parts: tuple[ModelTest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,19 +252,19 @@ class Unsupported:
     place: Place = _place()
 
 
-Test = Comparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | AnyOf | Unsupported
+ModelTest = ModelComparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | AnyOf | Unsupported
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ModelCondition:
     """What a tuple depends on. A test that lacks a value which would decide it is neither true nor false.
 
     Then the tuple grants nobody anything. Only where its relation is subtracted does the tuple count as if it held.
     """
 
     name: str
-    parameters: tuple[Parameter, ...]
-    test: Test
+    parameters: tuple[ModelParameter, ...]
+    test: ModelTest
     text: str = ""  # as it was written
     comment: tuple[str, ...] = ()
     place: Place = _place()
@@ -274,13 +274,13 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class Model:
     types: tuple[Type, ...]
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ModelCondition, ...] = ()
     comment: tuple[str, ...] = ()  # at the start of the file
 
 
 # ---- tuples and tests ------------------------------------------------------------------------------------------------
 
-Values = tuple[tuple[str, object], ...]  # by the names of parameters, as JSON has them
+ContextValues = tuple[tuple[str, object], ...]  # by the names of parameters, as JSON has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class Tuple:
     relation: str
     subject: Who
     condition: str | None = None
-    values: Values = ()
+    values: ContextValues = ()
     expiry: datetime | None = None
     place: Place = _place()
 
@@ -325,12 +325,12 @@ class Tuple:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ExpectedCheck:
     subject: Who
     relation: str
     object: Thing
     expected: bool
-    context: Values = ()
+    context: ContextValues = ()
     place: Place = _place()
 
 
@@ -342,7 +342,7 @@ class ObjectList:
     relation: str
     type: str
     expected: tuple[str, ...]
-    context: Values = ()
+    context: ContextValues = ()
     place: Place = _place()
 
 
@@ -355,7 +355,7 @@ class SubjectList:
     type: str
     subject_relation: str | None
     expected: tuple[Who, ...]
-    context: Values = ()
+    context: ContextValues = ()
     place: Place = _place()
 
 
@@ -365,7 +365,7 @@ class Scenario:
 
     name: str
     tuples: tuple[Tuple, ...] = ()
-    expectations: tuple[Check | ObjectList | SubjectList, ...] = ()
+    expectations: tuple[ExpectedCheck | ObjectList | SubjectList, ...] = ()
     place: Place = _place()
 
 
@@ -405,7 +405,7 @@ def wrong(place: Place, message: str) -> ImportRejected:
     return ImportRejected([Fault(place, message)])
 
 
-class Kind(Enum):
+class ModelKind(Enum):
     NEEDED = "cannot be left out"  # more would be granted without it: the import is refused
     LOST = "not carried over"  # its answers would be missing here: the import is refused unless it is asked for
     SKIPPED = "left out"  # a tuple or test that is no good by the model itself, or asks what nobody can ask here
@@ -414,7 +414,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    kind: Kind
+    kind: ModelKind
     place: Place
     message: str
 
@@ -423,24 +423,24 @@ class Remark:
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What gathers while an import goes on."""
 
     _remarks: dict[Remark, None] = field(default_factory=dict)
 
     def needed(self, place: Place, message: str) -> None:
-        self._add(Remark(Kind.NEEDED, place, message))
+        self._add(Remark(ModelKind.NEEDED, place, message))
 
     def lost(self, place: Place, message: str) -> None:
-        self._add(Remark(Kind.LOST, place, message))
+        self._add(Remark(ModelKind.LOST, place, message))
 
     def skipped(self, place: Place, message: str) -> None:
-        self._add(Remark(Kind.SKIPPED, place, message))
+        self._add(Remark(ModelKind.SKIPPED, place, message))
 
     def changed(self, place: Place, message: str) -> None:
-        self._add(Remark(Kind.CHANGED, place, message))
+        self._add(Remark(ModelKind.CHANGED, place, message))
 
-    def of(self, kind: Kind) -> list[Remark]:
+    def of(self, kind: ModelKind) -> list[Remark]:
         return [remark for remark in self._remarks if remark.kind is kind]
 
     def _add(self, remark: Remark) -> None:
@@ -491,7 +491,7 @@ def is_direct(expression: Expression) -> bool:
     return isinstance(expression, Direct)
 
 
-def relations_of(model: Model) -> Iterator[tuple[Type, Relation]]:
+def relations_of(model: Model) -> Iterator[tuple[Type, ModelRelation]]:
     for type_ in model.types:
         for relation in type_.relations:
             yield type_, relation
@@ -526,7 +526,7 @@ def _twice(what: str, names: Iterable[tuple[str, Place]]) -> Iterator[Fault]:
 
 
 def _faults_of(
-    type_: Type, relation: Relation, types: dict[str, Type], conditions: dict[str, Condition]
+    type_: Type, relation: ModelRelation, types: dict[str, Type], conditions: dict[str, ModelCondition]
 ) -> Iterator[Fault]:
     for subject in relation.subjects:
         yield from _faults_of_subject(subject, types, conditions)
@@ -537,7 +537,9 @@ def _faults_of(
             yield from _faults_of_arrow(type_, leaf, types)
 
 
-def _faults_of_subject(subject: Subject, types: dict[str, Type], conditions: dict[str, Condition]) -> Iterator[Fault]:
+def _faults_of_subject(
+    subject: Subject, types: dict[str, Type], conditions: dict[str, ModelCondition]
+) -> Iterator[Fault]:
     if subject.type not in types:
         yield Fault(subject.place, f"there is no type {subject.type}")
     elif subject.relation and subject.relation not in _names(types[subject.type]):

@@ -11,18 +11,18 @@ from ipaddress import IPv4Address, IPv4Network
 from authz_project.importers.model import (
     AllOf,
     AnyOf,
-    Condition,
     Constant,
-    Given,
+    ContextValues,
+    GivenValue,
     InNetwork,
     IsTrue,
+    ModelCondition,
+    ModelOperand,
+    ModelTest,
     Negation,
-    Operand,
     Sum,
-    Test,
-    Values,
 )
-from authz_project.importers.model import Comparison as Compared
+from authz_project.importers.model import ModelComparison as Compared
 from authz_project.importers.model import OneOf as AmongThese
 from facts.wire import MAX_ID_BYTES
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -189,10 +189,10 @@ def seconds_of_duration(text: str) -> int:
 # ---- what follows from several values --------------------------------------------------------------------------------
 
 
-def described(operand: Operand) -> str:
+def described(operand: ModelOperand) -> str:
     """Write an operand as the name of a parameter that has its value: `granted + lifetime`."""
     match operand:
-        case Given(name):
+        case GivenValue(name):
             return name
         case Constant(value):
             return str(value)
@@ -201,21 +201,21 @@ def described(operand: Operand) -> str:
             return f"{described(left)} {'-' if minus else '+'} {second}"
 
 
-def asked_values(condition: Condition) -> dict[str, str]:
+def asked_values(condition: ModelCondition) -> dict[str, str]:
     """Return what a condition asks for, by name, with the type here: parameters, sums of them, ends of networks."""
     types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
     others = unasked(condition) if condition.needs_every_value else []
     return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
 
 
-def unasked(condition: Condition) -> list[str]:
+def unasked(condition: ModelCondition) -> list[str]:
     """Return the parameters that the translated test does not use."""
     asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
     asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
     return [each.name for each in condition.parameters if each.name not in asked]
 
 
-def _asked(test: Test) -> Iterator[str]:
+def _asked(test: ModelTest) -> Iterator[str]:
     match test:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
@@ -227,21 +227,21 @@ def _asked(test: Test) -> Iterator[str]:
         case Compared(_, left, right):
             yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
         case AmongThese(item, values):
-            yield from (described(each) for each in (item, values) if isinstance(each, Given | Sum))
+            yield from (described(each) for each in (item, values) if isinstance(each, GivenValue | Sum))
         case InNetwork(address, network):
-            if isinstance(address, Given):
+            if isinstance(address, GivenValue):
                 yield address.parameter
-            if isinstance(network, Given):
+            if isinstance(network, GivenValue):
                 yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
 
 
-def worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
+def worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
     """Return the values that a tuple or a request gives to a condition, by name; NoValue if one has no equal here."""
     asked = asked_values(condition)
     return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
 
 
-def _all_worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
+def _all_worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
     types = {each.name: each.type for each in condition.parameters}
     found: dict[str, list[Value]] = {}
     for name, raw in values:
@@ -264,9 +264,9 @@ def _all_worked_out(condition: Condition, values: Values) -> dict[str, list[Valu
     return found
 
 
-def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
+def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
     match operand:
-        case Given(name):
+        case GivenValue(name):
             return int(found[name][0].id) if name in found else None
         case Constant(value):
             return int(value)
@@ -280,7 +280,7 @@ def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
             return number
 
 
-def sums(test: Test) -> list[Sum]:
+def sums(test: ModelTest) -> list[Sum]:
     """Return the outermost sums of a test."""
     match test:
         case AllOf(parts) | AnyOf(parts):
@@ -294,21 +294,21 @@ def sums(test: Test) -> list[Sum]:
     return []
 
 
-def networks(test: Test) -> list[Given]:
+def networks(test: ModelTest) -> list[GivenValue]:
     """Return the networks of a test that are parameters."""
     match test:
         case AllOf(parts) | AnyOf(parts):
             return [each for part in parts for each in networks(part)]
         case Negation(inner):
             return networks(inner)
-        case InNetwork(_, Given() as network):
+        case InNetwork(_, GivenValue() as network):
             return [network]
     return []
 
 
-def parameters_of(operand: Operand) -> list[str]:
+def parameters_of(operand: ModelOperand) -> list[str]:
     match operand:
-        case Given(name):
+        case GivenValue(name):
             return [name]
         case Sum(left, right):
             return [*parameters_of(left), *parameters_of(right)]

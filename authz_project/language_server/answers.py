@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from authz_project.language_server.document import Document
+from authz_project.language_server.document import OpenDocument
 from policy.language import parse
 from policy.language.completion import ABSTRACT, LISTS, PRIMITIVES, OutlineBlock, completions
 from policy.language.format import formatted_tokens
@@ -21,7 +21,7 @@ MOST = 12  # lines of one kind
 _TYPED = re.compile(r"\s*(?::|matches!?)\s*([^\s,;()]+)")
 
 
-def hover_text(document: Document, occurrence: Occurrence) -> str:
+def hover_text(document: OpenDocument, occurrence: Occurrence) -> str:
     """Return what there is to say; empty where that is nothing."""
     key = occurrence.key
     match key.kind:
@@ -48,7 +48,7 @@ def _code(lines: Iterable[str]) -> str:
 # ---- types --------------------------------------------------------------------------------------------------------
 
 
-def _type(document: Document, name: str) -> str:
+def _type(document: OpenDocument, name: str) -> str:
     if name in PRIMITIVES:
         return f"{_code([name])}\na type that every policy has"
     block = document.outline.types.get(name)
@@ -71,7 +71,7 @@ def _lists(block: OutlineBlock) -> Iterator[str]:
 # ---- roles, permissions and relations -----------------------------------------------------------------------------
 
 
-def _name(document: Document, name: str) -> str:
+def _name(document: OpenDocument, name: str) -> str:
     declared = [f"* {told}" for block in _blocks(document) for told in _declared(block, name)]
     granted = _statements(document, document.names.grants.get(name, ()))
     if not declared and not granted:
@@ -80,7 +80,7 @@ def _name(document: Document, name: str) -> str:
     return "\n".join([_code([f'"{name}"']), *_shortened(declared), because])
 
 
-def _blocks(document: Document) -> Iterable[OutlineBlock]:
+def _blocks(document: OpenDocument) -> Iterable[OutlineBlock]:
     return (*document.outline.types.values(), document.outline.everything)
 
 
@@ -97,7 +97,7 @@ def _declared(block: OutlineBlock, name: str) -> Iterator[str]:
 # ---- predicates, variables and fixtures ---------------------------------------------------------------------------
 
 
-def _predicate(document: Document, key: NameKey) -> str:
+def _predicate(document: OpenDocument, key: NameKey) -> str:
     """Return which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
@@ -118,18 +118,18 @@ def _types(types: frozenset[str]) -> str:
     return " or ".join(named if len(named) <= 4 else [*named[:3], "…"])
 
 
-def _rules(document: Document, name: str) -> list[Span]:
+def _rules(document: OpenDocument, name: str) -> list[Span]:
     return [symbol.span for symbol in document.names.symbols if symbol.kind == "rule" and symbol.name == name]
 
 
-def _variable(document: Document, key: NameKey) -> str:
+def _variable(document: OpenDocument, key: NameKey) -> str:
     for each in document.names.of(key):
         if found := _TYPED.match(document.text, each.span.end):
             return _code([f"{key.name}: {found[1]}"])
     return _code([key.name])
 
 
-def _fixture(document: Document, name: str) -> list[str]:
+def _fixture(document: OpenDocument, name: str) -> list[str]:
     spans = [each.span for each in document.names.symbols if each.kind == "fixture" and each.name == name]
     return _shortened([line for span in spans for line in document.text[span.start : span.end].splitlines()])
 
@@ -137,7 +137,7 @@ def _fixture(document: Document, name: str) -> list[str]:
 # ---- what is shown of many ----------------------------------------------------------------------------------------
 
 
-def _statements(document: Document, spans: Iterable[Span]) -> list[str]:
+def _statements(document: OpenDocument, spans: Iterable[Span]) -> list[str]:
     """Write statements of the text on a line each, with their lines."""
     lines = []
     for span in spans:
@@ -164,7 +164,7 @@ class CannotRename(Exception):
     """Why not, in a sentence."""
 
 
-def renamable(document: Document, place: int) -> Occurrence:
+def renamable(document: OpenDocument, place: int) -> Occurrence:
     occurrence = document.names.at(place)
     if occurrence is None:
         raise CannotRename("there is no name here")
@@ -176,7 +176,7 @@ def renamable(document: Document, place: int) -> Occurrence:
     return occurrence
 
 
-def renamed(document: Document, place: int, new: str) -> list[Span]:
+def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
     """Return where the new name goes."""
     key = renamable(document, place).key
     spans = [each.span for each in document.names.of(key)]
@@ -190,7 +190,7 @@ def renamed(document: Document, place: int, new: str) -> list[Span]:
     return spans
 
 
-def _refuse_unfit(document: Document, key: NameKey, spans: list[Span], new: str) -> None:
+def _refuse_unfit(document: OpenDocument, key: NameKey, spans: list[Span], new: str) -> None:
     quoted = key.kind in _IN_QUOTES and all(document.text[span.start - 1] == '"' for span in spans)
     if quoted and new and new != "*" and not _UNFIT.search(new):
         return
@@ -199,7 +199,7 @@ def _refuse_unfit(document: Document, key: NameKey, spans: list[Span], new: str)
     raise CannotRename(f"`{new}` is not a name")
 
 
-def _is_sound(document: Document, spans: list[Span], new: str) -> bool:
+def _is_sound(document: OpenDocument, spans: list[Span], new: str) -> bool:
     """Say whether the text is understood with the new name, if it was before."""
     return _problems(with_name(document.text, spans, new)) == 0 or _problems(document.text) > 0
 
@@ -248,7 +248,7 @@ _SYMBOLS = {
 _SEVERITIES = {"error": types.DiagnosticSeverity.Error, "warning": types.DiagnosticSeverity.Warning}
 
 
-def diagnostics(document: Document, problems: Iterable[Problem]) -> list[types.Diagnostic]:
+def diagnostics(document: OpenDocument, problems: Iterable[Problem]) -> list[types.Diagnostic]:
     return [
         types.Diagnostic(
             document.positions.range(problem.span),
@@ -260,7 +260,7 @@ def diagnostics(document: Document, problems: Iterable[Problem]) -> list[types.D
     ]
 
 
-def completed(document: Document, position: types.Position) -> types.CompletionList:
+def completed(document: OpenDocument, position: types.Position) -> types.CompletionList:
     text, place = document.around(document.positions.offset(position))
     shift = document.positions.offset(position) - place
     found = completions(text, place, document.last_outline)
@@ -279,7 +279,7 @@ def completed(document: Document, position: types.Position) -> types.CompletionL
     return types.CompletionList(is_incomplete=False, items=items)
 
 
-def hovered(document: Document, position: types.Position) -> types.Hover | None:
+def hovered(document: OpenDocument, position: types.Position) -> types.Hover | None:
     occurrence = _at(document, position)
     text = hover_text(document, occurrence) if occurrence else ""
     if not occurrence or not text:
@@ -288,7 +288,7 @@ def hovered(document: Document, position: types.Position) -> types.Hover | None:
     return types.Hover(content, document.positions.range(occurrence.span))
 
 
-def definitions(document: Document, position: types.Position) -> list[types.Location]:
+def definitions(document: OpenDocument, position: types.Position) -> list[types.Location]:
     """Return where the name is made: of several, those in the block around, if it has one."""
     occurrence = _at(document, position)
     if occurrence is None:
@@ -300,7 +300,7 @@ def definitions(document: Document, position: types.Position) -> list[types.Loca
     return [document.positions.location(document.uri, each.span) for each in found]
 
 
-def references(document: Document, position: types.Position, with_definition: bool) -> list[types.Location]:
+def references(document: OpenDocument, position: types.Position, with_definition: bool) -> list[types.Location]:
     occurrence = _at(document, position)
     found = document.names.of(occurrence.key) if occurrence else ()
     return [
@@ -310,28 +310,28 @@ def references(document: Document, position: types.Position, with_definition: bo
     ]
 
 
-def highlights(document: Document, position: types.Position) -> list[types.DocumentHighlight]:
+def highlights(document: OpenDocument, position: types.Position) -> list[types.DocumentHighlight]:
     occurrence = _at(document, position)
     found = document.names.of(occurrence.key) if occurrence else ()
     return [types.DocumentHighlight(document.positions.range(each.span)) for each in found]
 
 
-def prepared(document: Document, position: types.Position) -> types.PrepareRenamePlaceholder:
+def prepared(document: OpenDocument, position: types.Position) -> types.PrepareRenamePlaceholder:
     occurrence = renamable(document, document.positions.offset(position))
     return types.PrepareRenamePlaceholder(document.positions.range(occurrence.span), occurrence.key.name)
 
 
-def rename(document: Document, position: types.Position, new: str) -> types.WorkspaceEdit:
+def rename(document: OpenDocument, position: types.Position, new: str) -> types.WorkspaceEdit:
     spans = renamed(document, document.positions.offset(position), new)
     edits = [types.TextEdit(document.positions.range(span), new) for span in spans]
     return types.WorkspaceEdit(changes={document.uri: edits})
 
 
-def symbols(document: Document) -> list[types.DocumentSymbol]:
+def symbols(document: OpenDocument) -> list[types.DocumentSymbol]:
     return [_symbol(document, symbol) for symbol in document.names.symbols]
 
 
-def layout(document: Document) -> list[types.TextEdit]:
+def layout(document: OpenDocument) -> list[types.TextEdit]:
     """Return one edit of the whole; none for a text that is no policy, or is laid out already."""
     try:
         after = formatted_tokens(document.text, document.tokens)
@@ -340,7 +340,7 @@ def layout(document: Document) -> list[types.TextEdit]:
     return [types.TextEdit(document.positions.whole(), after)] if after != document.text else []
 
 
-def lenses(document: Document) -> list[types.CodeLens]:
+def lenses(document: OpenDocument) -> list[types.CodeLens]:
     """Run this test, above each; run them all, above the first."""
     tests = [symbol for symbol in document.names.symbols if symbol.kind == "test"]
     found = [_lens(document, symbol, "Run test", [document.uri, symbol.name]) for symbol in tests]
@@ -349,12 +349,12 @@ def lenses(document: Document) -> list[types.CodeLens]:
     return found
 
 
-def _lens(document: Document, symbol: Symbol, title: str, arguments: list[str]) -> types.CodeLens:
+def _lens(document: OpenDocument, symbol: Symbol, title: str, arguments: list[str]) -> types.CodeLens:
     command = types.Command(title, RUN_TESTS, arguments=arguments)
     return types.CodeLens(document.positions.range(symbol.name_span), command)
 
 
-def _symbol(document: Document, symbol: Symbol) -> types.DocumentSymbol:
+def _symbol(document: OpenDocument, symbol: Symbol) -> types.DocumentSymbol:
     return types.DocumentSymbol(
         name=symbol.name or symbol.kind,
         kind=_SYMBOLS.get(symbol.kind, types.SymbolKind.Property),
@@ -365,11 +365,11 @@ def _symbol(document: Document, symbol: Symbol) -> types.DocumentSymbol:
     )
 
 
-def _at(document: Document, position: types.Position) -> Occurrence | None:
+def _at(document: OpenDocument, position: types.Position) -> Occurrence | None:
     return document.names.at(document.positions.offset(position))
 
 
-def _block_around(document: Document, occurrence: Occurrence) -> str:
+def _block_around(document: OpenDocument, occurrence: Occurrence) -> str:
     for symbol in document.names.symbols:
         if symbol.span.start <= occurrence.span.start < symbol.span.end:
             return symbol.name

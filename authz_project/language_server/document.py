@@ -9,7 +9,7 @@ from functools import cached_property
 from lsprotocol.types import Location, Position, PositionEncodingKind, Range
 
 from policy.language import ast
-from policy.language.completion import Outline, outline_of, words_of
+from policy.language.completion import TextOutline, outline_of, words_of
 from policy.language.lexer import Word
 from policy.language.names import Names, names_of
 from policy.language.nodes import Token
@@ -83,18 +83,18 @@ class Parsed:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledText:
     program: Program | None  # where it is a policy
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
-class Document:
+class OpenDocument:
     uri: str
     text: str
     version: int
     encoding: str
-    before: Outline | None = field(default=None, repr=False)  # of the text before the last change
+    before: TextOutline | None = field(default=None, repr=False)  # of the text before the last change
     known: frozenset[str] = field(default=frozenset(), repr=False)  # pieces of an earlier text that was a policy
 
     @cached_property
@@ -116,11 +116,11 @@ class Document:
             return names_of(self.words)
 
     @cached_property
-    def outline(self) -> Outline:
+    def outline(self) -> TextOutline:
         return outline_of(self.words)
 
     @property
-    def last_outline(self) -> Outline:
+    def last_outline(self) -> TextOutline:
         """Return the outline, or the one before the last change: to complete what is typed now, that is as good."""
         return self.before if self.before and "outline" not in self.__dict__ else self.outline
 
@@ -145,13 +145,13 @@ class Document:
         return pieces_of(self.text, found.tokens) if found else self.known
 
     @cached_property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledText:
         try:
             with without_collections():
                 program = compile_policy(self.parsed.policy, self.source)
         except PolicyRejected as reason:
-            return Compiled(None, reason.problems)
-        return Compiled(program, program.warnings)
+            return CompiledText(None, reason.problems)
+        return CompiledText(program, program.warnings)
 
     @property
     def is_compiled(self) -> bool:
@@ -165,5 +165,5 @@ class Document:
         return self.text[start : place + _AHEAD], place - start
 
 
-def changed(document: Document, text: str, version: int) -> Document:
-    return Document(document.uri, text, version, document.encoding, document.last_outline, document.pieces)
+def changed(document: OpenDocument, text: str, version: int) -> OpenDocument:
+    return OpenDocument(document.uri, text, version, document.encoding, document.last_outline, document.pieces)

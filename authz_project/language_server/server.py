@@ -16,7 +16,7 @@ from pygls.protocol import json_rpc
 
 from authz_project.language_server import answers
 from authz_project.language_server.answers import RUN_TESTS, CannotRename
-from authz_project.language_server.document import Document, changed
+from authz_project.language_server.document import OpenDocument, changed
 from checks.asking.run import in_memory
 from checks.testing import policy_tests
 from policy.errors import AuthzError
@@ -35,7 +35,7 @@ class PolicyServer(LanguageServer):
     def __init__(self, version: str):
         # Full sync: incremental edits are given by line numbers, and Polar does not end lines where other programs do.
         super().__init__("authz", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
-        self.documents: dict[str, Document] = {}
+        self.documents: dict[str, OpenDocument] = {}
         self.waiting: dict[str, asyncio.Task[None]] = {}
 
     def took(self, uri: str, version: int) -> None:
@@ -44,7 +44,7 @@ class PolicyServer(LanguageServer):
         before = self.documents.get(uri)
         if before is None:
             encoding = str(getattr(self.workspace.position_encoding, "value", self.workspace.position_encoding))
-            self.documents[uri] = Document(uri, text, version, encoding)
+            self.documents[uri] = OpenDocument(uri, text, version, encoding)
         else:
             self.documents[uri] = changed(before, text, version)
         self._look_again(uri)
@@ -68,13 +68,13 @@ class PolicyServer(LanguageServer):
         if self.documents.get(uri) is document:
             self.publish(document, compiled.problems)
 
-    def publish(self, document: Document, problems: tuple[Problem, ...]) -> None:
+    def publish(self, document: OpenDocument, problems: tuple[Problem, ...]) -> None:
         self._publish(document.uri, document.version, answers.diagnostics(document, problems))
 
     def _publish(self, uri: str, version: int, found: list[types.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
 
-    def document(self, uri: str) -> Document:
+    def document(self, uri: str) -> OpenDocument:
         found = self.documents.get(uri)
         if found is None:
             raise JsonRpcException(f"{uri} is not open", code=_FAILED)
@@ -111,7 +111,7 @@ def _tested(program: Program) -> TestReport:
         connections.close_all()
 
 
-def _failures(document: Document, report: TestReport) -> list[Problem]:
+def _failures(document: OpenDocument, report: TestReport) -> list[Problem]:
     """Return the assertions that failed, as problems of their lines."""
     found = []
     for test in report.tests:
@@ -124,7 +124,7 @@ def _failures(document: Document, report: TestReport) -> list[Problem]:
 
 # ---- what is asked ------------------------------------------------------------------------------------------------
 
-_ANSWERS: dict[str, Callable[[Document, Any], object]] = {
+_ANSWERS: dict[str, Callable[[OpenDocument, Any], object]] = {
     types.TEXT_DOCUMENT_HOVER: lambda document, asked: answers.hovered(document, asked.position),
     types.TEXT_DOCUMENT_DEFINITION: lambda document, asked: answers.definitions(document, asked.position),
     types.TEXT_DOCUMENT_REFERENCES: lambda document, asked: answers.references(
@@ -170,7 +170,7 @@ def built(version: str) -> PolicyServer:
     return server
 
 
-def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) -> Callable[[Any], object]:
+def _handler(server: PolicyServer, answer: Callable[[OpenDocument, Any], object]) -> Callable[[Any], object]:
     def handle(asked: Any) -> object:
         try:
             return answer(server.document(asked.text_document.uri), asked)

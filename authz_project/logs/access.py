@@ -13,7 +13,7 @@ from functools import lru_cache
 import orjson
 
 from authz_project.logs.formats import FACTS, most_at_once, write
-from authz_project.observing import Seen
+from authz_project.observing import AnsweredRequest
 from checks.asking.advice import redacted_questions, tables_read
 from checks.asking.session import StatementKey
 from localsql.asking import PlanKey
@@ -31,10 +31,10 @@ ROOM = 20_000  # requests that wait to be written down
 PAUSE = 0.1  # seconds between writes
 COMPLAINT_EVERY = 60.0  # seconds
 
-Line = Callable[[Seen], bytes]
+LineFormat = Callable[[AnsweredRequest], bytes]
 
 
-def plain(seen: Seen) -> bytes:
+def plain(seen: AnsweredRequest) -> bytes:
     """Return the line for people."""
     milliseconds = int((seen.at + seen.seconds) * 1_000)
     when = f"{_local_second(milliseconds // 1_000)},{milliseconds % 1_000:03d}"
@@ -44,7 +44,7 @@ def plain(seen: Seen) -> bytes:
     return f"{when} INFO {LOGGER} {said}\n".encode()
 
 
-def json(seen: Seen) -> bytes:
+def json(seen: AnsweredRequest) -> bytes:
     """Return the line as JSON, put together from pieces of JSON: most are the same for many lines, and cached."""
     endpoint, method, status, _, seconds, began, request_id, environment, key_id, _, _ = seen
     second, microseconds = divmod(int((began + seconds) * 1_000_000), 1_000_000)
@@ -81,7 +81,7 @@ def _what(method: str, endpoint: str, status: int) -> dict[str, object]:
     return {"method": method, "endpoint": endpoint, "code": status}
 
 
-def facts_of(seen: Seen) -> dict[str, object]:
+def facts_of(seen: AnsweredRequest) -> dict[str, object]:
     """Return the fields that all log lines about a request have."""
     return {
         "request_id": seen.request_id,
@@ -94,15 +94,15 @@ def facts_of(seen: Seen) -> dict[str, object]:
 class AccessLog:
     """An observer: it queues requests, and a thread writes their lines."""
 
-    def __init__(self, line: Line):
+    def __init__(self, line: LineFormat):
         self._line = line
-        self._waiting: deque[Seen] = deque()
+        self._waiting: deque[AnsweredRequest] = deque()
         self._left_out, self._complained = 0, float("-inf")
         self._writing = threading.Lock()
         threading.Thread(target=self._run, name="access log", daemon=True).start()
         atexit.register(self.flush)
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: AnsweredRequest) -> None:
         if len(self._waiting) < ROOM:
             self._waiting.append(seen)
         else:
@@ -162,7 +162,7 @@ LONGEST = 500  # characters of one shape
 QUESTIONS = frozenset({"compile", "found"})  # parts that only questions have
 
 
-def tell_if_question(seen: Seen) -> None:
+def tell_if_question(seen: AnsweredRequest) -> None:
     """Log the request, if it asked a question. An observer that is told only of requests that took long."""
     keys = dict.fromkeys(part.facts["key"] for part in seen.parts if part.name in QUESTIONS)
     if not keys:

@@ -15,10 +15,10 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from authz_project.metrics.table import METRICS
-from authz_project.observing import OTHER, Seen
+from authz_project.observing import OTHER, AnsweredRequest
 from policy.ground.spans import Noted, Part
 
-Key = tuple[Any, ...]  # a metric's name, and its labels
+TallyKey = tuple[Any, ...]  # a metric's name, and its labels
 MOST = 20_000  # requests that wait to be counted; a thread that adds one more counts them all
 
 _endpoint_method_status, _seconds, _noted = itemgetter(0, 1, 2), itemgetter(4), itemgetter(10)
@@ -34,8 +34,8 @@ class Times(NamedTuple):
 class Taken(NamedTuple):
     """What was counted since the last time."""
 
-    counts: Mapping[Key, float]
-    times: Mapping[Key, Times]
+    counts: Mapping[TallyKey, float]
+    times: Mapping[TallyKey, Times]
 
 
 def times_of(values: list[float], bounds: Sequence[float]) -> Times:
@@ -53,10 +53,10 @@ class Tallies:
 
     def __init__(self) -> None:
         self._changing = Lock()
-        self._seen: list[Seen] = []
+        self._seen: list[AnsweredRequest] = []
         self._clear()
 
-    def seen(self, seen: Seen) -> None:
+    def seen(self, seen: AnsweredRequest) -> None:
         """Take in a request that was answered."""
         waiting = self._seen
         waiting.append(seen)
@@ -83,8 +83,8 @@ class Tallies:
         return taken
 
     def _clear(self) -> None:
-        self._counts: defaultdict[Key, float] = defaultdict(float)
-        self._values: defaultdict[Key, list[float]] = defaultdict(list)
+        self._counts: defaultdict[TallyKey, float] = defaultdict(float)
+        self._values: defaultdict[TallyKey, list[float]] = defaultdict(list)
 
     def _count_waiting(self) -> None:
         """Count the requests on the list. What threads append meanwhile, without the lock, stays on it."""
@@ -93,7 +93,7 @@ class Tallies:
         del self._seen[:number]
         for key, times in Counter(map(_endpoint_method_status, batch)).items():
             self._counts["requests", *key] += times
-        by_endpoint: defaultdict[str, list[Seen]] = defaultdict(list)
+        by_endpoint: defaultdict[str, list[AnsweredRequest]] = defaultdict(list)
         for seen in batch:
             by_endpoint[seen[0]].append(seen)
         parts: defaultdict[str, list[Noted]] = defaultdict(list)

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from authz_project import observing
 from authz_project.metrics import folder
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX, Metric
-from authz_project.metrics.tallies import Key, Taken, Tallies, Times
+from authz_project.metrics.tallies import Taken, Tallies, TallyKey, Times
 from policy.ground import spans
 from policy.replicas.standing import standings
 
@@ -76,12 +76,12 @@ class Worker:
     def __init__(self, number: int, pools: Mapping[str, Pool]):
         registry = CollectorRegistry()
         self._metrics = {metric.name: made(metric, registry) for metric in OF_WORKERS}
-        self.children: dict[Key, Made] = {}
+        self.children: dict[TallyKey, Made] = {}
         self._process, self._pools = str(number), pools
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._asked: deque[tuple[float, float]] = deque()  # when, and how many questions then
         self._processor = 0.0  # seconds of processor time that are written down
-        self._of_replicas: dict[Key, int] = {}  # the counts of replicas that are written down
+        self._of_replicas: dict[TallyKey, int] = {}  # the counts of replicas that are written down
         self._writing = threading.Lock()
         self.tallies = Tallies()
 
@@ -109,7 +109,7 @@ class Worker:
                 assert isinstance(child, Gauge), "what goes up and down is a gauge"
                 child.set(value)
 
-    def child(self, key: Key) -> Made:
+    def child(self, key: TallyKey) -> Made:
         found = self.children.get(key)
         if found is None:
             metric = self._metrics[key[0]]
@@ -133,7 +133,7 @@ class Worker:
                 child.inc(max(0, number - self._of_replicas.get(key, 0)))
                 self._of_replicas[key] = max(number, self._of_replicas.get(key, 0))
 
-    def _levels(self, taken: Taken) -> Iterator[tuple[Key, float]]:
+    def _levels(self, taken: Taken) -> Iterator[tuple[TallyKey, float]]:
         yield ("questions_a_minute",), self._a_minute(taken.counts.get(("questions",), 0))
         yield ("loads_under_way",), spans.under_way["load"]
         for name, pool in self._pools.items():

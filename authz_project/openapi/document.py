@@ -12,7 +12,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from authz_project.environments import facts_text
-from authz_project.openapi.operations import Operation, Tag, tags_of
+from authz_project.openapi.operations import Operation, OperationTag, tags_of
 from authz_project.openapi.schemas import SHAPES, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST
@@ -20,7 +20,7 @@ from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Respo
 
 # ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
 
-Part = dict[str, Any]  # JSON
+JSONObject = dict[str, Any]  # JSON
 
 REFUSALS = {
     400: "The request is malformed, or a question is too hard; the message says where and why.",
@@ -39,7 +39,7 @@ _ABOUT = (
 )
 
 
-def document_of(endpoints: Mapping[str, Endpoint]) -> Part:
+def document_of(endpoints: Mapping[str, Endpoint]) -> JSONObject:
     """Return the OpenAPI document of endpoints, which are given by their paths."""
     tags = tags_of(endpoints)
     return {
@@ -57,16 +57,16 @@ def document_of(endpoints: Mapping[str, Endpoint]) -> Part:
     }
 
 
-def _paths(tags: tuple[Tag, ...]) -> Part:
-    paths: dict[str, Part] = {}
+def _paths(tags: tuple[OperationTag, ...]) -> JSONObject:
+    paths: dict[str, JSONObject] = {}
     for tag in tags:
         for operation in tag.operations:
             paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(tag.name, operation)
     return paths
 
 
-def _operation(tag: str, operation: Operation) -> Part:
-    described: Part = {"tags": [tag], "operationId": _name(operation), "summary": operation.doc.summary}
+def _operation(tag: str, operation: Operation) -> JSONObject:
+    described: JSONObject = {"tags": [tag], "operationId": _name(operation), "summary": operation.doc.summary}
     if description := _description(operation):
         described["description"] = description
     if parameters := operation.parameters:
@@ -80,13 +80,13 @@ def _operation(tag: str, operation: Operation) -> Part:
     return described | {"responses": _responses(operation)}
 
 
-def _security(operation: Operation) -> list[Part]:
+def _security(operation: Operation) -> list[JSONObject]:
     if not operation.needs_key:
         return []
     return [{"key": [] if operation.scope is None else [str(operation.scope)]}]
 
 
-def _request_body(operation: Operation) -> Part:
+def _request_body(operation: Operation) -> JSONObject:
     content = {"schema": operation.body, "example": operation.example["body"]}
     return {"required": not operation.doc.is_body_optional, "content": {"application/json": content}}
 
@@ -101,7 +101,7 @@ def _description(operation: Operation) -> str:
     return " ".join(filter(None, [operation.doc.description, instead]))
 
 
-def _parameter(parameter: QueryParameter, example: dict[str, str]) -> Part:
+def _parameter(parameter: QueryParameter, example: dict[str, str]) -> JSONObject:
     described = {"name": parameter.name, "in": "query", "description": parameter.description}
     shown = {"example": example[parameter.name]} if parameter.name in example else {}
     return described | {"schema": parameter.schema} | shown
@@ -120,7 +120,7 @@ def statuses(operation: Operation) -> dict[int, str]:
     return dict(sorted(({status: REFUSALS[status] for status in expected} | {**operation.doc.statuses}).items()))
 
 
-def _responses(operation: Operation) -> Part:
+def _responses(operation: Operation) -> JSONObject:
     answer, has_context = operation.doc.answer, operation.endpoint.takes_context
     success = _response("Success.", answer, operation.has_offset, has_context=has_context)
     if operation.example["answer"]:
@@ -146,7 +146,7 @@ def _refusal(operation: Operation, status: int) -> Schema:
 
 def _response(
     description: str, schema: Schema, has_offset: bool = False, retry: bool = False, has_context: bool = False
-) -> Part:
+) -> JSONObject:
     given = {"OsoOffset": has_offset, "Retry-After": retry, UNUSED_FACTS: has_context}
     names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
@@ -189,20 +189,20 @@ class Described(Endpoint):
         self._endpoints = endpoints
 
 
-class Document(Described):
+class OpenAPIDocument(Described):
     docs: ClassVar = {
         "GET": Doc("This description", {"type": "object"}, "As OpenAPI 3.1. For people it is at `/api/docs`.")
     }
 
     @cached_property
-    def _document(self) -> Part:
+    def _document(self) -> JSONObject:
         return document_of(self._endpoints)
 
     def get(self, request: Request) -> Response:
         return Response(self._document)
 
 
-class Page(Described):
+class OpenAPIPage(Described):
     @cached_property
     def _contents(self) -> dict[str, object]:
         return _contents(tags_of(self._endpoints))
@@ -219,7 +219,7 @@ class Page(Described):
         return Response(page.encode(), headers=headers)
 
 
-def _contents(tags: tuple[Tag, ...]) -> dict[str, object]:
+def _contents(tags: tuple[OperationTag, ...]) -> dict[str, object]:
     return {
         "title": _TITLE,
         "about": _marked(_ABOUT),

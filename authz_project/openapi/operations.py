@@ -79,13 +79,13 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Tag:
+class OperationTag:
     name: str
     description: str
     operations: tuple[Operation, ...]
 
 
-def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[Tag, ...]:
+def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[OperationTag, ...]:
     """Return the operations of endpoints, which are given by their paths, in the order of the examples."""
     tags = []
     for name, description in TAGS.items():
@@ -93,7 +93,7 @@ def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[Tag, ...]:
         for key, example in examples()[name].items():
             method, path = key.split()
             operations.append(Operation(method, path, endpoints[path.removeprefix("/")], example))
-        tags.append(Tag(name, description, tuple(operations)))
+        tags.append(OperationTag(name, description, tuple(operations)))
     return tuple(tags)
 
 

@@ -108,7 +108,7 @@ class Whole:
             self._done(whole)
 
 
-class _Reading:
+class _BodyReading:
     """Reads a body chunk by chunk, one at a time; subclasses say what becomes of the chunks."""
 
     def __init__(self, protocol: HTTPProtocol):
@@ -163,7 +163,7 @@ class _Reading:
         self._chunk = self._chunks = None
 
 
-class Body(_Reading):
+class Body(_BodyReading):
     """Reads a whole body. Calls `done` with it, or `failed` with the reason.
 
     The reason is "long", "late", "broken", or "too much" where there is no memory for it.
@@ -222,7 +222,7 @@ class Body(_Reading):
         return False
 
 
-class Rest(_Reading):
+class Rest(_BodyReading):
     """Takes a refused body for a while, and drops it: if the connection closed at once, the response would be lost."""
 
     def allowed(self) -> float:
@@ -235,7 +235,7 @@ class Rest(_Reading):
         return bool(part) and self.size < LINGER_SIZE
 
 
-_open: set[Whole | _Reading] = set()
+_open: set[Whole | _BodyReading] = set()
 
 
 def _allowed(size: int) -> float:

@@ -15,7 +15,7 @@ from authz_project import observing
 from authz_project.database import Readiness, draining
 from authz_project.errors import refusal_of
 from authz_project.middleware import request_id_of
-from authz_project.route import ANSWERED_WITH, Answer, Environ
+from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk
@@ -126,7 +126,7 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
         _send_large(environ, protocol, answered)
 
 
-def _send_large(environ: Environ, protocol: HTTPProtocol, answered: Answer) -> None:
+def _send_large(environ: Environ, protocol: HTTPProtocol, answered: HTTPAnswer) -> None:
     """Send it if there is memory for the copy that granian makes: without, it would end the process."""
     with _copying:
         try:
@@ -151,7 +151,7 @@ class _File(NamedTuple):
     path: str
 
 
-def _answer_of_django(environ: Environ) -> Answer | _File:
+def _answer_of_django(environ: Environ) -> HTTPAnswer | _File:
     head = _Head()
     answered = by_django(environ, head)
     if isinstance(answered, FileOnDisk):
@@ -159,7 +159,7 @@ def _answer_of_django(environ: Environ) -> Answer | _File:
         return _File(head.status, head.headers, answered.path)
     content = b"".join(answered)
     answered.close()
-    return Answer(head.status, head.headers, content)
+    return HTTPAnswer(head.status, head.headers, content)
 
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:

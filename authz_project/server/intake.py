@@ -31,7 +31,7 @@ from authz_project.server.connection_limits import in_use
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.lookout import Lookout, health_application
 from authz_project.server.upkeep import start_upkeep
-from authz_project.server.workers import Changes, Refusals, Slots, Waiting
+from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Waiting
 from authz_project.side_listener import start_listener
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
@@ -64,10 +64,10 @@ class Intake:
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = Slots(threads, more, at_once())
         turns.most_here = more  # so many may take long, or wait to: the other threads stay free
-        self._changes = Changes(WAITING, threads)
+        self._changes = ChangeThreads(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
         self._lookout = Lookout()
-        self._refusals = Refusals()
+        self._refusals = HeldRefusals()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
             host, port = settings.HEALTH_LISTENER.split()
@@ -117,11 +117,16 @@ class Intake:
         elif not self._slots.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
 
-    def _threads_for(self, path: str) -> Slots | Changes:
+    def _threads_for(self, path: str) -> Slots | ChangeThreads:
         return self._changes if path.lstrip("/") in CHANGES else self._slots
 
     def _do(
-        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, work: Callable[..., None], *its: object
+        self,
+        threads: Slots | ChangeThreads,
+        scope: Scope,
+        protocol: HTTPProtocol,
+        work: Callable[..., None],
+        *its: object,
     ) -> bool:
         """Give the work to the threads and return True, or have 503 answered and return False.
 
@@ -166,7 +171,13 @@ class Intake:
             body.wait_to_be_read(begin, partial(_end, scope, body, refuse))
 
     def _arrived(
-        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _Held, text: bytes
+        self,
+        threads: Slots | ChangeThreads,
+        scope: Scope,
+        protocol: HTTPProtocol,
+        environ: Environ,
+        body: _Held,
+        text: bytes,
     ) -> None:
         """Have the request answered, once there is room for all that is made of a large body."""
         if len(text) <= SMALL:
@@ -187,7 +198,13 @@ class Intake:
         )
 
     def _begin(
-        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _Held, text: bytes
+        self,
+        threads: Slots | ChangeThreads,
+        scope: Scope,
+        protocol: HTTPProtocol,
+        environ: Environ,
+        body: _Held,
+        text: bytes,
     ) -> None:
         is_begun = False
         _note_waiting(environ)

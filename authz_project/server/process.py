@@ -25,7 +25,7 @@ from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.connection_limits import IDLE
 from authz_project.server.listening import BACKLOG, Listening, Signals, is_possible, opened
-from authz_project.server.supervisor import Report, Supervisor
+from authz_project.server.supervisor import Supervisor, WorkerReport
 from policy.ground.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
@@ -64,7 +64,13 @@ def turns_shared() -> Iterator[None]:
 
 
 def worker(
-    number: int, report: Report, host: str, port: int, threads: int, connections: int, shared: socket.socket | None
+    number: int,
+    report: WorkerReport,
+    host: str,
+    port: int,
+    threads: int,
+    connections: int,
+    shared: socket.socket | None,
 ) -> None:
     """Serve until a signal to stop, with `connections` of clients at most; `shared` is the socket of all workers."""
     with report.starting():

@@ -37,7 +37,7 @@ class CannotStart(Exception):
     """No worker began to serve at the first start; the reason is logged."""
 
 
-class Report:
+class WorkerReport:
     """Tells the parent that this worker serves from now on, or why it cannot."""
 
     def __init__(self, pipe: Connection):
@@ -59,10 +59,10 @@ class Report:
             self._pipe.close()
 
 
-Target = Callable[..., None]  # what a worker runs: called with its number, its `Report`, and further arguments
+Target = Callable[..., None]  # what a worker runs: called with its number, its `WorkerReport`, and further arguments
 
 
-class _Place:
+class _WorkerPlace:
     """One of the workers by number: the process that does its work now, or when the next one starts."""
 
     def __init__(self, number: int):
@@ -143,7 +143,7 @@ class Supervisor:
 
     def __init__(self, workers: int, target: Target, *arguments: object):
         self._target, self._arguments = target, arguments
-        self._places = [_Place(number) for number in range(1, workers + 1)]
+        self._places = [_WorkerPlace(number) for number in range(1, workers + 1)]
         self._has_served = False
         self._failures = 0  # at the first start, before any worker serves
         self._logged = ""  # the latest reason of a failed start that was logged
@@ -180,7 +180,7 @@ class Supervisor:
             if place.process is not None and not place.process.is_alive():
                 self._note_death(place)
 
-    def _note_death(self, place: _Place) -> None:
+    def _note_death(self, place: _WorkerPlace) -> None:
         process_id, code = place.bury()
         if place.reason and place.reason != self._logged:
             log.error("worker %d cannot start: %s", place.number, place.reason.strip())
@@ -224,7 +224,7 @@ def _name(number: int) -> str:
 
 def _work(target: Target, number: int, pipe: Connection, arguments: tuple[object, ...]) -> None:
     end_with_parent()
-    target(number, Report(pipe), *arguments)
+    target(number, WorkerReport(pipe), *arguments)
 
 
 def end_with_parent() -> None:

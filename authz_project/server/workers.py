@@ -40,7 +40,7 @@ LONGEST = 16  # times PATIENCE: a line is kept short for so long at most, before
 _MOST = 0.5  # share of the time
 
 
-class Line:
+class WaitingLine:
     """Decides this for one line. It takes no lock: its owner holds one around each call."""
 
     def __init__(self, threads: int):
@@ -114,7 +114,7 @@ class Slots:
         self._since: dict[Inbox, float] = {}  # when each thread that is at work began
         self._long: set[Inbox] = set()  # those of them that no longer count: others may have their slots
         self._waiting: deque[Task] = deque()
-        self._line = Line(threads)
+        self._line = WaitingLine(threads)
         self._lock = threading.Lock()
         self._is_full = threading.Event()
         threading.Thread(target=self._watch, name="long work", daemon=True).start()
@@ -122,7 +122,7 @@ class Slots:
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Return True at once, and have a thread do the work, which handles its own failures.
 
-        Return False, and do nothing, where the line has been too long (see `Line`) or there is no thread at all.
+        Return False, and do nothing, where the line has been too long (see `WaitingLine`) or there is no thread at all.
         """
         with self._lock:
             if self._waiting and not self._line.takes(len(self._waiting)):
@@ -229,7 +229,7 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
 # Threads for small changes: these wait for one another's commits, and hold up no question meanwhile.
 
 
-class Changes:
+class ChangeThreads:
     """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 
     A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.server_thread`).
@@ -239,7 +239,7 @@ class Changes:
     def __init__(self, waiting: int, making: int):
         self.size = waiting
         self._here = 0  # requests that are being answered, and those in line
-        self._line = Line(waiting)
+        self._line = WaitingLine(waiting)
         self._counting = threading.Lock()
         self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
@@ -248,7 +248,7 @@ class Changes:
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Return True at once, and have a thread do the work, which handles its own failures.
 
-        Return False, and do nothing, where the line has been too long (see `Line`) or no thread can be started.
+        Return False, and do nothing, where the line has been too long (see `WaitingLine`) or no thread can be started.
         """
         with self._counting:
             if not self._line.takes(self.waiting):
@@ -350,7 +350,7 @@ class Waiting:
     Its threads keep no connection: the making threads of `changes` read for them.
     """
 
-    def __init__(self, places: int, changes: Changes):
+    def __init__(self, places: int, changes: ChangeThreads):
         self.size = self._free = places
         self.waiting = 0  # for metrics: there is no line for a place
         self._lock = threading.Lock()
@@ -394,7 +394,7 @@ _REFUSAL_TICK = 0.02  # seconds between checks for refusals that are due
 Send = Callable[[], None]  # sends one refusal
 
 
-class Refusals:
+class HeldRefusals:
     """Holds each refusal back for `KEPT_FOR` seconds. Its thread sleeps while there is none."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_i
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from authz_project import __version__, observing
-from authz_project.observing import Seen
+from authz_project.observing import AnsweredRequest
 from policy.ground.spans import Part
 
 NAME = "authz"
@@ -49,7 +49,7 @@ class Traces:
         self._tracer = tracer
         self._system = SYSTEMS.get(settings.DATABASES["default"]["ENGINE"], "other_sql")
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: AnsweredRequest) -> None:
         parts = [part for part in seen.parts if part.seconds]
         began = min([seen.began, *(part.began for part in parts[:1])])  # a wait for a thread lies before `seen.began`
         span = self._tracer.start_span(
@@ -67,7 +67,7 @@ class Traces:
                 self._tell(seen, part, within)
         span.end(_at(seen, seen.began + seen.seconds))
 
-    def _tell(self, seen: Seen, part: Part, within: Context) -> None:
+    def _tell(self, seen: AnsweredRequest, part: Part, within: Context) -> None:
         is_statement = part.name == "statement"
         span = self._tracer.start_span(
             "SELECT" if is_statement else part.name,
@@ -81,19 +81,19 @@ class Traces:
         span.end(_at(seen, part.began + part.seconds))
 
 
-def _name(seen: Seen) -> str:
+def _name(seen: AnsweredRequest) -> str:
     return f"{_method(seen)} {seen.endpoint}" if _is_route(seen) else _method(seen)
 
 
-def _method(seen: Seen) -> str:
+def _method(seen: AnsweredRequest) -> str:
     return "HTTP" if seen.method == observing.ANY_OTHER else seen.method
 
 
-def _is_route(seen: Seen) -> bool:
+def _is_route(seen: AnsweredRequest) -> bool:
     return seen.endpoint.startswith("/")
 
 
-def _attributes(seen: Seen, left_out: int) -> Attributes:
+def _attributes(seen: AnsweredRequest, left_out: int) -> Attributes:
     found: Attributes = {
         "http.request.method": seen.method,
         "http.response.status_code": seen.status,
@@ -127,6 +127,6 @@ def _of_failure(facts: Mapping[str, object]) -> Attributes:
     return {"error.type": str(facts["failed"])} if "failed" in facts else {}
 
 
-def _at(seen: Seen, moment: float) -> int:
+def _at(seen: AnsweredRequest, moment: float) -> int:
     """Convert a moment by the clock of parts, `perf_counter`, into nanoseconds since 1970."""
     return int((seen.at + moment - seen.began) * 1_000_000_000)

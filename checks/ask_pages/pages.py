@@ -35,7 +35,7 @@ from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
 from facts.notation import noted_value
 from facts.pages.addresses import ask_url, value_url
-from facts.pages.value import Ability, Answer, Choice, Section
+from facts.pages.value import Ability, Answer, QuestionChoice, Section
 from policy.active import program_of_version
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import now, time_of
@@ -101,9 +101,9 @@ class _Page:
             action = next((each.name for each in choices if each.is_chosen), None)
             yield Ability("", choices, None if action is None else self._actors(action))
 
-    def _choice(self, action: str, is_open: bool, **section: str) -> Choice:
+    def _choice(self, action: str, is_open: bool, **section: str) -> QuestionChoice:
         url = value_url(self.environment.slug, self.value, **section, action=action)
-        return Choice(action, url, is_open and self.chosen.get("action") == action)
+        return QuestionChoice(action, url, is_open and self.chosen.get("action") == action)
 
     def _resources(self, type_name: str, action: str) -> Answer:
         asked = {"actor": self.text, "action": action, "resource": type_name}
@@ -153,8 +153,8 @@ def _counted(name: str, ids: list[str | None]) -> str:
 _MOST_VERSIONS = 200
 _NOUNS = {"actor": "actor", "action": "action", "resource": "resource"}
 _NOTHING = {"actor": "Nobody", "action": "Nothing", "resource": "No resource"}
-Fields = Mapping[str, str]
-Shown = dict[str, object]
+PageFields = Mapping[str, str]
+ShownQuestion = dict[str, object]
 
 
 class Link(NamedTuple):
@@ -187,12 +187,12 @@ def version_chosen(text: str) -> PolicyVersion | None:
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def ask_page(version: PolicyVersion, fields: Fields, text: str, origin: str) -> Shown:
+def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str) -> ShownQuestion:
     """Return what the page shows; `text` is asked in place of the version's own, without being published."""
     kind = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     program = program_or_none(version)
     suggested = suggestions(version.environment_id, program) if program else {}
-    form: Shown = {
+    form: ShownQuestion = {
         "kind": kind,
         "kinds": [(each, page_url("ask", version.pk, carried_over(fields, each)), each == kind) for each in KINDS],
         "fields": [(field, fields.get(field.name, "")) for field in kind.fields],
@@ -224,7 +224,7 @@ def program_or_none(version: PolicyVersion) -> Program | None:
         return None
 
 
-def trouble_of(reason: AuthzError) -> Shown:
+def trouble_of(reason: AuthzError) -> ShownQuestion:
     """Return what the page shows of an error: its message, or excerpts of the text if a policy is rejected."""
     if isinstance(reason, PolicyRejected):
         return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
@@ -241,7 +241,7 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
     return found if chosen in found else [chosen, *found]
 
 
-def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
+def _earlier(version: PolicyVersion, fields: PageFields) -> Iterator[Link]:
     """Yield links that ask what changed since earlier moments, as far as these can be asked about."""
     latest, time = version.environment.offset, time_of(now())
     picks = [("before the last change", str(latest - 1)), ("a day ago", ""), ("a week ago", "")]
@@ -258,9 +258,9 @@ def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 
-def _shown_answer(answer: PageAnswer, origin: str) -> Shown:
+def _shown_answer(answer: PageAnswer, origin: str) -> ShownQuestion:
     asked = answer.asked
-    shown: Shown = {
+    shown: ShownQuestion = {
         "answered": answer,
         "took": f"{answer.milliseconds:.1f}" if answer.milliseconds < 10 else f"{answer.milliseconds:,.0f}",
         "notes": [_note(asked.version, each) for each in answer.notes],
@@ -282,7 +282,7 @@ def _question_text(asked: PageQuestion) -> str:
     return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
 
-def _note(version: PolicyVersion, note: Note) -> Shown:
+def _note(version: PolicyVersion, note: Note) -> ShownQuestion:
     def link(correction: Correction) -> Link:
         fields = correction.fields
         return Link(correction.word, page_url("ask", version.pk, fields) if fields else "")
@@ -302,7 +302,7 @@ def _moment(environment_id: int, moment: Moment) -> Link:
     )
 
 
-def _explained(answer: PageAnswer) -> Shown:
+def _explained(answer: PageAnswer) -> ShownQuestion:
     assert answer.goal is not None, "an explanation is one of a goal"
     slug = answer.asked.version.environment.slug
     is_strange = any(note.known for note in answer.notes)  # which the goal's own note says as well
@@ -319,7 +319,7 @@ def _explained(answer: PageAnswer) -> Shown:
 # ---- lists ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(answer: PageAnswer, found: Listed) -> Shown:
+def _listed(answer: PageAnswer, found: Listed) -> ShownQuestion:
     asked, column = answer.asked, answer.asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
     again = asked_again(asked.fields, filter=found.address.text)
@@ -367,7 +367,7 @@ class _Shown(NamedTuple):
     why: str
 
 
-def _answer(fields: Fields, version: int, column: str, answer: Value, slug: str) -> _Shown:
+def _answer(fields: PageFields, version: int, column: str, answer: Value, slug: str) -> _Shown:
     changed = {column: written(answer)}
     if column == "action":
         changed = {column: "*" if answer.id == ANY else _action(answer.id)}
@@ -393,7 +393,7 @@ class _Change(NamedTuple):
     whys: tuple[Link, Link]
 
 
-def _changes(answer: PageAnswer) -> Shown:
+def _changes(answer: PageAnswer) -> ShownQuestion:
     asked, found = answer.asked, answer.changes
     assert found is not None and asked.actor is not None, "what changed is asked of an actor"
     actor = Value(asked.actor.type, asked.actor.one)

@@ -87,7 +87,7 @@ def json_text(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Field:
+class QuestionField:
     name: str
     label: str
     example: str
@@ -96,10 +96,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Kind:
+class QuestionForm:
     name: str
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[QuestionField, ...]
     column: str = ""  # what is asked for, if the answer is a list
 
     @property
@@ -108,29 +108,29 @@ class Kind:
 
 
 CHANGED = "changed"
-_ACTOR = Field("actor", "Actor", "User:alice", "actors")
-_ACTION = Field("action", "Action", "read", "actions")
-_RESOURCE = Field("resource", "Resource", "Repo:anvil", "resources")
-_RESOURCES = Field("resource", "Resource type", "Repo", "types")
+_ACTOR = QuestionField("actor", "Actor", "User:alice", "actors")
+_ACTION = QuestionField("action", "Action", "read", "actions")
+_RESOURCE = QuestionField("resource", "Resource", "Repo:anvil", "resources")
+_RESOURCES = QuestionField("resource", "Resource type", "Repo", "types")
 KINDS = (
-    Kind("authorize", "May the actor do this?", (_ACTOR, _ACTION, _RESOURCE)),
-    Kind("actions", "What may the actor do?", (_ACTOR, _RESOURCE), "action"),
-    Kind("list", "On which resources?", (_ACTOR, _ACTION, _RESOURCES), "resource"),
-    Kind(
+    QuestionForm("authorize", "May the actor do this?", (_ACTOR, _ACTION, _RESOURCE)),
+    QuestionForm("actions", "What may the actor do?", (_ACTOR, _RESOURCE), "action"),
+    QuestionForm("list", "On which resources?", (_ACTOR, _ACTION, _RESOURCES), "resource"),
+    QuestionForm(
         "who",
         "Who may do this?",
-        (_ACTION, _RESOURCE, Field("actor", "Only actors of type", "any", "actor-types", is_needed=False)),
+        (_ACTION, _RESOURCE, QuestionField("actor", "Only actors of type", "any", "actor-types", is_needed=False)),
         "actor",
     ),
-    Kind(
+    QuestionForm(
         CHANGED,
         "What changed for the actor?",
         (
             _ACTOR,
-            Field("from", "From", "a revision, or 2026-11-03 14:00"),
-            Field("to", "To", "now", is_needed=False),
-            Field("action", "Only the action", "any", "actions", is_needed=False),
-            Field("resource", "Only on type", "any", "types", is_needed=False),
+            QuestionField("from", "From", "a revision, or 2026-11-03 14:00"),
+            QuestionField("to", "To", "now", is_needed=False),
+            QuestionField("action", "Only the action", "any", "actions", is_needed=False),
+            QuestionField("resource", "Only on type", "any", "types", is_needed=False),
         ),
     ),
 )
@@ -160,7 +160,7 @@ def asked_again(fields: Mapping[str, str], **changed: str) -> dict[str, str]:
     return {name: found[name] for name in NAMES if found.get(name)}
 
 
-def carried_over(fields: Mapping[str, str], kind: Kind) -> dict[str, str]:
+def carried_over(fields: Mapping[str, str], kind: QuestionForm) -> dict[str, str]:
     """Return those of a question's fields that a question of another kind can take over."""
     was = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     kept = {"kind": kind.name}
@@ -188,7 +188,7 @@ class Incomplete(AuthzError):
 class PageQuestion:
     """A question to a policy version, or to a text in its place, as of a moment (None: now)."""
 
-    kind: Kind
+    kind: QuestionForm
     version: PolicyVersion
     fields: Mapping[str, str]  # that are filled
     actor: Asked | None
@@ -246,12 +246,12 @@ def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "
     )  # fmt: skip
 
 
-def _with_article(field: Field) -> str:
+def _with_article(field: QuestionField) -> str:
     label = field.label.lower()
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label}, such as `{field.example}`"
 
 
-def _read(field: Field, text: str) -> Asked | None:
+def _read(field: QuestionField, text: str) -> Asked | None:
     if not text:
         return None
     match field.completed:

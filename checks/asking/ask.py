@@ -20,7 +20,7 @@ from checks.asking.askers import Asker, confirmed, nobody, session_now, settled
 from checks.asking.confirmation import UNKNOWN_REVISION, SnapshotState
 from checks.asking.question import Asked, Check, Page, Question, allow
 from checks.asking.session import LiveSession, Ready, StatementResult
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled
 from checks.errors import StatementTooLarge
 from facts.accept import Unused
@@ -42,7 +42,7 @@ class Answered(NamedTuple):
 
     session: LiveSession
     questions: Sequence[Question]
-    rows: list[tuple[int, Row]]
+    rows: list[tuple[int, AnswerRow]]
     unused: Unused  # of the context
     revision: int  # of the facts
     state: SnapshotState  # in the snapshot that the answer was read from
@@ -69,12 +69,12 @@ class Answered(NamedTuple):
         return bool(self.rows)
 
     @property
-    def of_one(self) -> list[Row]:
+    def of_one(self) -> list[AnswerRow]:
         return [row for _, row in self.rows]
 
     @property
-    def of_each(self) -> list[list[Row]]:
-        found: list[list[Row]] = [[] for _ in self.questions]
+    def of_each(self) -> list[list[AnswerRow]]:
+        found: list[list[AnswerRow]] = [[] for _ in self.questions]
         for index, row in self.rows:
             found[index].append(row)
         return found
@@ -152,14 +152,14 @@ def answered_each(
         return answered(asker, questions, context, at_once=1, moment=moment)
 
 
-Statements = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
+StatementsOf = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
 
 
 def _answered(
     asker: Asker,
     questions: Sequence[Question] | Callable[[LiveSession], Sequence[Question]],
     context: Sequence[Fact],
-    statements_for: Statements,
+    statements_for: StatementsOf,
     moment: Moment | None = None,
 ) -> Answered:
 
@@ -192,7 +192,7 @@ def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Sta
         return _run_one(asker, statements[0])
     if not statements:
         return confirmed(asker), []
-    rows: list[tuple[int, Row]] = []
+    rows: list[tuple[int, AnswerRow]] = []
     with run.snapshot():
         for each in statements:
             state, found = _run_one(asker, each)

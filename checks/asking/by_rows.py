@@ -20,11 +20,11 @@ import orjson
 from checks.asking import deadline, run
 from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation, state_and_rows
-from checks.asking.open_policy import Policy
+from checks.asking.open_policy import AskedPolicy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.session import LiveSession, Ready, StatementKey, StatementResult, reads_clock, rules_of
-from checks.engine.answers import Row, answers_of
-from checks.engine.by_rows import Expression, expression_of, slot_of, statement_of
+from checks.engine.answers import AnswerRow, answers_of
+from checks.engine.by_rows import AnswerExpression, expression_of, slot_of, statement_of
 from checks.engine.compile import MOST_WEIGHT
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
@@ -39,7 +39,9 @@ MOST_OUTLINES = 16  # in one statement
 MOST_GROUPS = 64  # of outlines by one policy; beyond that, grouping starts anew
 
 V = TypeVar("V")
-Rows = dict[tuple[object, ...], list[int]]  # the values of each row, and the places of the questions that have them
+RowNumbers = dict[
+    tuple[object, ...], list[int]
+]  # the values of each row, and the places of the questions that have them
 
 
 class Renumbered(Exception):
@@ -50,7 +52,7 @@ class CompiledOutline(NamedTuple):
     """What questions of one outline are compiled to. `expression` is None if the answer takes rounds."""
 
     outline: Outline
-    expression: Expression | None
+    expression: AnswerExpression | None
     misses_signatures: bool  # whether it relies on there being no facts of some signature
     marks: Marks  # of the environment's signatures when it was compiled
 
@@ -94,10 +96,10 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
     return found
 
 
-def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, Rows]:
+def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, RowNumbers]:
     """Return for each outline the rows of values that are asked about."""
     names = session.program.names
-    found: dict[Outline, Rows] = {}
+    found: dict[Outline, RowNumbers] = {}
     for place, question in enumerate(questions):
         slots: dict[str, object] = {}
         rows = found.setdefault(outline_of(question, Values(names, slots)), {})
@@ -108,7 +110,7 @@ def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outlin
 def _common_key(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
     """Return the key of all that the questions have in common, with no question in it."""
     inline = frozenset(by_signature(context))
-    policy: Policy | None = session.version
+    policy: AskedPolicy | None = session.version
     if policy is None:
         policy = frozenset().union(*(each.types for each in outlines), *(each.types for each in inline))
     (width,) = {len(each.outs) for each in outlines}
@@ -215,7 +217,7 @@ def _ready(
     session: LiveSession,
     common: StatementKey,
     group: tuple[CompiledOutline, ...],
-    rows: Mapping[Outline, Rows],
+    rows: Mapping[Outline, RowNumbers],
     context: Sequence[Fact],
     given: Mapping[str, object],
 ) -> Ready:
@@ -229,7 +231,7 @@ def _ready(
     return Ready(made.statement, (), slots, partial(_read, group, rows), not reads_clock(made.statement))
 
 
-def _json(rows: Rows) -> str:
+def _json(rows: RowNumbers) -> str:
     """Return the rows as JSON, each behind the place of its first question: `[[0,"ann","d"],[1,"ben","e"]]`."""
     return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
 
@@ -260,10 +262,12 @@ def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:
 # ---- answers -----------------------------------------------------------------------------------------------------
 
 
-def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> StatementResult:
+def _read(
+    group: tuple[CompiledOutline, ...], rows: Mapping[Outline, RowNumbers], fetched: list[Fetched]
+) -> StatementResult:
     state, found = state_and_rows(fetched)
     answer_of = {int(number): answer for number, answer in found}
-    answers: list[tuple[int, Row]] = []
+    answers: list[tuple[int, AnswerRow]] = []
     for compiled in group:
         for places in rows.get(compiled.outline, {}).values():
             mine = _answers_of(compiled, answer_of.get(places[0]))
@@ -271,7 +275,7 @@ def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetc
     return state, answers
 
 
-def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
+def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[AnswerRow]:
     if not compiled.outline.outs:
         return [()] if answer else []
     if not isinstance(answer, str):

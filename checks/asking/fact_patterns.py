@@ -18,7 +18,7 @@ from checks.asking.askers import Asker
 from checks.asking.open_policy import OpenProgram
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.session import LiveSession
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
 from facts.wire import Argument, Fact, FactPattern
@@ -110,7 +110,7 @@ def facts_to_json(pattern: FactPattern, found: Answered) -> list[dict[str, objec
     ]
 
 
-def _cells(question: Question, row: Row) -> tuple[_Cell, ...]:
+def _cells(question: Question, row: AnswerRow) -> tuple[_Cell, ...]:
     ids = dict(zip(question.outs, row))
     asked = question.variables.items()
     return tuple((each.type, ids[name] if name in question.outs else each.one) for name, each in asked)

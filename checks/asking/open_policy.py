@@ -6,7 +6,7 @@ from policy.active import program_of_version
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Types, Var
 
-Policy = int | Types  # a version; or, while there is none, the types that questions mention
+AskedPolicy = int | Types  # a version; or, while there is none, the types that questions mention
 
 
 class OpenProgram(Program):
@@ -16,12 +16,12 @@ class OpenProgram(Program):
         return True
 
 
-def policy_of(version: int | None, types: Types) -> Policy:
+def policy_of(version: int | None, types: Types) -> AskedPolicy:
     """Return the version; without one, the open policy for questions that mention these types."""
     return types if version is None else version
 
 
-def program_of(policy: Policy) -> Program:
+def program_of(policy: AskedPolicy) -> Program:
     """Return the program that questions are answered by. There is always one."""
     return open_program(policy) if isinstance(policy, frozenset) else program_of_version(policy)
 

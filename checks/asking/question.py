@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from checks.asking.open_policy import OpenProgram
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.engine.compile import Root
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
@@ -101,7 +101,7 @@ class Page(NamedTuple):
     def slots(self) -> dict[str, object]:
         return {"limit": self.limit, "after": self.after, "before": self.before, "contained": self.text}
 
-    def of(self, rows: Collection[Row]) -> list[Row]:
+    def of(self, rows: Collection[AnswerRow]) -> list[AnswerRow]:
         """Return those of the rows that are on the page, in order."""
         _, after, before, part = self
         named = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
@@ -113,7 +113,7 @@ class Page(NamedTuple):
         return [*wild, *named][: self.limit]
 
 
-def by_ids(row: Row) -> tuple:
+def by_ids(row: AnswerRow) -> tuple:
     """Return the sort key of an answer: None, which stands for every value, comes before all ids."""
     return tuple((text is not None, text or "") for text in row)
 
@@ -331,7 +331,7 @@ class Query:
                 raise MalformedRequest("mode", f"the query has no variable `{name}`")
         return self.question._replace(outs=tuple([ours[name] for name in names]))
 
-    def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
+    def results(self, rows: Iterable[AnswerRow]) -> list[dict[str, str | None]]:
         """Return an object for each solution: an id for each variable, in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.one for name, asked in variables.items() if name not in outs}

@@ -14,9 +14,9 @@ from django.conf import settings
 from checks.asking import deadline, run
 from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation, SnapshotState, state_and_rows
-from checks.asking.open_policy import Policy, open_program, policy_of, program_of
+from checks.asking.open_policy import AskedPolicy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
-from checks.engine.answers import Row, answers_of
+from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
@@ -51,7 +51,7 @@ class StatementKey(NamedTuple):
     """All that a statement depends on except values: the key by which it is remembered."""
 
     environment_id: int | None  # whose facts it reads; None: only facts that the request brings
-    policy: Policy | None  # whose rules it follows; None: those of an unpublished text
+    policy: AskedPolicy | None  # whose rules it follows; None: those of an unpublished text
     needs_key: bool | None  # whether it confirms the caller's key; None: it confirms nothing
     signatures: int | Marks  # whose numbers it contains: a snapshot's marks, or a live session's generation
     dialect: Dialect
@@ -78,7 +78,9 @@ class StatementKey(NamedTuple):
         )
 
 
-StatementResult = tuple[SnapshotState, list[tuple[int, Row]]]  # the state, and answers, each with its question's place
+StatementResult = tuple[
+    SnapshotState, list[tuple[int, AnswerRow]]
+]  # the state, and answers, each with its question's place
 
 
 class Ready(NamedTuple):
@@ -116,7 +118,7 @@ class PreparedStatement(NamedTuple):
         guarded = made.is_guarded
         return cls(made.statement, made.rounds, shape.width, guarded, places, numbers, marks, is_timeless, reads)
 
-    def answers(self, rows: list[Fetched]) -> Sequence[Row]:
+    def answers(self, rows: list[Fetched]) -> Sequence[AnswerRow]:
         """Return the answers to one question, out of the rows of a statement that confirms nothing."""
         if not self.width:
             return [()] if rows[0][0] else []
@@ -299,7 +301,7 @@ class LiveSession(Session):
         values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         inline = frozenset(by_signature(context)) if context else _NOTHING
-        policy: Policy | None = self.version
+        policy: AskedPolicy | None = self.version
         if policy is None:
             policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
         window = None
@@ -346,10 +348,10 @@ class LiveSession(Session):
         return compiled(rules, shape, key.dialect, numbering.of, confirmed, known, ends)
 
 
-rule_sets: Cache[Policy, RuleSet] = Cache(128)
+rule_sets: Cache[AskedPolicy, RuleSet] = Cache(128)
 
 
-def rules_of(policy: Policy) -> RuleSet:
+def rules_of(policy: AskedPolicy) -> RuleSet:
     """Return the policy's rules in the engine's form, remembered for all questions that they answer."""
     return rule_sets.get(policy) or rule_sets.made_once(
         policy, lambda: RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)

@@ -14,7 +14,7 @@ from django.conf import settings
 from checks.asking import deadline, run
 from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.cache import Cache
-from checks.asking.open_policy import Policy, policy_of, program_of
+from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
 from checks.asking.session import (
     LiveSession,
@@ -25,7 +25,7 @@ from checks.asking.session import (
     new_statements,
     rules_of,
 )
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.engine.compile import Root, compiled
 from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.rules.clauses import Slot
@@ -108,7 +108,7 @@ def trial(
 @contextmanager
 def _opened(
     environment_id: int,
-    policy: Policy | None,
+    policy: AskedPolicy | None,
     cases: Cases,
     statements: Statements,
     context: Sequence[Fact],
@@ -125,14 +125,14 @@ def _opened(
         yield Snapshot(*given, moment.revision if moment else 0, now=now)
 
 
-_cases: Cache[Policy, Cases] = Cache(64)
+_cases: Cache[AskedPolicy, Cases] = Cache(64)
 
 
-def cases_of(policy: Policy) -> Cases:
+def cases_of(policy: AskedPolicy) -> Cases:
     return _cases.get(policy) or _cases.made_once(policy, lambda: _cases_of(policy))
 
 
-def _cases_of(policy: Policy) -> Cases:
+def _cases_of(policy: AskedPolicy) -> Cases:
     if isinstance(policy, frozenset):
         return Cases(program_of(policy), rules_of(policy))
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=policy)
@@ -162,7 +162,7 @@ class Snapshot(Session):
     """
 
     environment_id: int | None  # None: no stored facts count
-    policy: Policy | None  # None: that of an unpublished text
+    policy: AskedPolicy | None  # None: that of an unpublished text
     cases: Cases
     context: Sequence[Fact]
     inline: frozenset[Signature]  # of the context
@@ -297,7 +297,7 @@ class Snapshot(Session):
     def _facts(self) -> str:
         return inline_rows(self.context, self.number_of)
 
-    def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[Row]:
+    def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[AnswerRow]:
         """Return at most `most` rows (0: all) that make the root true; None or the empty id stands for any value."""
         prepared = self.prepared(self._key(root, width, most))
         found = self._run(prepared, slots)
@@ -312,11 +312,11 @@ class Snapshot(Session):
     def holds(self, question: Question) -> bool:
         return bool(self.answers(question))
 
-    def answers(self, question: Question) -> Sequence[Row]:
+    def answers(self, question: Question) -> Sequence[AnswerRow]:
         """Return the rows of a question, in order. None stands for every value."""
         return sorted(self._answers(question), key=by_ids)
 
-    def page(self, question: Question, page: Page) -> list[Row]:
+    def page(self, question: Question, page: Page) -> list[AnswerRow]:
         """Return a page of the answers to a question with one column, in order."""
         prepared, slots = self._seen_through(question, page.window, page.slots)
         if prepared.statement is None:
@@ -348,11 +348,11 @@ class Snapshot(Session):
         outline = outline_of(question, Values(self.program.names, self.slots()))
         return self.prepared(self._key(outline, len(question.outs), 0)).statement is not None
 
-    def first_answers(self, question: Question, most: int) -> Sequence[Row]:
+    def first_answers(self, question: Question, most: int) -> Sequence[AnswerRow]:
         """Return at most `most` answers, in no order, some perhaps twice. Not remembered, as they may be many."""
         return self._answers(question, most)
 
-    def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[Row]:
+    def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[AnswerRow]:
         """Return all answers, as `first_answers` does, within so many seconds; refuse `most` rows or more.
 
         Without `most` or seconds, there is no such limit.
@@ -363,7 +363,7 @@ class Snapshot(Session):
             raise TooManyRows(most)
         return found
 
-    def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
+    def _answers(self, question: Question, most: int = 0) -> Sequence[AnswerRow]:
         slots = self.slots()
         outline = outline_of(question, Values(self.program.names, slots))
         prepared = self.prepared(self._key(outline, len(question.outs), most))
@@ -460,7 +460,7 @@ class FactsAlone(Snapshot):
         """Return the session over these facts, which are ground."""
         return replace(self, context=[fact_of_atom(atom) for atom in atoms], answered={})
 
-    def answers(self, question: Question) -> Sequence[Row]:
+    def answers(self, question: Question) -> Sequence[AnswerRow]:
         if self.is_late:
             raise TestsTooSlow(FACTS_ALONE_TIME_LIMIT)
         return super().answers(question)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 Placed = tuple[int, RequestProperties]  # the place in a request, and what stands there
-Groups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
+FactGroups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
 NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same, to confirm the key
 
 
@@ -111,10 +111,10 @@ def _answered(
     return _settled(asker, moment, by)
 
 
-def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], Groups]:
+def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], FactGroups]:
     """Return a decision for each evaluation, final for invalid ones only; and the valid ones, grouped by facts."""
     decisions = [Decision(False, each if isinstance(each, MalformedRequest) else None) for each in asked]
-    groups: Groups = {}
+    groups: FactGroups = {}
     for index, each in enumerate(asked):
         if isinstance(each, RequestProperties):
             try:
@@ -125,7 +125,7 @@ def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[De
     return decisions, groups
 
 
-def _compile(groups: Groups, session: LiveSession, moment: Moment | None) -> None:
+def _compile(groups: FactGroups, session: LiveSession, moment: Moment | None) -> None:
     """Compile the groups' statements beforehand: what is compiled within their snapshot is not remembered."""
     for facts, group in groups.items():
         context = session.brought(tuple(facts)).facts

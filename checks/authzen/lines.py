@@ -16,8 +16,8 @@ from checks.authzen.requests import (
     facts_of,
     known_of,
 )
-from checks.compare.differences import Given
-from checks.decisions.lines import Line
+from checks.compare.differences import AskedTogether
+from checks.decisions.lines import LogLine
 from checks.decisions.log import Summary
 from policy.active import program_of_version
 from policy.errors import AuthzError
@@ -39,16 +39,16 @@ class Apart(AuthzError):
         super().__init__("its evaluations have different properties, or some are wrong")
 
 
-def is_of_authzen(line: Line) -> bool:
+def is_of_authzen(line: LogLine) -> bool:
     return line.endpoint.startswith("/access/")
 
 
-def program_of_then(line: Line) -> Program | None:
+def program_of_then(line: LogLine) -> Program | None:
     version = PolicyVersion.objects.filter(environment=line.environment, number=line.policy_version or 0).first()
     return None if version is None else program_of_version(version.pk)
 
 
-def given_for(line: Line, program: Program | None) -> Given:
+def given_for(line: LogLine, program: Program | None) -> AskedTogether:
     """Return what was asked, with the properties that the program asks for."""
     if line.endpoint in _SEARCHES:
         serializer, out = _SEARCHES[line.endpoint]
@@ -58,17 +58,17 @@ def given_for(line: Line, program: Program | None) -> Given:
     return _given(program, evaluated(raw, many) if many else [known_of(decoded(Evaluation, raw))])
 
 
-def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> Given:
+def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> AskedTogether:
     if not all(isinstance(each, RequestProperties) for each in asked):
         raise Apart
     contexts = {frozenset(() if program is None else facts_of(each, program)) for each in asked}
     if len(contexts) != 1:
         raise Apart
     context = tuple(contexts.pop())
-    return Given(tuple([question_of(each, context, outs) for each in asked]), context=context)
+    return AskedTogether(tuple([question_of(each, context, outs) for each in asked]), context=context)
 
 
-def answers_of(line: Line, answer: Summary) -> list[str | bool]:
+def answers_of(line: LogLine, answer: Summary) -> list[str | bool]:
     """Return for each question whether it is allowed; or the names or ids that a search found."""
     if "results" not in answer:
         return [answer["allowed"]]

@@ -43,14 +43,14 @@ MAX_EVALUATIONS = 10_000  # of one request
 _OBJECT: Schema = {"type": "object"}
 
 
-class Part(NamedTuple):
+class RequestPart(NamedTuple):
     """A subject, an action or a resource. One that is searched for has a type, but neither an id nor properties."""
 
     asked: Asked
     properties: Members = NONE
 
 
-ANY_ACTION = Part(Asked(STRING))
+ANY_ACTION = RequestPart(Asked(STRING))
 
 
 class Options(NamedTuple):
@@ -68,25 +68,25 @@ class PageAsked(NamedTuple):
 # ---- out of JSON ---------------------------------------------------------------------------------------------------
 
 
-def entity_from_json(raw: object, path: str) -> Part:
+def entity_from_json(raw: object, path: str) -> RequestPart:
     """Read a subject or a resource."""
     if not isinstance(raw, dict):
         raise _no_object(raw, path)
     type_name = name_from_json(raw.get("type"), f"{path}.type")
     asked = Asked(type_name, (id_from_json(type_name, raw.get("id"), f"{path}.id"),))
-    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
+    return RequestPart(asked, _members(raw, path)) if "properties" in raw else RequestPart(asked)
 
 
-def searched_from_json(raw: object, path: str) -> Part:
+def searched_from_json(raw: object, path: str) -> RequestPart:
     """Read what is searched for: it has a type; an id is ignored, and so are properties."""
-    return Part(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
+    return RequestPart(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
 
 
-def action_from_json(raw: object, path: str) -> Part:
+def action_from_json(raw: object, path: str) -> RequestPart:
     if not isinstance(raw, dict):
         raise _no_object(raw, path)
     asked = Asked(STRING, (id_from_json(STRING, raw.get("name"), f"{path}.name"),))
-    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
+    return RequestPart(asked, _members(raw, path)) if "properties" in raw else RequestPart(asked)
 
 
 def context_from_json(raw: object, path: str) -> Members:
@@ -186,7 +186,7 @@ class ContextField(DecodedField):
         return {self.path: self.schema}
 
 
-class Parts(serializers.Serializer):
+class QuestionParts(serializers.Serializer):
     """What a question is made of."""
 
     subject = DecodedField(ENTITY)
@@ -199,7 +199,7 @@ def _options() -> DecodedField:
     return DecodedField(OPTIONS, optional=True, absent=Options())
 
 
-class Evaluation(Parts):
+class Evaluation(QuestionParts):
     """May the subject do the action on the resource?"""
 
     options = _options()
@@ -212,7 +212,7 @@ class Evaluations(serializers.Serializer):
     options = _options()
 
 
-class Search(Parts):
+class Search(QuestionParts):
     """One of the parts is searched for, and the others are given."""
 
     page = DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
@@ -255,9 +255,9 @@ OF_CONTEXT = "context"  # the predicate of what the context says
 class RequestProperties(NamedTuple):
     """What a request says of its parts. A part that is searched for says nothing."""
 
-    subject: Part
-    action: Part
-    resource: Part
+    subject: RequestPart
+    action: RequestPart
+    resource: RequestPart
     context: Members
 
     @property
@@ -348,7 +348,7 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
     try:
         given = {name: raw.get(name) for name in INHERITED}
         whole = {name: defaults.get(name) if part is None else part for name, part in given.items()}
-        return known_of(decoded(Parts, whole))
+        return known_of(decoded(QuestionParts, whole))
     except MalformedRequest as fault:
         return MalformedRequest(f"{path}.{fault.path}", fault.reason)
 

@@ -4,7 +4,7 @@ from checks.authzen import views
 from policy.ground.endpoint import Endpoint
 
 endpoints: dict[str, Endpoint] = {
-    "access/v1/evaluation": views.Evaluate(),
+    "access/v1/evaluation": views.AccessEvaluation(),
     "access/v1/evaluations": views.EvaluateMany(),
     "access/v1/search/subject": views.SearchSubjects(),
     "access/v1/search/resource": views.SearchResources(),

@@ -19,7 +19,7 @@ from checks.authzen.requests import (
     Evaluation,
     Evaluations,
     Options,
-    Part,
+    RequestPart,
     ResourceSearch,
     SubjectSearch,
     digest_of,
@@ -55,7 +55,7 @@ class AuthZen(Answering):
 # ---- decisions -----------------------------------------------------------------------------------------------------
 
 
-class Evaluate(AuthZen):
+class AccessEvaluation(AuthZen):
     body: ClassVar[Any] = Evaluation
     docs: ClassVar = {
         "POST": Doc(
@@ -74,8 +74,8 @@ class Evaluate(AuthZen):
         return {"decision": found.holds}, found
 
 
-class EvaluateMany(Evaluate):
-    """Answers like `Evaluate` where nothing is listed."""
+class EvaluateMany(AccessEvaluation):
+    """Answers like `AccessEvaluation` where nothing is listed."""
 
     body = Evaluations
     docs: ClassVar = {
@@ -152,7 +152,7 @@ def _explanation_to_json(found: Explanation) -> dict[str, object]:
 # ---- searches ------------------------------------------------------------------------------------------------------
 
 
-class Search(AuthZen):
+class AccessSearch(AuthZen):
     out: ClassVar[str]  # what is asked for
 
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -178,7 +178,7 @@ class Search(AuthZen):
         """Return one result as JSON; the text `*` stands for every id."""
 
 
-class SearchSubjects(Search):
+class SearchSubjects(AccessSearch):
     body, out = SubjectSearch, "actor"
     docs: ClassVar = {
         "POST": Doc(
@@ -192,7 +192,7 @@ class SearchSubjects(Search):
         return _entity_to_json(body["subject"], text)
 
 
-class SearchResources(Search):
+class SearchResources(AccessSearch):
     body, out = ResourceSearch, "resource"
     docs: ClassVar = {
         "POST": Doc(
@@ -206,7 +206,7 @@ class SearchResources(Search):
         return _entity_to_json(body["resource"], text)
 
 
-class SearchActions(Search):
+class SearchActions(AccessSearch):
     body, out = ActionSearch, "action"
     docs: ClassVar = {"POST": Doc("What may the subject do on the resource?", ref("FoundActions"), "Complete.")}
 
@@ -214,7 +214,7 @@ class SearchActions(Search):
         return {"name": text}
 
 
-def _entity_to_json(searched_for: Part, text: str) -> dict[str, str]:
+def _entity_to_json(searched_for: RequestPart, text: str) -> dict[str, str]:
     return {"type": searched_for.asked.type, "id": text}
 
 

@@ -16,7 +16,7 @@ from checks.asking.fact_patterns import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import QuestionKind, missing, values_in_rules
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY, Goal
@@ -275,13 +275,13 @@ class Tally:
     answers: int = 0
     gained: int = 0
     lost: int = 0
-    examples: tuple[list[Row], list[Row]] = field(default_factory=lambda: ([], []))  # lost, gained
+    examples: tuple[list[AnswerRow], list[AnswerRow]] = field(default_factory=lambda: ([], []))  # lost, gained
 
     @property
     def flips(self) -> int:
         return self.gained + self.lost
 
-    def count(self, old: set[Row], new: set[Row]) -> None:
+    def count(self, old: set[AnswerRow], new: set[AnswerRow]) -> None:
         lost, gained = missing(old, new), missing(new, old)
         self.answers += len(old | new)
         self.gained += len(gained)
@@ -384,17 +384,19 @@ class PolicyComparison:
             return Compared(kind, tally, problem=reason, is_refused=isinstance(problem, _Refused) and problem.is_new)
         return Compared(kind, tally)
 
-    def both(self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:
+    def both(
+        self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
+    ) -> tuple[set[AnswerRow], set[AnswerRow]]:
         """Return what both policies answer, for given ids in some of the places."""
         old, new = (self._rows(session, kind, ids, seconds) for session in self.sides)
         return old, new
 
     def one_by_one(
         self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
-    ) -> tuple[set[Row], set[Row]]:
+    ) -> tuple[set[AnswerRow], set[AnswerRow]]:
         """Return the same for given ids in all of the places, by a question for each row: lists may be refused."""
         until = time.monotonic() + max(seconds, _SHORTEST)
-        found: tuple[set[Row], set[Row]] = (set(), set())
+        found: tuple[set[AnswerRow], set[AnswerRow]] = (set(), set())
         for row in product(*(ids[place] for place in kind.places)):
             for is_new, rows in zip((False, True), found):
                 if self._holds(is_new, kind, row, until):
@@ -417,7 +419,7 @@ class PolicyComparison:
 
     def _rows(
         self, session: Snapshot, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
-    ) -> set[Row]:
+    ) -> set[AnswerRow]:
         if not kind.is_known_to(session.program):
             return set()
         return set(session.answers_within(kind.question(ids), MOST_ROWS, max(seconds, _SHORTEST)))
@@ -506,7 +508,7 @@ MOST_NAMED = 3  # questions of those that were asked together
 
 
 @dataclass(frozen=True)
-class Given:
+class AskedTogether:
     """Questions that were asked together, or a pattern of facts, of which each policy makes its own questions."""
 
     questions: tuple[Question, ...] = ()
@@ -514,7 +516,7 @@ class Given:
     context: Sequence[Fact] = ()
 
     @classmethod
-    def of_goal(cls, goal: Goal) -> Given:
+    def of_goal(cls, goal: Goal) -> AskedTogether:
         return cls((question_of_goal(goal),))
 
     def of(self, session: Snapshot) -> Sequence[Question]:
@@ -544,9 +546,9 @@ class Given:
         return named.union(facts, *(question.types for question in self.questions))
 
 
-def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal, bool]]:
+def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether) -> list[tuple[Goal, bool]]:
     """Return goals that hold on one side only, each with whether that is the new one; of many, only some."""
-    found: dict[tuple, tuple[Question, tuple[set[Row], set[Row]]]] = {}
+    found: dict[tuple, tuple[Question, tuple[set[AnswerRow], set[AnswerRow]]]] = {}
     for is_new, session in enumerate(sides):
         for question in given.of(session):
             rows = found.setdefault(_key(question), (question, (set(), set())))[1]
@@ -574,11 +576,11 @@ def _key(question: Question) -> tuple:
 
 def shown_question(question: Question) -> str:
     """Return the question as people write it: `allow(User:ann, "read", Repo:_)`."""
-    rows: Row = tuple([None] * len(question.outs))
+    rows: AnswerRow = tuple([None] * len(question.outs))
     return " and ".join(shown_atom(goal.predicate, goal.args) for goal in goals_of(question, rows))
 
 
-def goals_of(question: Question, row: Row) -> list[Goal]:
+def goals_of(question: Question, row: AnswerRow) -> list[Goal]:
     """Return what a row of the answer says that holds: a goal for each call."""
     texts = {name: asked.ids[0] if asked.ids else None for name, asked in question.variables.items()}
     texts |= dict(zip(question.outs, row))

@@ -9,7 +9,7 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from checks.asking.question import BUILT_IN, Asked, Question, allow, question_about
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
 from facts.mentioned_ids import ChangedFacts
@@ -23,7 +23,7 @@ from policy.values import PRIMITIVES, STRING, Value
 # old  (ann, d)        new  (None, d)        gained (None, d), except what was there before: (ann, d)
 
 
-def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
+def missing(rows: Set[AnswerRow], other: Set[AnswerRow]) -> list[AnswerRow]:
     """Return the rows of the first set that no row of the second covers: (None, "b") covers ("a", "b")."""
     opened = _open_places(other)
     if not opened:
@@ -31,7 +31,7 @@ def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
     return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
 
 
-def without_covered(rows: Set[Row]) -> set[Row]:
+def without_covered(rows: Set[AnswerRow]) -> set[AnswerRow]:
     """Return the rows without those that another of them covers: they say the same."""
     opened = _open_places(rows)
     if not opened:
@@ -39,13 +39,13 @@ def without_covered(rows: Set[Row]) -> set[Row]:
     return {row for row in rows if not any(_opened(row, each) in rows and _opened(row, each) != row for each in opened)}
 
 
-def exceptions(gained: Iterable[Row], other: Set[Row]) -> set[Row]:
+def exceptions(gained: Iterable[AnswerRow], other: Set[AnswerRow]) -> set[AnswerRow]:
     """Return what the gained rows with a None have in common with the other rows.
 
     gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
     """
     wild = [row for row in gained if None in row]
-    by_last: dict[str | None, list[Row]] = defaultdict(list)
+    by_last: dict[str | None, list[AnswerRow]] = defaultdict(list)
     for row in other if wild else ():
         by_last[row[-1]].append(row)
     pairs = ((row, each) for row in wild for last in _lasts(row, by_last) for each in by_last.get(last, ()))
@@ -53,24 +53,24 @@ def exceptions(gained: Iterable[Row], other: Set[Row]) -> set[Row]:
     return {each for each in found if each is not None}
 
 
-def _lasts(row: Row, by_last: Mapping[str | None, list[Row]]) -> Iterable[str | None]:
+def _lasts(row: AnswerRow, by_last: Mapping[str | None, list[AnswerRow]]) -> Iterable[str | None]:
     return list(by_last) if row[-1] is None else (row[-1], None)
 
 
-def met(row: Row, other: Row) -> Row | None:
+def met(row: AnswerRow, other: AnswerRow) -> AnswerRow | None:
     """Return the row of what both rows cover, or None: (None, "b") and ("a", None) both cover ("a", "b")."""
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
 
 
-def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
+def _open_places(rows: Iterable[AnswerRow]) -> set[tuple[int, ...]]:
     """Return the sets of columns in which rows are None: few different ones, even of very many rows."""
     wild = [row for row in rows if None in row]
     return {tuple([place for place, text in enumerate(row) if text is None]) for row in wild}
 
 
-def _opened(row: Row, places: tuple[int, ...]) -> Row:
+def _opened(row: AnswerRow, places: tuple[int, ...]) -> AnswerRow:
     return tuple(None if place in places else text for place, text in enumerate(row))
 
 
@@ -115,7 +115,7 @@ class QuestionKind(NamedTuple):
         ]
         return question_about(self.predicate, asked, self.places)
 
-    def goal(self, row: Row) -> Goal:
+    def goal(self, row: AnswerRow) -> Goal:
         """Return what a row of the answer says holds; None in it is any value."""
         ids = iter(row)
         args = (value or Value(name, next(ids) or ANY) for name, value in zip(self.types, self.values))
@@ -226,7 +226,7 @@ class AccessKind:
         outs = ["actor", *(["action"] if self.action is None else []), *(["resource"] if is_open else [])]
         return allow(Asked(self.actor, actors), action, Asked(self.resource, ids), tuple(outs))
 
-    def rows(self, row: Row, ids: tuple[str, ...]) -> list[Row]:
+    def rows(self, row: AnswerRow, ids: tuple[str, ...]) -> list[AnswerRow]:
         """Return an answer as rows (actor, action, resource): one for each of the ids, if it names no resource."""
         actor, *others = row
         action = others.pop(0) if self.action is None else self.action

@@ -16,9 +16,9 @@ from checks.ask_pages.links import page_lines
 from checks.asking import run
 from checks.asking.deadline import Deadline
 from checks.asking.snapshot import Snapshot, snapshot, trial
-from checks.compare.differences import Compared, Given, PolicyComparison, Sampler, differing
+from checks.compare.differences import AskedTogether, Compared, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
-from checks.decisions.lines import BadLine, Line, line_of_text
+from checks.decisions.lines import BadLogLine, LogLine, line_of_text
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
@@ -32,7 +32,7 @@ from policy.errors import AuthzError
 from policy.language.source import NOWHERE
 from policy.models import PolicyVersion
 from policy.pages.highlight import excerpts_of_failures
-from policy.publishing import Draft
+from policy.publishing import CheckedDraft
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule
 from policy.values import STRING
@@ -99,7 +99,7 @@ class Survey:
 class Preview:
     """What would change; `flips` are the answers that differ, or only some of them if they are many."""
 
-    draft: Draft
+    draft: CheckedDraft
     unused: tuple[UnusedStored, ...]
     rules: tuple[int, int]  # how many only the active policy has, and how many only the new one
     asked: Survey
@@ -191,7 +191,7 @@ def _count(rules: Iterable[Rule | None]) -> int:
 
 def questions_of_text(
     text: str, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[list[tuple[Given, Contexts]], list[str]]:
+) -> tuple[list[tuple[AskedTogether, Contexts]], list[str]]:
     """Return the questions of a text, each once and with its context facts by both programs.
 
     Return too why lines of a decision log in it cannot be asked.
@@ -199,7 +199,7 @@ def questions_of_text(
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
     those that begin with # are skipped. A question that is miswritten is not collected: it raises an error.
     """
-    found: dict[object, tuple[Given, Contexts]] = {}
+    found: dict[object, tuple[AskedTogether, Contexts]] = {}
     refused = []
     for number, line in enumerate(_END_OF_LINE.split(text), 1):
         written = line.strip()
@@ -208,31 +208,31 @@ def questions_of_text(
                 key, given = _given_of_line(written, number, environment_id, programs)
                 found.setdefault(key, given)
             except AuthzError as reason:
-                refused.append(reason.message if isinstance(reason, BadLine) else f"line {number}: {reason.message}")
+                refused.append(reason.message if isinstance(reason, BadLogLine) else f"line {number}: {reason.message}")
         elif written and not written.startswith("#"):
             fact = fact_from_text(written)
             goal = Goal(fact.predicate, fact.args)
-            found.setdefault(goal, (Given.of_goal(goal), ((), ())))
+            found.setdefault(goal, (AskedTogether.of_goal(goal), ((), ())))
     return [*found.values()], refused
 
 
 def _given_of_line(
     text: str, number: int, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[object, tuple[Given, Contexts]]:
+) -> tuple[object, tuple[AskedTogether, Contexts]]:
     line = line_of_text(text, number)
-    if isinstance(line, BadLine):
+    if isinstance(line, BadLogLine):
         raise line
     if line.environment != environment_id:
-        raise BadLine(number, f"it is of environment {line.environment}")
+        raise BadLogLine(number, f"it is of environment {line.environment}")
     if line.context_facts_left_out:
-        raise BadLine(number, "its context facts were left out of the log")
-    read: Callable[[Line, Program | None], Given] = import_string(_READER)
+        raise BadLogLine(number, "its context facts were left out of the log")
+    read: Callable[[LogLine, Program | None], AskedTogether] = import_string(_READER)
     before, after = (read(line, each) for each in programs)
     try:
         key = line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)
         return key, (before, (before.context, after.context))
     except orjson.JSONEncodeError:
-        raise BadLine(number, "its question nests too deep") from None
+        raise BadLogLine(number, "its question nests too deep") from None
 
 
 Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
@@ -240,7 +240,7 @@ Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 @contextmanager
 def _sides(
-    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[tuple[Given, Contexts]]
+    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[tuple[AskedTogether, Contexts]]
 ) -> Iterator[Sides]:
     asked = set().union(*(each.types for each, _ in given))
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
@@ -272,7 +272,7 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
 
 
 def _compare_given(
-    sides: Sides, given: list[tuple[Given, Contexts]], refused: list[str], until: float
+    sides: Sides, given: list[tuple[AskedTogether, Contexts]], refused: list[str], until: float
 ) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
     refused, otherwise = list(refused), 0

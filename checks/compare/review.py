@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare.kinds import AccessKind, access_kinds, exceptions, kinds_that_differ, missing, without_covered
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.explain.cases import ANY
 from facts.mentioned_ids import changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
@@ -137,7 +137,7 @@ def _program(moment: Moment) -> Program:
     return program_of_version(moment.version)
 
 
-def compared(kind: AccessKind, sides: Sequence[Set[Row]]) -> list[tuple[str, Row]]:
+def compared(kind: AccessKind, sides: Sequence[Set[AnswerRow]]) -> list[tuple[str, AnswerRow]]:
     """Return (state, row) for who has access; or, of two sides, for what was lost and gained, and exceptions to that.
 
     A row is (actor, action, resource). Of two sides, no row covers another of the same side.
@@ -153,7 +153,7 @@ def compared(kind: AccessKind, sides: Sequence[Set[Row]]) -> list[tuple[str, Row
     return [(state, row) for state, rows in states for row in rows]
 
 
-def _differs_for_all(row: Row, old: Set[Row], new: Set[Row]) -> bool:
+def _differs_for_all(row: AnswerRow, old: Set[AnswerRow], new: Set[AnswerRow]) -> bool:
     """Say whether it was lost or gained by all actors, or on every resource: the action's own kind tells the rest."""
     actor, action, resource = row
     wider = [each for name in (action, None) for each in ((None, name, resource), (actor, name, None))]

@@ -20,7 +20,7 @@ from checks.asking.question import FEW, Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import MOST_ACTORS, AccessKind, values_in_rules, without_covered
 from checks.compare.review import Access, AccessState, NotAnswered, Review, asked_id, compared
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.rounds import Fetched
@@ -47,7 +47,7 @@ RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: actors, one at a time, re
 WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, or resources or actors with a text
 
 
-class Piece(NamedTuple):
+class ReviewPiece(NamedTuple):
     """A kind of access, or what a filter leaves of it; `without` are resources that another piece is about."""
 
     kind: AccessKind
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
         """Return a key that orders the lines of the piece: the ids that lead and follow, and the action."""
         return (actor, resource, action) if self.leads else (resource, actor, action)
 
-    def row(self, leading: str, following: str | None) -> Row:
+    def row(self, leading: str, following: str | None) -> AnswerRow:
         """Return an answer to the piece's question about a leading id and a single action."""
         action = self.kind.action
         return (leading, action, following) if self.leads else (following, action, leading)
@@ -154,7 +154,7 @@ _WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
 class Chunk(NamedTuple):
     """Lines of a piece in order, the cursor after all of them, and what could not be answered."""
 
-    piece: Piece
+    piece: ReviewPiece
     lines: list[Access]
     end: ReviewCursor
     refused: tuple[NotAnswered, ...] = ()
@@ -303,7 +303,7 @@ _LOOKING_SECONDS = 1.0  # to look up all ids that contain the filter's text; if 
 _LAST = "\U0010ffff"  # after every name and id
 
 
-class Limits(NamedTuple):
+class WalkLimits(NamedTuple):
     """How much a question is about, and how long it may take; without seconds, as long as any question."""
 
     ids: int
@@ -312,8 +312,8 @@ class Limits(NamedTuple):
     one_seconds: float | None = None  # for a question about one
 
 
-OF_PAGES = Limits(250, 1_000, 0.2, 5.0)
-OF_ALL_LINES = Limits(500, 100_000)
+OF_PAGES = WalkLimits(250, 1_000, 0.2, 5.0)
+OF_ALL_LINES = WalkLimits(500, 100_000)
 
 
 def all_lines(review: Review, report: Callable[[ReviewCursor], None]) -> Iterator[Access | NotAnswered]:
@@ -342,7 +342,7 @@ class Chunks:
     filter: Filter
     start: ReviewCursor | None = None
     collapses: bool = False
-    limits: Limits = field(default_factory=lambda: OF_PAGES)
+    limits: WalkLimits = field(default_factory=lambda: OF_PAGES)
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _looked: float = 0.0  # seconds spent so far on looking up ids
 
@@ -358,9 +358,9 @@ class Chunks:
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator[ReviewPiece]:
         """Yield the pieces from the start on."""
-        for whole in sorted(map(Piece, self.review.kinds), key=lambda piece: piece.order):
+        for whole in sorted(map(ReviewPiece, self.review.kinds), key=lambda piece: piece.order):
             start = self.start
             if start is None or not start.is_of(whole.kind):
                 if start is None or whole.order > start.order:
@@ -372,7 +372,7 @@ class Chunks:
                 # A kind that is not split into pieces any more begins anew.
                 yield from (each for each in pieces if each.phase == WHOLE or each.order >= start.order)
 
-    def _pieces_of(self, kind: AccessKind, is_looked_for: bool = False) -> list[Piece]:
+    def _pieces_of(self, kind: AccessKind, is_looked_for: bool = False) -> list[ReviewPiece]:
         """Return the pieces of a kind with the filter's text: about resources with it, then about actors with it.
 
         If the ids with the text are not known, return the whole kind as one piece.
@@ -380,12 +380,12 @@ class Chunks:
         resources = self._ids_with_text(kind.resource, is_looked_for) if self.filter.is_of_actors else None
         actors = None if resources is None else self._ids_with_text(kind.actor, is_looked_for)
         if resources is None or actors is None:
-            return [Piece(kind)]
+            return [ReviewPiece(kind)]
         found = []
         if mine := resources if kind.resources is None else resources & kind.resources:
-            found.append(Piece(replace(kind, resources=mine), OF_RESOURCES))
+            found.append(ReviewPiece(replace(kind, resources=mine), OF_RESOURCES))
         if theirs := actors if kind.actors is None else actors & kind.actors:
-            found.append(Piece(replace(kind, actors=theirs), OF_ACTORS, resources))
+            found.append(ReviewPiece(replace(kind, actors=theirs), OF_ACTORS, resources))
         return found
 
     def _ids_with_text(self, type_name: str, is_looked_for: bool) -> frozenset[str] | None:
@@ -431,7 +431,7 @@ class Chunks:
     def _in_rules(self) -> dict[str, set[str]]:
         return values_in_rules(self.review.programs)
 
-    def _of(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
+    def _of(self, piece: ReviewPiece, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
         can_lead = kind.actors is not None and kind.resources is None and self._has_lists(kind)
         if start.leading is None:
@@ -452,7 +452,7 @@ class Chunks:
 
     # ---- actors lead -------------------------------------------------------------------------------------------------
 
-    def _by_actors(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
+    def _by_actors(self, piece: ReviewPiece, start: ReviewCursor) -> Iterator[Chunk]:
         left = [each for each in sorted(piece.kind.actors or ()) if start.leading is None or each >= start.leading]
         if left and left[0] == start.leading:
             actor = left.pop(0)
@@ -477,10 +477,10 @@ class Chunks:
             del left[: len(group)]
             size = min(2 * size, FEW)
         if alone:  # of all these together, by the resources
-            piece = Piece(replace(piece.kind, actors=frozenset(alone)))
+            piece = ReviewPiece(replace(piece.kind, actors=frozenset(alone)))
             yield from self._by_resources(piece, piece.cursor())
 
-    def _of_actors(self, piece: Piece, actors: list[str]) -> Chunk | None:
+    def _of_actors(self, piece: ReviewPiece, actors: list[str]) -> Chunk | None:
         """Return what these actors may do; None if that is refused, too much, or about every resource."""
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
@@ -494,7 +494,7 @@ class Chunks:
         sides = [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
         return _chunk(piece, compared(kind, sides), piece.cursor(), piece.cursor(actors[-1]))
 
-    def _by_actor(self, piece: Piece, actor: str, start: ReviewCursor) -> Iterator[Chunk]:
+    def _by_actor(self, piece: ReviewPiece, actor: str, start: ReviewCursor) -> Iterator[Chunk]:
         """Yield what one actor may do: read in order for one action, all at once for any, or resource by resource."""
         alone = _alone(piece, actor, ACTORS)
         kind, here = alone.kind, start
@@ -521,7 +521,7 @@ class Chunks:
             pass  # asking resource by resource says what is wrong
         yield from self._by_resources(_alone(piece, actor, EACH), here, actor)
 
-    def _of_one(self, kind: AccessKind, actor: str, rows: Sequence[Row]) -> set[Row]:
+    def _of_one(self, kind: AccessKind, actor: str, rows: Sequence[AnswerRow]) -> set[AnswerRow]:
         """Return (actor, action, resource) for one actor; if lines collapse, None is every resource."""
         found = {each for row in rows for each in kind.rows(row, (ANY,))}
         if self.collapses:
@@ -530,7 +530,7 @@ class Chunks:
 
     # ---- resources lead ----------------------------------------------------------------------------------------------
 
-    def _by_resources(self, piece: Piece, start: ReviewCursor, actor: str | None = None) -> Iterator[Chunk]:
+    def _by_resources(self, piece: ReviewPiece, start: ReviewCursor, actor: str | None = None) -> Iterator[Chunk]:
         """Yield who may do it on the resources, some of them at a time. If `actor` is given, that actor leads."""
         after = start.leading if actor is None else start.following
         is_begun = start.following is not None and (actor is None or start.named != _LAST)  # within a resource
@@ -563,7 +563,7 @@ class Chunks:
             if max(map(len, sides)) * 2 < self.limits.rows:
                 size = min(2 * size, self.limits.ids)
 
-    def _asked(self, piece: Piece) -> AccessKind:
+    def _asked(self, piece: ReviewPiece) -> AccessKind:
         """Return the kind to ask about: if the resources are known, for all actors, which is quicker than for some."""
         kind = piece.kind
         is_of_some = kind.resources is None or piece.phase == OF_ACTORS or self.review.wanted.actor
@@ -581,7 +581,7 @@ class Chunks:
         found = sorted({*named, *self._mentioned(kind.resource).after(after, size)})
         return [*([after] if is_begun else []), *found][:size]
 
-    def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[Row]]:
+    def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[AnswerRow]]:
         """Return (actor, action, resource) as of each moment: None is every value, and ANY one that nothing names."""
         question = kind.question(tuple([asked_id(kind.resource, text) for text in ids]))
         found = self._rows(question, most, self.limits.seconds if len(ids) > 1 else self.limits.one_seconds)
@@ -589,7 +589,7 @@ class Chunks:
 
     def _by_resource(
         self,
-        piece: Piece,
+        piece: ReviewPiece,
         resource: str,
         start: ReviewCursor,
         end: ReviewCursor,
@@ -621,7 +621,7 @@ class Chunks:
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, question: Question, most: int, seconds: float | None) -> list[Sequence[Row]]:
+    def _rows(self, question: Question, most: int, seconds: float | None) -> list[Sequence[AnswerRow]]:
         """Return the rows as of each moment, each within so many seconds; refuse `most` or more (0: no limit)."""
         with self.opened() as sides:
             return [side.answers_within(question, most, seconds) for side in sides]
@@ -636,7 +636,7 @@ class Chunks:
         with self.opened() as sides:
             return [side.holds(of_another) for side in sides]
 
-    def _text_for(self, piece: Piece, leading: str) -> str:
+    def _text_for(self, piece: ReviewPiece, leading: str) -> str:
         """Return the text that ids of the following column must contain; none if a line may contain it elsewhere."""
         kind, text = piece.kind, self.filter.text
         following, other = (kind.resource, kind.actor) if piece.leads else (kind.actor, kind.resource)
@@ -649,7 +649,7 @@ class Chunks:
         return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
     def _in_order(
-        self, piece: Piece, question: Question, every: list[bool], leading: str, start: ReviewCursor
+        self, piece: ReviewPiece, question: Question, every: list[bool], leading: str, start: ReviewCursor
     ) -> Iterator[Chunk]:
         """Yield the answers of a question with one column in order, a part at a time, however many there are."""
         text, most = self._text_for(piece, leading), self.limits.rows
@@ -686,16 +686,18 @@ def _can_hold(side: Snapshot, question: Question) -> bool | None:
         return None
 
 
-def _is_about_every(sides: Iterable[Sequence[Row]]) -> bool:
+def _is_about_every(sides: Iterable[Sequence[AnswerRow]]) -> bool:
     """Say whether a row is about every resource, which stands in the last column."""
     return any(row[-1] is None for rows in sides for row in rows)
 
 
-def _alone(piece: Piece, actor: str, leads: int) -> Piece:
+def _alone(piece: ReviewPiece, actor: str, leads: int) -> ReviewPiece:
     return piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))), leads=leads)
 
 
-def _chunk(piece: Piece, changes: Iterable[tuple[str, Row]], start: ReviewCursor, end: ReviewCursor) -> Chunk:
+def _chunk(
+    piece: ReviewPiece, changes: Iterable[tuple[str, AnswerRow]], start: ReviewCursor, end: ReviewCursor
+) -> Chunk:
     """Return a chunk of the lines that follow `start`, in order, without resources that another piece is about."""
     kind = piece.kind
     found = []

@@ -19,7 +19,7 @@ _NUMBERS_OR_NULL = ("revision", "policy_version")
 _MEMBERS = (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL, "question", "answer")
 
 
-class BadLine(AuthzError):
+class BadLogLine(AuthzError):
     """A line of the file is no line of a decision log."""
 
     def __init__(self, number: int, reason: str):
@@ -27,7 +27,7 @@ class BadLine(AuthzError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A question that was answered, and how."""
 
     number: int  # of the line in its file
@@ -54,30 +54,30 @@ class Line:
         return f"line {self.number}: {self.endpoint} at {self.time}{known}, {self.key}, {shown(self.answer)}"
 
 
-def lines_of(file: Iterable[bytes]) -> Iterator[Line | BadLine]:
-    """Yield each line that is not empty, or a `BadLine` that says what is wrong with it."""
+def lines_of(file: Iterable[bytes]) -> Iterator[LogLine | BadLogLine]:
+    """Yield each line that is not empty, or a `BadLogLine` that says what is wrong with it."""
     for number, text in enumerate(file, 1):
         if text.strip():
             yield line_of_text(text, number)
 
 
-def line_of_text(text: bytes | str, number: int) -> Line | BadLine:
+def line_of_text(text: bytes | str, number: int) -> LogLine | BadLogLine:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return BadLine(number, "it is not JSON")
+        return BadLogLine(number, "it is not JSON")
     if not isinstance(found, dict):
-        return BadLine(number, "it is not an object")
+        return BadLogLine(number, "it is not an object")
     wrong = next((name for name in (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL) if not _is_right(name, found)), "")
     if wrong or not isinstance(found.get("answer"), dict) or "question" not in found:
-        return BadLine(
+        return BadLogLine(
             number, f"it is no line of a decision log: `{wrong or 'answer or question'}` is missing or wrong"
         )
-    line = Line(number, **{name: found[name] for name in Line.__slots__ if name in found and name != "number"})
+    line = LogLine(number, **{name: found[name] for name in LogLine.__slots__ if name in found and name != "number"})
     try:
         _ = line.at
     except (ValueError, TypeError):
-        return BadLine(number, f"`{line.time[:40]}` is not a time with its zone")
+        return BadLogLine(number, f"`{line.time[:40]}` is not a time with its zone")
     return line
 
 

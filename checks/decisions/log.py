@@ -31,19 +31,19 @@ from policy.models import PolicyVersion
 _MOST = 8 << 20  # bytes of answers that are known
 _MEMO_OVERHEAD = 500
 
-Found = TypeVar("Found")
+Remembered = TypeVar("Remembered")
 
 
-class Memo(Generic[Found]):
+class Memo(Generic[Remembered]):
     """Calls `look` on a body; only once for the same JSON (bytes), or for the same yes or no."""
 
-    def __init__(self, look: Callable[[object], Found]):
+    def __init__(self, look: Callable[[object], Remembered]):
         self._look = look
-        self._found: dict[bytes, Found] = {}
+        self._found: dict[bytes, Remembered] = {}
         self._size = 0
-        self._of_decisions: dict[bool, Found] = {}
+        self._of_decisions: dict[bool, Remembered] = {}
 
-    def __call__(self, answer: object) -> Found:
+    def __call__(self, answer: object) -> Remembered:
         if not isinstance(answer, bytes):
             if not isinstance(answer, dict) or len(answer) != 1 or "allowed" not in answer:
                 return self._look(answer)
@@ -134,12 +134,12 @@ def is_summary(found: dict[str, Any]) -> bool:
 
 # ---- how the decisions came out --------------------------------------------------------------------------------------
 
-Tally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or, of SQL, nothing
+LogTally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or, of SQL, nothing
 
 _ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # shared, so never changed
 
 
-def tally_of(body: Any) -> Tally:
+def tally_of(body: Any) -> LogTally:
     """Return the counts of the body of an answer."""
     results = _results_of(body)
     if results is None:
@@ -158,7 +158,7 @@ def tally_of(body: Any) -> Tally:
 # No request waits for the queue: an entry that has no room in it is left out and counted. The file is opened for each
 # write, so that a new one is made after the old one was moved away.
 
-Waiting = TypeVar("Waiting")  # what there is to say, before it is a line
+Queued = TypeVar("Queued")  # what there is to say, before it is a line
 
 
 STANDARD_OUTPUT = "-"
@@ -173,12 +173,12 @@ def _notice_lines(**numbers: int) -> None:
         spans.note("log", **numbers)
 
 
-class Writer(Generic[Waiting]):
+class Writer(Generic[Queued]):
     """A queue, and a thread that empties it, which starts with the first entry."""
 
-    def __init__(self, path: str, line_of: Callable[[Waiting], bytes | None]):
+    def __init__(self, path: str, line_of: Callable[[Queued], bytes | None]):
         self._path, self._line_of = path, line_of
-        self._waiting: list[Waiting] = []
+        self._waiting: list[Queued] = []
         self._size = 0
         self._left_out, self._reason = 0, ""
         self._complained = -_COMPLAINT_EVERY
@@ -187,7 +187,7 @@ class Writer(Generic[Waiting]):
         self._changing, self._writing = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def put(self, entry: Waiting, size: int) -> None:
+    def put(self, entry: Queued, size: int) -> None:
         with self._changing:
             if self._size + size > ROOM:
                 self._left_out, self._reason = self._left_out + 1, "they came faster than they could be written"
@@ -327,7 +327,7 @@ _AUTHZEN = "/access/"  # how its paths begin
 _PUBLISHED = b',"is_published_client":true'
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """What there is to say of a question, before it is a line."""
 
     at: int  # nanoseconds since 1970
@@ -390,9 +390,9 @@ def _notice(answer: object) -> None:
 
 def _entry(
     request: Request, who: Caller, answer: object, revision: int, version_id: int | None, is_drawn: bool
-) -> Entry:
+) -> LogEntry:
     return _new(
-        Entry,
+        LogEntry,
         (
             time.time_ns(),
             request.started,
@@ -440,7 +440,7 @@ class _AnswerJson(NamedTuple):
     is_denial: bool
 
 
-def line_of(entry: Entry) -> bytes | None:
+def line_of(entry: LogEntry) -> bytes | None:
     """Return the line with its newline; None if it is neither in the sample nor a denial.
 
     It is put together from pieces of JSON, most of which are the same for many lines.

@@ -12,10 +12,10 @@ import orjson
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, Query, Question, allow
 from checks.authzen import lines as authzen
-from checks.compare.differences import Given, goals_of
-from checks.decisions.lines import Line
+from checks.compare.differences import AskedTogether, goals_of
+from checks.decisions.lines import LogLine
 from checks.decisions.log import Summary, summary_of
-from checks.engine.answers import Row
+from checks.engine.answers import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom
@@ -56,12 +56,12 @@ class NoQuestion(AuthzError):
 # ---- what was asked ------------------------------------------------------------------------------------------------
 
 
-def given_by(line: Line) -> Given:
+def given_by(line: LogLine) -> AskedTogether:
     """Return what the policy of then was asked; raise an `AuthzError` if the endpoint does not take the body."""
     return given_for(line, authzen.program_of_then(line) if authzen.is_of_authzen(line) else None)
 
 
-def given_for(line: Line, program: Program | None) -> Given:
+def given_for(line: LogLine, program: Program | None) -> AskedTogether:
     """Return the same as it is asked of a program, which says what properties of AuthZEN count (None: none do)."""
     if authzen.is_of_authzen(line):
         return authzen.given_for(line, program)
@@ -71,53 +71,53 @@ def given_for(line: Line, program: Program | None) -> Given:
     return read(line.question)
 
 
-def _one(question: Question) -> Given:
-    return Given((question,), context=question.context)
+def _one(question: Question) -> AskedTogether:
+    return AskedTogether((question,), context=question.context)
 
 
-def _authorize(raw: object) -> Given:
+def _authorize(raw: object) -> AskedTogether:
     body = decoded(AuthorizeQuery, raw)
     return _one(allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]))
 
 
-def _list(raw: object) -> Given:
+def _list(raw: object) -> AskedTogether:
     body = decoded(ListQuery, raw)
     resource = Asked(body["resource_type"])
     return _one(allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"]))
 
 
-def _authorize_resources(raw: object) -> Given:
+def _authorize_resources(raw: object) -> AskedTogether:
     body = decoded(AuthorizeResourcesQuery, raw)
     resources = dict.fromkeys(body["resources"])
     context = body["context_facts"]
     asked = [allow(body["actor"], body["action"], Asked(each.type, (each.id,)), (), context) for each in resources]
-    return Given(tuple(asked), context=context)
+    return AskedTogether(tuple(asked), context=context)
 
 
-def _authorize_each(raw: object) -> Given:
+def _authorize_each(raw: object) -> AskedTogether:
     body = decoded(AuthorizeEachQuery, raw)
     context = body["context_facts"]
     asked = [allow(actor, action, resource, (), context) for actor, action, resource in body["checks"]]
-    return Given(tuple(asked), context=context)
+    return AskedTogether(tuple(asked), context=context)
 
 
-def _evaluate_query(raw: object) -> Given:
+def _evaluate_query(raw: object) -> AskedTogether:
     body = decoded(EvaluateQuery, raw)
     return _one(Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question)
 
 
-def _query(raw: object) -> Given:
+def _query(raw: object) -> AskedTogether:
     body = decoded(FactQuery, raw)
-    return Given((), body["fact"], body["context_facts"])
+    return AskedTogether((), body["fact"], body["context_facts"])
 
 
-def _bulk_actions(raw: object) -> Given:
+def _bulk_actions(raw: object) -> AskedTogether:
     bodies = ACTIONS_QUERIES.decode(raw, "")
     context = bodies[0]["context_facts"] if bodies else ()
-    return Given(tuple([actions_question(body)._replace(context=context) for body in bodies]), context=context)
+    return AskedTogether(tuple([actions_question(body)._replace(context=context) for body in bodies]), context=context)
 
 
-_READERS: dict[str, Callable[[object], Given]] = {
+_READERS: dict[str, Callable[[object], AskedTogether]] = {
     "authorize": _authorize,
     "actions": lambda raw: _one(actions_question(decoded(ActionsQuery, raw))),
     "list": _list,
@@ -133,7 +133,7 @@ _READERS: dict[str, Callable[[object], Given]] = {
 # ---- what was answered ---------------------------------------------------------------------------------------------
 
 
-def claims_of(line: Line, given: Given, answer: Summary) -> set[Goal]:
+def claims_of(line: LogLine, given: AskedTogether, answer: Summary) -> set[Goal]:
     """Return the goals that hold according to the answer, as far as the log keeps it."""
     if line.endpoint == "query":
         facts = [fact_from_json(each, "") for each in answer["results"] if all(arg["id"] for arg in each["args"])]
@@ -142,7 +142,7 @@ def claims_of(line: Line, given: Given, answer: Summary) -> set[Goal]:
     return {goal for question, row in found for goal in goals_of(question, row)}
 
 
-def _rows(line: Line, given: Given, answer: Summary) -> list[tuple[Question, list[Row]]]:
+def _rows(line: LogLine, given: AskedTogether, answer: Summary) -> list[tuple[Question, list[AnswerRow]]]:
     questions = given.questions
     results: list[Any] = answer.get("results", [])
     if authzen.is_of_authzen(line):
@@ -169,7 +169,7 @@ def _rows(line: Line, given: Given, answer: Summary) -> list[tuple[Question, lis
     raise NoQuestion(line.endpoint)
 
 
-def _row(text: str) -> Row:
+def _row(text: str) -> AnswerRow:
     return (None if text == "*" else text,)
 
 
@@ -196,7 +196,7 @@ class NotAsked(Exception):
 class Replayed:
     """A line, and what is answered to it now; or why it is refused."""
 
-    line: Line
+    line: LogLine
     answer: Summary | None
     refusal: str = ""
 
@@ -205,7 +205,7 @@ class Replayed:
         return self.answer != self.line.answer
 
 
-def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed:
+def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Replayed:
     """Ask the line again; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
     if not hasattr(endpoint, "reply"):
@@ -219,7 +219,7 @@ def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed
         return Replayed(line, None, reason.message)
 
 
-def _check_can_be_asked(line: Line, is_now: bool) -> None:
+def _check_can_be_asked(line: LogLine, is_now: bool) -> None:
     if line.context_facts_left_out:
         raise NotAsked("its context facts were left out of the log")
     horizon = Environment.objects.filter(pk=line.environment).values_list("horizon", flat=True).first()
@@ -229,7 +229,7 @@ def _check_can_be_asked(line: Line, is_now: bool) -> None:
         raise NotAsked(f"it is older than the horizon, which is revision {horizon}")
 
 
-def _as_of_then(line: Line, endpoint: Any) -> Replayed:
+def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
     """Ask as of the request's end, and if the answer differs from the log's, as of its beginning.
 
     The facts were read at some time in between, so the line is confirmed if either answer is the same. Nothing is asked
@@ -248,7 +248,7 @@ def _as_of_then(line: Line, endpoint: Any) -> Replayed:
     return found
 
 
-def _if_nothing_changed(line: Line, endpoint: Any) -> Replayed:
+def _if_nothing_changed(line: LogLine, endpoint: Any) -> Replayed:
     """Ask again for SQL, which is made for now only; raise `NotAsked` if anything has changed since."""
     if line.revision is None or current_offset(line.environment) != line.revision:
         raise NotAsked("SQL is not made as of an earlier revision")
@@ -258,7 +258,7 @@ def _if_nothing_changed(line: Line, endpoint: Any) -> Replayed:
     return Replayed(line, answer)
 
 
-def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
+def _answer(line: LogLine, endpoint: Any, question: object) -> tuple[Summary, int]:
     try:
         text = orjson.dumps(question)
     except orjson.JSONEncodeError:
@@ -284,7 +284,7 @@ def as_of(question: Any, moment: str | int) -> Any:
     return question | {"as_of": moment}
 
 
-def _moment_of_line(line: Line) -> Moment | None:
+def _moment_of_line(line: LogLine) -> Moment | None:
     """Return the moment that the line was asked of, by the policy of then."""
     first = line.question[0] if isinstance(line.question, list) and line.question else line.question
     named = first if isinstance(first, dict) else {}
@@ -293,7 +293,7 @@ def _moment_of_line(line: Line) -> Moment | None:
     return moment_of(line.environment, as_of_from_text(str(when), "as_of"), line.policy_version, needs_policy=False)
 
 
-def moment_text(line: Line, at: int) -> str | int:
+def moment_text(line: LogLine, at: int) -> str | int:
     """Return the time nearest to `at` in the lifetime of the line's revision; its number if it has no such time."""
     if line.revision is None:
         return text_of(at)
@@ -338,6 +338,6 @@ def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
         yield explain(Trusted(line.environment), question, None if is_now else _moment_of_line(line))
 
 
-def _program_of_now(line: Line) -> Program | None:
+def _program_of_now(line: LogLine) -> Program | None:
     active = active_version(line.environment)
     return program_of_version(active.pk) if active else None

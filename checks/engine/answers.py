@@ -18,18 +18,18 @@ class AllBut(frozenset[str]):
     """Every id but these."""
 
 
-Cell = str | AllBut
-Box = tuple[Cell, ...]
+AnswerCell = str | AllBut
+AnswerBox = tuple[AnswerCell, ...]
 
 
 class Boxes:
     """Boxes, found by the ids that they have."""
 
-    def __init__(self, boxes: Iterable[Box]):
+    def __init__(self, boxes: Iterable[AnswerBox]):
         self._boxes = list(boxes)
-        self._columns: dict[int, tuple[dict[str, list[Box]], list[Box]]] = {}
+        self._columns: dict[int, tuple[dict[str, list[AnswerBox]], list[AnswerBox]]] = {}
 
-    def hold(self, box: Box) -> bool:
+    def hold(self, box: AnswerBox) -> bool:
         """Say whether they hold all of the box together.
 
         If none holds it alone, it is split in a column where they differ: into a box for each id that they name or
@@ -48,7 +48,7 @@ class Boxes:
                     return near.hold(others) and all(near.hold((*before, text, *after)) for text in sorted(ids))
         return False
 
-    def _about(self, box: Box) -> list[Box]:
+    def _about(self, box: AnswerBox) -> list[AnswerBox]:
         """Return those that may have answers in common with the box: few, where it has an id."""
         found = self._boxes
         for index, cell in enumerate(box):
@@ -57,10 +57,10 @@ class Boxes:
                 found = min(found, [*by_id.get(cell, ()), *wide], key=len)
         return found
 
-    def _column(self, index: int) -> tuple[dict[str, list[Box]], list[Box]]:
+    def _column(self, index: int) -> tuple[dict[str, list[AnswerBox]], list[AnswerBox]]:
         """Return those with one id in the column, by that id, and those with many."""
         if index not in self._columns:
-            by_id: dict[str, list[Box]] = {}
+            by_id: dict[str, list[AnswerBox]] = {}
             wide = []
             for each in self._boxes:
                 cell = each[index]
@@ -72,13 +72,13 @@ class Boxes:
         return self._columns[index]
 
 
-def _is_within(cell: Cell, other: Cell) -> bool:
+def _is_within(cell: AnswerCell, other: AnswerCell) -> bool:
     if isinstance(other, AllBut):
         return cell >= other if isinstance(cell, AllBut) else cell not in other
     return cell == other
 
 
-def _has_common(cell: Cell, other: Cell) -> bool:
+def _has_common(cell: AnswerCell, other: AnswerCell) -> bool:
     if isinstance(cell, AllBut):
         return isinstance(other, AllBut) or other not in cell
     return _is_within(cell, other)
@@ -99,7 +99,7 @@ def _has_common(cell: Cell, other: Cell) -> bool:
 #     of one exit: ('', None) granted, ('bob', None) withheld; of another: (None, '') granted, (None, 'reader') withheld
 #     ->  CannotEnumerate: no row grants ('bob', 'reader')
 
-Row = tuple[str | None, ...]
+AnswerRow = tuple[str | None, ...]
 UNGUARDED = "0"  # in place of an exit's number
 GROUNDED = "-"  # in place of the number of an exit whose rows may have ids that stand for others (see `Grounding`)
 # Ids that no fact can have: a question's plan reads them where it asks about every value that nothing mentions.
@@ -108,10 +108,10 @@ _STAND_INS = {FRESH_ID, SECOND_FRESH}
 _ALL = AllBut()
 
 
-def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
+def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
     """Return the distinct answers out of rows (exit, outcome, answer columns…)."""
-    plain: set[Row] = set()
-    stand_ins: set[Row] = set()
+    plain: set[AnswerRow] = set()
+    stand_ins: set[AnswerRow] = set()
     exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
         row = tuple(columns)
@@ -131,7 +131,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     return list(plain.union(*(found.answers() for found in exits.values())))
 
 
-def _check_that_nothing_is_kept_back(plain: set[Row], exits: list[_Exit]) -> None:
+def _check_that_nothing_is_kept_back(plain: set[AnswerRow], exits: list[_Exit]) -> None:
     """Refuse an answer of every value but some: what one row keeps back and no other rows grant."""
     kept_back = [each for found in exits for each in found.kept_back()]
     if not kept_back:
@@ -144,7 +144,7 @@ def _check_that_nothing_is_kept_back(plain: set[Row], exits: list[_Exit]) -> Non
             raise CannotEnumerate(f"every value but some, such as `{example}`")
 
 
-def _boxes(rows: Iterable[Row], among: Iterable[Row]) -> Iterator[Box]:
+def _boxes(rows: Iterable[AnswerRow], among: Iterable[AnswerRow]) -> Iterator[AnswerBox]:
     """Yield the answers that rows stand for: '' is every id but those that one `among` them all has in the column."""
     others = [AllBut(filter(None, column)) for column in zip(*among)]
     for row in rows:
@@ -155,20 +155,20 @@ def _boxes(rows: Iterable[Row], among: Iterable[Row]) -> Iterator[Box]:
 class _Exit:
     """What the guards of one exit grant, and what they withhold."""
 
-    granted: set[Row] = field(default_factory=set)
-    withheld: set[Row] = field(default_factory=set)
+    granted: set[AnswerRow] = field(default_factory=set)
+    withheld: set[AnswerRow] = field(default_factory=set)
 
     @property
-    def rows(self) -> set[Row]:
+    def rows(self) -> set[AnswerRow]:
         return self.granted | self.withheld
 
-    def answers(self) -> set[Row]:
+    def answers(self) -> set[AnswerRow]:
         """Return what is granted, where nothing is kept back of it."""
         open_rows = _OpenRows(self.granted)
         closed = {row for row in self.granted if open_rows.above(row) is None}
         return closed | {tuple([text or None for text in row]) for row in open_rows.rows}
 
-    def kept_back(self) -> Iterator[tuple[Box, str]]:
+    def kept_back(self) -> Iterator[tuple[AnswerBox, str]]:
         """Yield what is withheld from an open row, with an example of an id that it is withheld from."""
         open_rows = _OpenRows(self.granted)
         kept = [(row, above) for row in self.withheld if (above := open_rows.above(row)) is not None]
@@ -179,11 +179,11 @@ class _Exit:
 class _OpenRows:
     """Rows that an exit grants with '' in some columns."""
 
-    def __init__(self, granted: Iterable[Row]):
+    def __init__(self, granted: Iterable[AnswerRow]):
         self.rows = {row for row in granted if "" in row}
         self._places = {tuple([text == "" for text in row]) for row in self.rows}  # few, even if the rows are many
 
-    def above(self, row: Row) -> Row | None:
+    def above(self, row: AnswerRow) -> AnswerRow | None:
         """Return an open row that is the row itself but for '' in some columns."""
         opened = (tuple(["" if is_open else text for text, is_open in zip(row, places)]) for places in self._places)
         return next((each for each in opened if each in self.rows), None)

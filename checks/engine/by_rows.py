@@ -23,7 +23,7 @@ COLUMNS = 2  # that an arm selects: the number of the row, and the answer
 
 
 @dataclass(frozen=True)
-class Expression:
+class AnswerExpression:
     """The SQL expression of a question's answer for one row: whether there is an answer, or all answers as JSON.
 
     Without a `text`, the question cannot be true, whatever the facts.
@@ -43,17 +43,17 @@ def expression_of(
     number_of: Callable[[Signature], int],
     knows: Knows,
     may_end: Knows,
-) -> Expression | None:
+) -> AnswerExpression | None:
     """Return the shape's one question as an expression; None if its recursion must be evaluated in rounds."""
     found = rendered(rules, shape, dialect, number_of, knows, may_end)
     if found.renderer is None:
-        return Expression(columns)
+        return AnswerExpression(columns)
     if found.renderer.rounds:
         return None
     whole = _within(found, shape, dialect)
     text = tuple([_of_row(piece, columns) for piece in whole])
     (root,) = found.plans
-    return Expression(columns, text, bool(root.guarded or root.grounded), root.plan.weight)
+    return AnswerExpression(columns, text, bool(root.guarded or root.grounded), root.plan.weight)
 
 
 def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
@@ -75,7 +75,7 @@ def _of_row(piece: Piece, columns: tuple[str, ...]) -> Piece:
 
 
 def statement_of(
-    expressions: Sequence[Expression],
+    expressions: Sequence[AnswerExpression],
     dialect: Dialect,
     inline: frozenset[Signature],
     around: Callable[[Text, int], Text],
@@ -90,6 +90,6 @@ def slot_of(place: int) -> str:
     return f"rows{place}"
 
 
-def _arm(expression: Expression, slot: str, dialect: Dialect) -> Text:
+def _arm(expression: AnswerExpression, slot: str, dialect: Dialect) -> Text:
     rows = dialect.table((Slot(slot),), ["n", *expression.columns])
     return ("SELECT r.n, (", *expression.text, ") AS o0 FROM (", *rows, ") r")

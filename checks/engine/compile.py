@@ -34,7 +34,7 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import are_missing
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.frames import Window, seen_through
-from checks.engine.sql.render import Scope
+from checks.engine.sql.render import SelectScope
 from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
@@ -401,7 +401,7 @@ def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[Plann
 
 def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...]) -> tuple[list[Text], Text]:
     prefixes = ("", *(f"q{index}" for index in range(1, len(roots))))
-    entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
+    entered = [renderer.entered(each.plan, SelectScope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
     is_guarded = any(root.guarded or root.grounded for root in roots)
     unguarded: list[Column] = [(f"'{UNGUARDED}'",), ("1",)] if is_guarded else []

@@ -29,8 +29,8 @@ _ANY_OTHER = Other("")  # a name that no rule mentions
 
 RuleBindings = dict[Var, Value]  # what variables of a rule are
 _KnownName = Const | Other | None  # a name of the policy; one that the policy does not have; None: not known
-Argument = TypeVar("Argument")
-_Place = tuple[str, int, int]  # predicate, number of arguments, and which of them
+AnyArgument = TypeVar("AnyArgument")
+_CasePlace = tuple[str, int, int]  # predicate, number of arguments, and which of them
 
 
 def value_in(bindings: RuleBindings, term: Term, now: Value | None) -> Value | None:
@@ -165,14 +165,14 @@ class Cases:
         return pattern if consts == pattern.consts else replace(pattern, consts=consts)
 
     @cached_property
-    def _open_places(self) -> frozenset[_Place]:
+    def _open_places(self) -> frozenset[_CasePlace]:
         """Return the arguments in which some rule asks for any name, and those to which such a name is passed on.
 
         The rule `reads(u, d) if gives(r) and has_role(u, r, d)` asks for any name in the argument of `gives`, and in
         the second one of `has_role`.
         """
-        asked: list[_Place] = []
-        passed: dict[_Place, list[_Place]] = defaultdict(list)
+        asked: list[_CasePlace] = []
+        passed: dict[_CasePlace, list[_CasePlace]] = defaultdict(list)
         for rule in self.program.rules:
             heads = _places(rule.head.predicate, rule.head.args)
             called = (_places(each.predicate, each.args) for each in rule.body if isinstance(each, Atom))
@@ -240,7 +240,7 @@ class Cases:
                 yield self._pattern_of_call(condition.literal, condition.call, names)
 
 
-def _places(predicate: str, terms: Sequence[Argument]) -> list[tuple[_Place, Argument]]:
+def _places(predicate: str, terms: Sequence[AnyArgument]) -> list[tuple[_CasePlace, AnyArgument]]:
     return [((predicate, len(terms), index), term) for index, term in enumerate(terms)]
 
 

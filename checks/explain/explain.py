@@ -15,7 +15,7 @@ from checks.explain.failures import failures_of, with_periods
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, RuleText, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
-from facts.history import Mark, ValidityPeriod, since_text, until_text
+from facts.history import RevisionMark, ValidityPeriod, since_text, until_text
 from policy.active import NOTHING_SEEN, Seen
 from policy.ground.clock import short_text_of, text_of
 from policy.moments import Moment
@@ -215,7 +215,7 @@ def _period_to_json(period: ValidityPeriod) -> dict[str, object]:
     return found if period.expires_at is None else {**found, "expires_at": short_text_of(period.expires_at)}
 
 
-def _mark_to_json(mark: Mark) -> dict[str, object]:
+def _mark_to_json(mark: RevisionMark) -> dict[str, object]:
     if mark.at is None:
         known: dict[str, object] = {"revision": mark.revision, "at": None, "author": None, "kind": None}
         return known if mark.before is None else known | {"before": mark.before}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from checks.picture.graph import ANY_NAME, Grant, Node, Sheet, joined
+from checks.picture.graph import ANY_NAME, Grant, GraphNode, Sheet, joined
 
 # ---- Where nodes and lines are in a picture: in columns from left to right, permissions last ----------------------
 
@@ -24,11 +24,11 @@ MOST_TEXT = 60  # characters of a node
 class Lane:
     """Where lines from a node pass through a column between the node's and their target's."""
 
-    node: Node
+    node: GraphNode
     rank: int
 
 
-LayoutNode = Node | Lane  # where lines begin, end, or pass through
+LayoutNode = GraphNode | Lane  # where lines begin, end, or pass through
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """The grants that are drawn, the column of each node, and a box for each layout node."""
 
     grants: tuple[Grant, ...]
-    ranks: dict[Node, int]
+    ranks: dict[GraphNode, int]
     boxes: dict[LayoutNode, Box]
 
     @property
@@ -69,26 +69,26 @@ class Layout:
         return any(self.ranks[source] >= self.ranks[grant.target] for source in grant.sources)
 
 
-def layout_of_sheet(sheet: Sheet) -> Layout:
+def layout_of_sheet(sheet: Sheet) -> GraphLayout:
     return _laid_out(sheet.grants, _ranks_of_sheet(sheet))
 
 
-def layout_of_all(grants: tuple[Grant, ...], target: Node) -> Layout:
+def layout_of_all(grants: tuple[Grant, ...], target: GraphNode) -> GraphLayout:
     """Lay nodes of several types out together: each left of what it leads to, and the target last."""
     return _laid_out(grants, _ranks_before(grants, target))
 
 
-def _laid_out(grants: tuple[Grant, ...], ranks: dict[Node, int]) -> Layout:
-    return Layout(grants, ranks, _placed(_columns(grants, ranks), grants, ranks))
+def _laid_out(grants: tuple[Grant, ...], ranks: dict[GraphNode, int]) -> GraphLayout:
+    return GraphLayout(grants, ranks, _placed(_columns(grants, ranks), grants, ranks))
 
 
 # ---- columns: lines lead from left to right, as far as rules are not circular ------------------------------------
 
 
-def _ranks_of_sheet(sheet: Sheet) -> dict[Node, int]:
+def _ranks_of_sheet(sheet: Sheet) -> dict[GraphNode, int]:
     """Return the column of each node: roles after what grants them, permissions last, others before their targets."""
-    roles = dict.fromkeys(Node("role", name) for name in sheet.roles)
-    permissions = dict.fromkeys(Node("permission", name) for name in sheet.permissions)
+    roles = dict.fromkeys(GraphNode("role", name) for name in sheet.roles)
+    permissions = dict.fromkeys(GraphNode("permission", name) for name in sheet.permissions)
     for node in (node for grant in sheet.grants for node in (*grant.sources, grant.target)):
         if node.kind in ("role", "permission"):
             (roles if node.kind == "role" else permissions)[node] = None
@@ -101,14 +101,14 @@ def _ranks_of_sheet(sheet: Sheet) -> dict[Node, int]:
     return ranks
 
 
-def _ranked(nodes: list[Node], grants: Iterable[Grant], first: int) -> dict[Node, int]:
+def _ranked(nodes: list[GraphNode], grants: Iterable[Grant], first: int) -> dict[GraphNode, int]:
     """Return columns for these nodes, each right of those that grant it; a cycle begins with its first node."""
-    above: dict[Node, set[Node]] = {node: set() for node in nodes}
+    above: dict[GraphNode, set[GraphNode]] = {node: set() for node in nodes}
     for grant in grants:
         for source in grant.sources:
             if grant.target in above and source in above and source != grant.target:
                 above[grant.target].add(source)
-    ranks: dict[Node, int] = {}
+    ranks: dict[GraphNode, int] = {}
     waiting = list(nodes)
     while waiting:
         for node in [node for node in waiting if above[node] <= ranks.keys()] or waiting[:1]:
@@ -117,9 +117,9 @@ def _ranked(nodes: list[Node], grants: Iterable[Grant], first: int) -> dict[Node
     return ranks
 
 
-def _ranks_before(grants: Iterable[Grant], target: Node) -> dict[Node, int]:
+def _ranks_before(grants: Iterable[Grant], target: GraphNode) -> dict[GraphNode, int]:
     """Return the column of each node, by its longest path to the target; cycles are cut."""
-    above: dict[Node, dict[Node, None]] = {target: {}}
+    above: dict[GraphNode, dict[GraphNode, None]] = {target: {}}
     for grant in grants:
         for source in grant.sources:
             above.setdefault(grant.target, {})[source] = None
@@ -132,11 +132,11 @@ def _ranks_before(grants: Iterable[Grant], target: Node) -> dict[Node, int]:
     return {node: furthest - distance for node, distance in distances.items()}
 
 
-def _finished(above: dict[Node, dict[Node, None]], target: Node) -> list[Node]:
+def _finished(above: dict[GraphNode, dict[GraphNode, None]], target: GraphNode) -> list[GraphNode]:
     """Return the nodes in postorder of a depth-first search back from the target; cut edges that close a cycle."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    open_: dict[Node, Iterator[Node]] = {}
+    order: list[GraphNode] = []
+    seen: set[GraphNode] = set()
+    open_: dict[GraphNode, Iterator[GraphNode]] = {}
     for start in (target, *above):
         if start not in seen:
             seen.add(start)
@@ -155,7 +155,7 @@ def _finished(above: dict[Node, dict[Node, None]], target: Node) -> list[Node]:
     return order
 
 
-def _columns(grants: Iterable[Grant], ranks: dict[Node, int]) -> list[list[LayoutNode]]:
+def _columns(grants: Iterable[Grant], ranks: dict[GraphNode, int]) -> list[list[LayoutNode]]:
     columns: list[dict[LayoutNode, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
     for node, rank in ranks.items():
         columns[rank][node] = None
@@ -167,12 +167,14 @@ def _columns(grants: Iterable[Grant], ranks: dict[Node, int]) -> list[list[Layou
     return [list(column) for column in columns if column]
 
 
-def route(source: Node, target: Node, ranks: dict[Node, int]) -> list[LayoutNode]:
+def route(source: GraphNode, target: GraphNode, ranks: dict[GraphNode, int]) -> list[LayoutNode]:
     """Return where a line goes from the source through the columns between to the target."""
     return [source, *(Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
 
 
-def _placed(columns: list[list[LayoutNode]], grants: Iterable[Grant], ranks: dict[Node, int]) -> dict[LayoutNode, Box]:
+def _placed(
+    columns: list[list[LayoutNode]], grants: Iterable[Grant], ranks: dict[GraphNode, int]
+) -> dict[LayoutNode, Box]:
     """Return a box for each layout node, next to what it is connected with, as far as there is room."""
     neighbours: dict[LayoutNode, set[LayoutNode]] = {node: set() for column in columns for node in column}
     for grant in grants:
@@ -212,7 +214,7 @@ def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
 # ---- texts and how much room they take ----------------------------------------------------------------------------
 
 
-def text_of(node: Node) -> str:
+def text_of(node: GraphNode) -> str:
     text = f"every {node.kind}" if node.label == ANY_NAME else node.label.replace(f"{ANY_NAME} on ", "the same on ")
     return shortened(text)
 
@@ -280,23 +282,23 @@ def mermaid(sheets: Sequence[Sheet]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _nodes(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[Node, None]:
+def _nodes(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[GraphNode, None]:
     """Return the nodes of all declared roles and permissions, and of all grants."""
-    found: dict[Node, None] = {}
+    found: dict[GraphNode, None] = {}
     for sheet in sheets:
-        found |= dict.fromkeys(Node("role", name, sheet.title) for name in sheet.roles)
-        found |= dict.fromkeys(Node("permission", name, sheet.title) for name in sheet.permissions)
+        found |= dict.fromkeys(GraphNode("role", name, sheet.title) for name in sheet.roles)
+        found |= dict.fromkeys(GraphNode("permission", name, sheet.title) for name in sheet.permissions)
     for grant in grants:
         found |= dict.fromkeys((*grant.sources, grant.target))
     return found
 
 
-def _node(node: Node, name: str) -> str:
+def _node(node: GraphNode, name: str) -> str:
     begin, end = _SHAPES[node.kind]
     return f'{name}{begin}"{_label(text_of(node))}"{end}'
 
 
-def _arrows(grants: Sequence[Grant], names: dict[Node, str]) -> Iterator[str]:
+def _arrows(grants: Sequence[Grant], names: dict[GraphNode, str]) -> Iterator[str]:
     for number, grant in enumerate(grants):
         if len(grant.sources) == 1:
             yield f"  {names[grant.sources[0]]} --> {names[grant.target]}"
@@ -315,15 +317,15 @@ def _label(text: str) -> str:
 #
 # The drawing takes its colours from the page's stylesheet, or from its own if it is a file (`document`).
 
-Link = Callable[[Node], str]  # the address that a node leads to, or an empty text
+NodeLink = Callable[[GraphNode], str]  # the address that a node leads to, or an empty text
 
 
-def no_link(node: Node) -> str:
+def no_link(node: GraphNode) -> str:
     return ""
 
 
 def picture_of(
-    layout: Layout, title: str, link: Link = no_link, meant: Node | None = None, percent: int = 100
+    layout: GraphLayout, title: str, link: NodeLink = no_link, meant: GraphNode | None = None, percent: int = 100
 ) -> SafeString:
     """Draw a layout; `meant` is a node to highlight, and `percent` the size of the whole picture."""
     return format_html(
@@ -337,9 +339,9 @@ def picture_of(
     )
 
 
-def _drawing(layout: Layout, link: Link, meant: Node | None) -> SafeString:
+def _drawing(layout: GraphLayout, link: NodeLink, meant: GraphNode | None) -> SafeString:
     lines = [line for grant in layout.grants for line in _lines(grant, layout)]
-    nodes = [(each, box) for each, box in layout.boxes.items() if isinstance(each, Node)]
+    nodes = [(each, box) for each, box in layout.boxes.items() if isinstance(each, GraphNode)]
     drawn = [_drawn(node, box, link(node), node == meant) for node, box in nodes]
     return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
 
@@ -361,7 +363,7 @@ _STYLE = mark_safe(
 _MARGIN, _HEADING = 24, 34
 
 
-def document(pictures: Sequence[tuple[str, Layout]]) -> str:
+def document(pictures: Sequence[tuple[str, GraphLayout]]) -> str:
     """Return pictures with headings, one below the other, as an SVG that needs nothing else."""
     widths = [200.0] + [max(layout.width, len(shortened(heading)) * 10.0) for heading, layout in pictures]
     drawn, y = [], _MARGIN
@@ -375,7 +377,7 @@ def document(pictures: Sequence[tuple[str, Layout]]) -> str:
     )  # fmt: skip
 
 
-def _below_heading(heading: str, layout: Layout, y: int) -> SafeString:
+def _below_heading(heading: str, layout: GraphLayout, y: int) -> SafeString:
     return format_html(
         '<g transform="translate({} {})"><text class="heading" y="16">{}</text>'
         '<g transform="translate(0 {})">{}</g></g>\n',
@@ -390,7 +392,7 @@ def document_of_sheets(sheets: Sequence[Sheet]) -> str:
 # ---- strokes -------------------------------------------------------------------------------------------------
 
 
-def _drawn(node: Node, box: Box, address: str, is_meant: bool) -> SafeString:
+def _drawn(node: GraphNode, box: Box, address: str, is_meant: bool) -> SafeString:
     drawn = format_html(
         '<g class="{}{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/>{}</g>',
         node.kind,
@@ -406,7 +408,7 @@ def _drawn(node: Node, box: Box, address: str, is_meant: bool) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, drawn) if address else drawn
 
 
-def _texts(node: Node, box: Box) -> SafeString:
+def _texts(node: GraphNode, box: Box) -> SafeString:
     middle, x = box.y + box.height / 2, round(box.x + PADDING, 1)
     if not node.owner:
         return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(node))
@@ -414,7 +416,7 @@ def _texts(node: Node, box: Box) -> SafeString:
     return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(node))
 
 
-def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
+def _lines(grant: Grant, layout: GraphLayout) -> list[SafeString]:
     """Draw a grant: a line from its source to its target.
 
     If several sources must hold together, draw a line from each to a dot, and one from the dot to the target.
@@ -431,7 +433,7 @@ def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
 
 
 def _line(
-    source: Node, target: Node, end: tuple[float, float], is_last: bool, title: str, layout: Layout
+    source: GraphNode, target: GraphNode, end: tuple[float, float], is_last: bool, title: str, layout: GraphLayout
 ) -> SafeString:
     ranks, boxes = layout.ranks, layout.boxes
     if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes back below the boxes

@@ -26,7 +26,7 @@ ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
 ANY_NAME = "*"  # a rule about every role, or every permission
 KIND_OF = {ROLE: "role", PERMISSION: "permission"}
 
-_Key = tuple[str, int, str | None]  # a predicate, its arity, and the name of a relation where one is given
+_NodeKey = tuple[str, int, str | None]  # a predicate, its arity, and the name of a relation where one is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Needing:
     """Finds what the conditions of a program's rules need."""
 
     program: Program
-    known: dict[_Key, Needed] = field(default_factory=dict)
+    known: dict[_NodeKey, Needed] = field(default_factory=dict)
 
     def of(self, rule: Rule, body: Iterable[Literal], types: Mapping[Var, Types]) -> Needed:
         """Return what a rule needs in one of its alternatives (`body`); `types` has the variables of both."""
@@ -72,7 +72,7 @@ class Needing:
             self.known[key] = self._by_rules(key)
         return self.known[key]
 
-    def _by_rules(self, key: _Key) -> Needed:
+    def _by_rules(self, key: _NodeKey) -> Needed:
         needs: dict[Need, None] = {}
         through: set[Span] = set()
         waiting, seen = [key], {key}
@@ -88,7 +88,7 @@ class Needing:
                         waiting.append(following)
         return Needed(tuple(needs), frozenset(through))
 
-    def _rules(self, key: _Key) -> Iterator[Rule]:
+    def _rules(self, key: _NodeKey) -> Iterator[Rule]:
         predicate, arity, name = key
         for rule in self.program.rules_by_predicate.get((predicate, arity), ()):
             granted = rule.head.args[1] if name is not None else None
@@ -121,7 +121,7 @@ def label_of(term: object) -> str:
     return term.id if isinstance(term, Value) and term.type == STRING else ANY_NAME
 
 
-def _key(atom: Atom) -> _Key:
+def _key(atom: Atom) -> _NodeKey:
     name = atom.args[1] if atom.predicate == RELATION and len(atom.args) == 3 else None
     return atom.predicate, len(atom.args), name.id if isinstance(name, Value) else None
 
@@ -135,7 +135,7 @@ GLOBAL = "global"  # stands in place of a type for roles and permissions without
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it.
 
     `owner` is the type, if nodes of several types are drawn together. `needs` are the roles and permissions, perhaps of
@@ -152,8 +152,8 @@ class Node:
 class Grant:
     """A rule as an edge: whoever has all sources has the target."""
 
-    sources: tuple[Node, ...]
-    target: Node
+    sources: tuple[GraphNode, ...]
+    target: GraphNode
     line: int | None
     text: str
     needs: tuple[Need, ...] = ()  # of all sources together
@@ -251,13 +251,13 @@ def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
         for arity in (2, 3):
             for rule in program.rules_by_predicate.get((predicate, arity), ()):
                 if rule.origin != NOWHERE:
-                    grants = dict.fromkeys(_grants_of_rule(needing, rule, Node(kind, label_of(rule.head.args[1]))))
+                    grants = dict.fromkeys(_grants_of_rule(needing, rule, GraphNode(kind, label_of(rule.head.args[1]))))
                     for name in types_of(rule.head.args[2], rule.types) if arity == 3 else (None,):
                         found.setdefault(name, {}).update(grants)
     return found
 
 
-def _grants_of_rule(needing: Needing, rule: Rule, target: Node) -> Iterator[Grant]:
+def _grants_of_rule(needing: Needing, rule: Rule, target: GraphNode) -> Iterator[Grant]:
     program = needing.program
     line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
     alternatives: list[list[Literal]] = [[]]
@@ -266,7 +266,7 @@ def _grants_of_rule(needing: Needing, rule: Rule, target: Node) -> Iterator[Gran
         parts = _alternatives(program, literal, types)
         alternatives = [[*each, *part] for each in alternatives for part in parts][:MAX_GRANTS]
     for body in alternatives:
-        sources = tuple(dict.fromkeys(_sources(needing, rule, body, types))) or (Node("condition", "everyone"),)
+        sources = tuple(dict.fromkeys(_sources(needing, rule, body, types))) or (GraphNode("condition", "everyone"),)
         needed = needing.of(rule, body, types)
         yield Grant(sources, target, line, text, needed.needs, needed.through)
 
@@ -282,20 +282,20 @@ def _alternatives(program: Program, literal: Literal, types: dict[Var, Types]) -
     return [[literal]]
 
 
-def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[Var, Types]) -> Iterator[Node]:
+def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[Var, Types]) -> Iterator[GraphNode]:
     actor, resource = rule.head.args[0], rule.head.args[2] if len(rule.head.args) > 2 else None
     related = [each for each in body if _is_link(each, resource)]
     links = {each.args[2]: each for each in related if isinstance(each.args[2], Var) and each.args[2] != actor}
     used: set[Atom] = set()
 
-    def outside(kind: str, label: str, literal: Literal) -> Node:
-        return Node(kind, label, needs=needing.of(rule, (literal,), types).needs)
+    def outside(kind: str, label: str, literal: Literal) -> GraphNode:
+        return GraphNode(kind, label, needs=needing.of(rule, (literal,), types).needs)
 
     for literal in body:
         match literal:
             case Atom("has_role" | "has_permission" as predicate, (who, name, thing)) if who == actor:
                 if thing == resource:
-                    yield Node(KIND_OF[predicate], label_of(name))
+                    yield GraphNode(KIND_OF[predicate], label_of(name))
                 elif thing in links:
                     used.add(links[thing])
                     yield outside("relation", f"{label_of(name)} on {label_of(links[thing].args[1])}", literal)
@@ -304,7 +304,7 @@ def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[V
             case Atom("has_relation", (thing, name, who)) if thing == resource and who == actor:
                 yield outside("relation", label_of(name), literal)
             case Atom("has_role" | "has_permission" as predicate, (who, name)) if who == actor and resource is None:
-                yield Node(KIND_OF[predicate], label_of(name))
+                yield GraphNode(KIND_OF[predicate], label_of(name))
             case Atom("has_role" | "has_permission", (who, name)) if who == actor:
                 yield outside("condition", f"global {label_of(name)}", literal)
             case _ if literal not in links.values():
@@ -336,7 +336,7 @@ __all__ = [
     "Grant",
     "Graph",
     "Need",
-    "Node",
+    "GraphNode",
     "Sheet",
     "graph_of",
     "sheets_of",
@@ -346,7 +346,7 @@ __all__ = [
 # ---- Only what leads to one role or permission: the rules walked backwards, from type to type ---------------------
 # A condition with `not` is drawn with its rule, but the walk does not go on from it.
 
-_Place = tuple[str | None, str, str]  # a type, `role` or `permission`, and the name, or any
+_SheetPlace = tuple[str | None, str, str]  # a type, `role` or `permission`, and the name, or any
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ class Leading:
     target: str  # as `Repo.read`
     sheets: tuple[Sheet, ...]
     others: tuple[tuple[int, str, Span], ...]  # rules on no sheet that are on the way
-    start: Node
+    start: GraphNode
 
 
 def targets(graph: Graph) -> list[str]:
@@ -386,7 +386,7 @@ def leading_to(graph: Graph, target: str) -> Leading:
     sheets = tuple(_narrowed(graph.sheets[each], places) for each, places in kept.items())
     through = {span for each in sheets for grant in each.grants for span in grant.through}
     others = tuple(each for each in graph.others if each[2] in through)
-    return Leading(f"{sheet.name}.{name}", sheets, others, Node(kinds[0], name))
+    return Leading(f"{sheet.name}.{name}", sheets, others, GraphNode(kinds[0], name))
 
 
 def _names(sheet: Sheet, kind: str) -> set[str]:
@@ -400,9 +400,9 @@ def _instead(name: str, names: list[str]) -> str:
     return f" ({meant} {known})" if meant else f" ({known})"
 
 
-def _walked(graph: Graph, start: list[_Place]) -> dict[str | None, list[_Place]]:
+def _walked(graph: Graph, start: list[_SheetPlace]) -> dict[str | None, list[_SheetPlace]]:
     """Return the places that lead to the start, by type; the types are in the order in which the walk meets them."""
-    found: dict[str | None, list[_Place]] = {}
+    found: dict[str | None, list[_SheetPlace]] = {}
     seen, waiting = set(start), list(start)
     for place in waiting:  # the loop adds to it
         found.setdefault(place[0], []).append(place)
@@ -413,7 +413,7 @@ def _walked(graph: Graph, start: list[_Place]) -> dict[str | None, list[_Place]]
     return found
 
 
-def _before(graph: Graph, place: _Place) -> Iterator[_Place]:
+def _before(graph: Graph, place: _SheetPlace) -> Iterator[_SheetPlace]:
     for grant in _granting(graph.sheets[place[0]], place):
         for need in grant.needs:
             for type_name in need.types:
@@ -424,14 +424,14 @@ def _name_of(need: Need, asked: str) -> str:
     return asked if need.is_same else need.name
 
 
-def _granting(sheet: Sheet, place: _Place) -> Iterator[Grant]:
+def _granting(sheet: Sheet, place: _SheetPlace) -> Iterator[Grant]:
     _, kind, name = place
     for grant in sheet.grants:
         if grant.target.kind == kind and (name == ANY_NAME or grant.target.label in (name, ANY_NAME)):
             yield grant
 
 
-def _narrowed(sheet: Sheet, places: list[_Place]) -> Sheet:
+def _narrowed(sheet: Sheet, places: list[_SheetPlace]) -> Sheet:
     """Return the sheet with only the grants of these places; a rule about every name becomes one about their names."""
     grants = dict.fromkeys(_as_asked(grant, place[2]) for place in places for grant in _granting(sheet, place))
     wanted = {(kind, name) for _, kind, name in places}
@@ -461,7 +461,7 @@ def _need_as_asked(need: Need, name: str) -> Need:
     return replace(need, name=_name_of(need, name), is_same=False)
 
 
-def _node_as_asked(node: Node, name: str) -> Node:
+def _node_as_asked(node: GraphNode, name: str) -> GraphNode:
     needs = tuple(_need_as_asked(need, name) for need in node.needs)
     if node.label == ANY_NAME:
         return replace(node, label=name, needs=needs)
@@ -491,6 +491,6 @@ def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:
     return tuple(found)
 
 
-def _bridge(grant: Grant, node: Node, need: Need, type_name: str | None) -> Grant:
+def _bridge(grant: Grant, node: GraphNode, need: Need, type_name: str | None) -> Grant:
     owner = "Global" if type_name is None else type_name
-    return Grant((Node(need.kind, need.name, owner),), node, grant.line, grant.text)
+    return Grant((GraphNode(need.kind, need.name, owner),), node, grant.line, grant.text)

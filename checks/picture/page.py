@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.utils.safestring import SafeString
 
 from checks.picture.drawing import (
-    Layout,
+    GraphLayout,
     document,
     document_of_sheets,
     layout_of_all,
@@ -23,8 +23,8 @@ from checks.picture.drawing import (
 from checks.picture.graph import (
     ANY_NAME,
     Graph,
+    GraphNode,
     Leading,
-    Node,
     Sheet,
     graph_of,
     joined,
@@ -69,9 +69,9 @@ class PictureRequest:
         return 100 if self.size == FIT else int(self.size)
 
     @property
-    def meant(self) -> Node | None:
+    def meant(self) -> GraphNode | None:
         kind, _, name = self.mark.partition(".")
-        return Node(kind, name) if name else None
+        return GraphNode(kind, name) if name else None
 
     def address(self, **changed: str) -> str:
         """Return the address of the same page with some fields changed."""
@@ -185,7 +185,7 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
     return replace(page, index=index, drawn=tuple(_drawn(graph, each, asked) for each in sheets))
 
 
-def one_layout(leading: Leading) -> Layout | None:
+def one_layout(leading: Leading) -> GraphLayout | None:
     """Lay out all that leads to something in one picture; return None if it would be empty or too large."""
     grants = joined(leading.sheets)
     nodes = {node for grant in grants for node in (*grant.sources, grant.target)}
@@ -251,7 +251,7 @@ def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | 
     return _type_link(asked, graph.sheets[name]) if name in graph.sheets else None
 
 
-def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: Node) -> str:
+def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: GraphNode) -> str:
     """Return the address that a node links to: what leads to it, or the sheet of the type that it is on."""
     if node.kind in ("role", "permission"):
         return "" if node.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{node.label}")
@@ -264,7 +264,7 @@ def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: Node) -> str:
     return ""
 
 
-def _link_of_owned(asked: PictureRequest, node: Node) -> str:
+def _link_of_owned(asked: PictureRequest, node: GraphNode) -> str:
     """Return the address of the sheet that a node is on, for a picture with nodes of several types."""
     name = "global" if node.owner == "Global" else node.owner
     return asked.elsewhere(type=name, mark=f"{node.kind}.{node.label}")

@@ -22,7 +22,7 @@ from policy.testing import TestOutcome, TestReport
 
 
 @dataclass(frozen=True)
-class Coverage:
+class CoverageReport:
     """How many rules there are, and those that no test exercises: their files, lines and texts."""
 
     total: int
@@ -47,7 +47,7 @@ class Ran:
 
     bundle: Bundle
     report: TestReport
-    coverage: Coverage | None = None
+    coverage: CoverageReport | None = None
     minimum: float | None = None  # percent of the rules that the tests must exercise
     refused: PolicyRejected | None = None
 
@@ -85,12 +85,12 @@ def ran(bundle: Bundle, fail_fast: bool, covering: bool, minimum: float | None) 
     return Ran(bundle, report, covered, minimum)
 
 
-def _coverage(program: Program, bundle: Bundle) -> Coverage:
+def _coverage(program: Program, bundle: Bundle) -> CoverageReport:
     missing = policy_tests.uncovered(program, policy_tests.covered(program))
     source = program.source
     lines = [bundle.line_of_file(source.position(span.start)[0]) for span in missing]
     texts = [" ".join(source.text[span.start : span.end].split()) for span in missing]
-    return Coverage(len(program.written), tuple((*line, text) for line, text in zip(lines, texts)))
+    return CoverageReport(len(program.written), tuple((*line, text) for line, text in zip(lines, texts)))
 
 
 # ---- Every assertion on a line, for people ------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def text(ran: Ran) -> list[str]:
     return [*lines, *coverage_lines(ran.coverage)]
 
 
-def coverage_lines(coverage: Coverage | None) -> list[str]:
+def coverage_lines(coverage: CoverageReport | None) -> list[str]:
     if coverage is None:
         return []
     return [coverage.sentence, *(spelled_out(f"  {file}:{line}: {rule}") for file, line, rule in coverage.missing)]

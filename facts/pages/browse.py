@@ -21,7 +21,7 @@ _OFFERED = 40  # ids that the completion of a field offers
 _NEAR = 12  # similar values that are shown, at most, when a search finds no fact
 _MOST_KINDS = 40  # kinds whose ids are offered; those of further kinds need a narrower choice, such as a type
 EXPORTS = (("notation", "as facts are written"), ("json", "as JSON lines"), ("csv", "as CSV"))
-Named = tuple[Value, str]  # a value and the address of its page
+NamedValue = tuple[Value, str]  # a value and the address of its page
 
 
 def shown(request: HttpRequest) -> dict[str, object]:
@@ -99,7 +99,7 @@ def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
     return sorted(found)[:most]
 
 
-def _near(asked: Narrowed) -> list[Named]:
+def _near(asked: Narrowed) -> list[NamedValue]:
     """Return values whose ids begin like the one that was not found; halve the beginning until there are some."""
     start = asked.text[:64]
     while start:
@@ -110,7 +110,7 @@ def _near(asked: Narrowed) -> list[Named]:
     return []
 
 
-def _values(asked: Narrowed, start: str) -> list[Named]:
+def _values(asked: Narrowed, start: str) -> list[NamedValue]:
     slugs = {kind.environment_id: kind.environment.slug for kind in asked.kinds}
     return [
         (value, value_url(slugs[environment_id], value))

@@ -134,7 +134,7 @@ class ChosenFact:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFact:
     """A fact to be deleted, with what the page displays, and whether it has changed since the page asked."""
 
     kind: Signature
@@ -151,12 +151,12 @@ class Shown:
 class DeletionOutcome:
     """What became of the facts. If one has changed, nothing is deleted, and all that are stored are `asked_again`."""
 
-    asked_again: tuple[Shown, ...] = ()
+    asked_again: tuple[ShownFact, ...] = ()
     deleted: tuple[tuple[Signature, Fact], ...] = ()
     gone: tuple[Fact, ...] = ()
 
 
-def asked_about(tokens: Iterable[str]) -> tuple[tuple[Shown, ...], tuple[Fact, ...]]:
+def asked_about(tokens: Iterable[str]) -> tuple[tuple[ShownFact, ...], tuple[Fact, ...]]:
     """Return the selected facts that are stored, in the order of the tokens, and those that are no longer stored."""
     rows = {mark.row: None for mark in map(mark_of, tokens) if mark is not None}
     kinds = _kinds(rows)
@@ -196,8 +196,8 @@ def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
     return {kind.pk: kind for kind in Signature.objects.select_related("environment").filter(pk__in=numbers)}
 
 
-def _shown(kind: Signature, row: Row, now: Kept, is_changed: bool = False) -> Shown:
-    return Shown(kind, ChosenFact(row, now.since, now.fact.expires_at), now.fact, is_changed)
+def _shown(kind: Signature, row: Row, now: Kept, is_changed: bool = False) -> ShownFact:
+    return ShownFact(kind, ChosenFact(row, now.since, now.fact.expires_at), now.fact, is_changed)
 
 
 def _is_changed(asked: ChosenFact, now: Kept) -> bool:

@@ -15,9 +15,9 @@ from facts.history import shown_end
 from facts.history_pages import fact_url
 from facts.keyset_pages import (
     EVERY,
+    FactPage,
     IdRange,
     Met,
-    Page,
     SearchColumn,
     beginning,
     exactly,
@@ -40,7 +40,7 @@ from policy.values import PRIMITIVES, Value
 EXACTLY, BEGINS = "exactly", "begins"
 
 
-class Narrowing(forms.Form):
+class NarrowingForm(forms.Form):
     """What part of the facts to show; every field may be left open."""
 
     environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="all environments")
@@ -73,7 +73,7 @@ class Narrowing(forms.Form):
 
 def _with_match(sent: Mapping[str, str]) -> dict[str, str]:
     """Return what was sent, with a default for `match`: the exact id if one is named, else the beginning of one."""
-    found = {name: sent[name] for name in Narrowing.base_fields if name in sent}
+    found = {name: sent[name] for name in NarrowingForm.base_fields if name in sent}
     return {"match": EXACTLY if found.get("id") else BEGINS} | {name: text for name, text in found.items() if text}
 
 
@@ -81,7 +81,7 @@ def _with_match(sent: Mapping[str, str]) -> dict[str, str]:
 class Narrowed:
     """The facts that were chosen; if the choice is not valid, only the form, which has the errors."""
 
-    form: Narrowing
+    form: NarrowingForm
     kinds: tuple[Signature, ...] = ()
     environment: Environment | None = None
     predicate: str = ""
@@ -117,7 +117,7 @@ class Narrowed:
 
 
 def narrowed(sent: Mapping[str, str]) -> Narrowed:
-    form = Narrowing(sent)
+    form = NarrowingForm(sent)
     if not form.is_valid():
         return Narrowed(form)
     asked = form.cleaned_data
@@ -138,7 +138,7 @@ LONG = 60  # characters of an id, from which on it has a line of its own
 
 
 @dataclass(frozen=True)
-class Cell:
+class ListingCell:
     """An argument of a fact."""
 
     value: Value
@@ -152,53 +152,53 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class ListingLine:
     """A fact."""
 
     fact: Fact
-    cells: tuple[Cell, ...]
+    cells: tuple[ListingCell, ...]
     end: str
     token: str
     history_url: str
 
 
 @dataclass(frozen=True)
-class Column:
+class ListingColumn:
     type: str
     url: str
     is_here: bool = False
 
 
 @dataclass(frozen=True)
-class Group:
+class FactGroup:
     """Successive facts of one kind. On the page of a value, `is_here` marks the column of the value."""
 
     kind: Signature
     url: str
-    columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    columns: tuple[ListingColumn, ...]
+    lines: tuple[ListingLine, ...]
 
 
-def groups(met: Iterable[Met], is_about: Value | None = None, by_column: bool = False) -> list[Group]:
+def groups(met: Iterable[Met], is_about: Value | None = None, by_column: bool = False) -> list[FactGroup]:
     found = groupby(met, lambda each: each.column if by_column else each.column.kind)
     return [_group(list(same), is_about, by_column) for _, same in found]
 
 
-def _group(met: list[Met], is_about: Value | None, by_column: bool) -> Group:
+def _group(met: list[Met], is_about: Value | None, by_column: bool) -> FactGroup:
     column = met[0].column
     kind, where = column.kind, column.kind.environment_id
     columns = tuple(
-        Column(name, browse_url(where, predicate=kind.predicate, type=name), by_column and at == column.position)
+        ListingColumn(name, browse_url(where, predicate=kind.predicate, type=name), by_column and at == column.position)
         for at, name in enumerate(types_of_text(kind.types))
     )
     lines = tuple(_line(each, is_about) for each in met)
-    return Group(kind, browse_url(where, predicate=kind.predicate), columns, lines)
+    return FactGroup(kind, browse_url(where, predicate=kind.predicate), columns, lines)
 
 
-def _line(met: Met, is_about: Value | None) -> Line:
+def _line(met: Met, is_about: Value | None) -> ListingLine:
     fact, slug = met.fact, met.column.kind.environment.slug
-    cells = tuple(Cell(value, value_url(slug, value), value == is_about) for value in fact.args)
-    return Line(fact, cells, end_of(fact), token_of(met.mark), fact_url(met.filed.row, len(fact.args)))
+    cells = tuple(ListingCell(value, value_url(slug, value), value == is_about) for value in fact.args)
+    return ListingLine(fact, cells, end_of(fact), token_of(met.mark), fact_url(met.filed.row, len(fact.args)))
 
 
 def end_of(fact: Fact) -> str:
@@ -213,7 +213,7 @@ def end_of(fact: Fact) -> str:
 class Turned:
     """A page of a walk, and the addresses of the first, previous and next pages; empty where there is none."""
 
-    page: Page
+    page: FactPage
     first: str = ""
     previous: str = ""
     next: str = ""

@@ -19,7 +19,7 @@ from policy.values import Value
 # ---- abilities ----------------------------------------------------------------------------------------------------
 # Questions about a value that its page offers. Answers are expensive: only the question that is chosen is asked.
 
-Named = tuple[str, str, str]  # a type, an id, and the address of that value's page
+NamedAbility = tuple[str, str, str]  # a type, an id, and the address of that value's page
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Answer:
 
     ask_url: str
     told: str = ""
-    first: tuple[Named, ...] = ()
+    first: tuple[NamedAbility, ...] = ()
     is_cut: bool = False
     trouble: str = ""
 
 
 @dataclass(frozen=True)
-class Choice:
+class QuestionChoice:
     name: str
     url: str
     is_chosen: bool = False
@@ -45,7 +45,7 @@ class Ability:
     """Questions that differ only in their action, about resources of one type or about this value."""
 
     what: str
-    choices: tuple[Choice, ...]
+    choices: tuple[QuestionChoice, ...]
     answer: Answer | None = None
 
 

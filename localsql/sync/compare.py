@@ -20,9 +20,9 @@ from facts.read import index_condition
 from facts.table import fact_table
 from facts.wire import MAX_ID_BYTES, id_from_json
 from localsql.bindings import BindingKey
-from localsql.sync.config import Pattern, PatternRefused, shown
+from localsql.sync.config import PatternRefused, SyncPattern, shown
 from localsql.sync.sources import can_sort, rows_of
-from localsql.sync.sources.row import Row
+from localsql.sync.sources.row import SourceRow
 from policy.errors import MalformedRequest
 from policy.ground.journal import current_offset
 from policy.values import BOOLEAN, INTEGER
@@ -30,7 +30,7 @@ from policy.values import BOOLEAN, INTEGER
 # ---- rows ---------------------------------------------------------------------------------------------------------
 # Rows -> ids of facts, checked as those that a client sends; rows that are no facts are counted and reported.
 
-Ids = tuple[str, ...]  # of the pattern's variables
+RowIds = tuple[str, ...]  # of the pattern's variables
 
 ENOUGH = 100  # wrong rows that are listed; reading ends with the next one, unless they are skipped
 _SHOWN = 60  # characters of a wrong id
@@ -38,17 +38,17 @@ _SHORT = MAX_ID_BYTES // 4  # characters that are never more bytes than an id ma
 
 
 @dataclass
-class Read:
+class PatternRead:
     """What became of a pattern's rows."""
 
-    pattern: Pattern
+    pattern: SyncPattern
     skips_bad: bool
     rows: int = 0
     nulls: int = 0  # rows with a NULL: they are no facts
     bad_count: int = 0
     bad: list[str] = field(default_factory=list)  # the first of them
 
-    def ids(self, rows: Iterable[Row]) -> Iterator[Ids]:
+    def ids(self, rows: Iterable[SourceRow]) -> Iterator[RowIds]:
         """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
         types = [self.pattern.key.signature.types[index] for index in self._columns]
         is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
@@ -73,7 +73,7 @@ class Read:
     def _columns(self) -> list[int]:
         return [index for index, constant in enumerate(self.pattern.key.constants) if constant is None]
 
-    def _are_ids(self, types: list[str], row: Row) -> bool:
+    def _are_ids(self, types: list[str], row: SourceRow) -> bool:
         for type_name, text in zip(types, row):
             try:
                 written = id_from_json(type_name, text, "id")
@@ -85,7 +85,7 @@ class Read:
                 return False
         return True
 
-    def _refuse(self, row: Row, reason: str) -> None:
+    def _refuse(self, row: SourceRow, reason: str) -> None:
         values = ", ".join(_cut(value) for value in row)
         if any((value or "").startswith("\0") for value in row):
             reason = next(value for value in row if value and value.startswith("\0"))[1:]  # the reader's own reason
@@ -123,9 +123,9 @@ class OutOfOrder(Exception):
     """A database's order of texts is not that of their bytes."""
 
 
-def in_order(rows: Iterable[Ids]) -> Iterator[Ids]:
+def in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
     """Yield sorted rows, each once; raise `OutOfOrder` if they are not sorted."""
-    last: Ids | None = None
+    last: RowIds | None = None
     for row in rows:
         if last is not None and row <= last:
             if row == last:
@@ -135,7 +135,7 @@ def in_order(rows: Iterable[Ids]) -> Iterator[Ids]:
         yield row
 
 
-def brought_in_order(rows: Iterable[Ids], most_rows: int = MOST_ROWS) -> Iterator[Ids]:
+def brought_in_order(rows: Iterable[RowIds], most_rows: int = MOST_ROWS) -> Iterator[RowIds]:
     """Yield rows in order, each once, in whatever order they come."""
     rows = iter(rows)
     first = _part(rows, most_rows)
@@ -153,9 +153,9 @@ def brought_in_order(rows: Iterable[Ids], most_rows: int = MOST_ROWS) -> Iterato
         yield from _merged_runs(runs)
 
 
-def _part(rows: Iterator[Ids], most_rows: int) -> list[Ids]:
+def _part(rows: Iterator[RowIds], most_rows: int) -> list[RowIds]:
     """Return the next rows, as many as memory may hold, sorted and each once."""
-    found: set[Ids] = set()
+    found: set[RowIds] = set()
     characters = 0
     while len(found) < most_rows and characters < MOST_CHARACTERS:
         some = list(islice(rows, 1_000))
@@ -166,8 +166,8 @@ def _part(rows: Iterator[Ids], most_rows: int) -> list[Ids]:
     return sorted(found)
 
 
-def _merged_runs(runs: list[IO[bytes]]) -> Iterator[Ids]:
-    last: Ids | None = None
+def _merged_runs(runs: list[IO[bytes]]) -> Iterator[RowIds]:
+    last: RowIds | None = None
     for row in heapq.merge(*map(_read, runs)):
         if row != last:
             last = row
@@ -176,7 +176,7 @@ def _merged_runs(runs: list[IO[bytes]]) -> Iterator[Ids]:
         run.close()
 
 
-def _written(files: ExitStack, rows: Iterable[Ids]) -> IO[bytes]:
+def _written(files: ExitStack, rows: Iterable[RowIds]) -> IO[bytes]:
     file = files.enter_context(tempfile.TemporaryFile(buffering=_BUFFER))  # noqa: SIM115  that closes it
     for row in rows:
         file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
@@ -184,7 +184,7 @@ def _written(files: ExitStack, rows: Iterable[Ids]) -> IO[bytes]:
     return file
 
 
-def _read(file: IO[bytes]) -> Iterator[Ids]:
+def _read(file: IO[bytes]) -> Iterator[RowIds]:
     for line in file:
         yield tuple(orjson.loads(line))
 
@@ -204,27 +204,27 @@ class Spill:
     def close(self) -> None:
         self._file.close()
 
-    def part(self) -> Part:
+    def part(self) -> PatternPart:
         """Return the next part; it must be written before another one is begun."""
-        return Part(self._file, self._file.seek(0, 2))
+        return PatternPart(self._file, self._file.seek(0, 2))
 
 
 @dataclass
-class Part:
+class PatternPart:
     """The part of one pattern."""
 
     _file: IO[bytes]
     start: int
     count: int = 0
-    examples: tuple[Ids, ...] = ()
+    examples: tuple[RowIds, ...] = ()
 
-    def add(self, ids: Ids) -> None:
+    def add(self, ids: RowIds) -> None:
         self._file.write(orjson.dumps(ids, option=orjson.OPT_APPEND_NEWLINE))
         if self.count < EXAMPLES:
             self.examples = (*self.examples, ids)
         self.count += 1
 
-    def batches(self, size: int) -> Iterator[list[Ids]]:
+    def batches(self, size: int) -> Iterator[list[RowIds]]:
         place = self._file.seek(self.start)
         for begun in range(0, self.count, size):
             self._file.seek(place)
@@ -237,7 +237,7 @@ class Part:
 # Our side: stored facts of a pattern, by the bytes of their ids, as of one moment; and those ended since.
 
 
-def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, None]:
+def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, None]:
     """Yield the ids of the pattern's variables, of all stored facts that have not ended."""
     numbers, may_end = numbers_and_ends(environment_id)
     number = numbers.get(key.signature)
@@ -256,7 +256,7 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, Non
     statement = f"SELECT {named or 'sig'} FROM fact WHERE {' AND '.join(conditions)}{order}"
     rows = fact_table().stream(statement, values)
     if wanted:
-        yield from cast(Iterator[Ids], rows)
+        yield from cast(Iterator[RowIds], rows)
     else:
         yield from (() for _ in rows)
 
@@ -283,14 +283,14 @@ OnProgress = Callable[[int], None]  # called with how many facts and rows are do
 
 
 @dataclass(frozen=True)
-class Plan:
+class SyncPlan:
     """The changes that make a pattern's facts those of its rows."""
 
-    pattern: Pattern
+    pattern: SyncPattern
     equal: int
-    added: Part
-    deleted: Part
-    read: Read
+    added: PatternPart
+    deleted: PatternPart
+    read: PatternRead
     revision: int  # the latest one when the comparison began
 
     @property
@@ -308,18 +308,27 @@ class Spills:
     deleted: Spill
 
 
-def compared(environment_id: int, pattern: Pattern, spills: Spills, skips_bad: bool, on_progress: OnProgress) -> Plan:
+def compared(
+    environment_id: int, pattern: SyncPattern, spills: Spills, skips_bad: bool, on_progress: OnProgress
+) -> SyncPlan:
     if can_sort(pattern):
         try:
-            return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), on_progress, by_database=True)
+            return _compared(
+                environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=True
+            )
         except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: its rows are sorted here instead
             pass
-    return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), on_progress, by_database=False)
+    return _compared(environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=False)
 
 
 def _compared(
-    environment_id: int, pattern: Pattern, spills: Spills, read: Read, on_progress: OnProgress, by_database: bool
-) -> Plan:
+    environment_id: int,
+    pattern: SyncPattern,
+    spills: Spills,
+    read: PatternRead,
+    on_progress: OnProgress,
+    by_database: bool,
+) -> SyncPlan:
     added, deleted = spills.added.part(), spills.deleted.part()
     revision = current_offset(environment_id)
     with closing(stored_ids(environment_id, pattern.key)) as stored:
@@ -328,11 +337,16 @@ def _compared(
             ids = read.ids(rows)
             source = in_order(ids) if by_database else brought_in_order(ids)
             equal = _merged(first, stored, source, added, deleted, on_progress)
-    return Plan(pattern, equal, added, deleted, read, revision)
+    return SyncPlan(pattern, equal, added, deleted, read, revision)
 
 
 def _merged(
-    mine: Ids | None, stored: Iterator[Ids], source: Iterator[Ids], added: Part, deleted: Part, on_progress: OnProgress
+    mine: RowIds | None,
+    stored: Iterator[RowIds],
+    source: Iterator[RowIds],
+    added: PatternPart,
+    deleted: PatternPart,
+    on_progress: OnProgress,
 ) -> int:
     """Note what differs, and return how many are on both sides; `mine` is the first of the stored ones."""
     equal = steps = 0
@@ -345,7 +359,7 @@ def _merged(
             equal += 1
             mine, theirs = next(stored, None), next(source, None)
         elif theirs is None or (mine is not None and mine < theirs):
-            deleted.add(cast(Ids, mine))
+            deleted.add(cast(RowIds, mine))
             mine = next(stored, None)
         else:
             added.add(theirs)
@@ -361,7 +375,7 @@ def _merged(
 _AT_ONCE = 5_000  # facts
 
 
-def without_rows(plan: Plan, spill: Spill) -> Part:
+def without_rows(plan: SyncPlan, spill: Spill) -> PatternPart:
     """Return those of the added facts that have no row any more."""
     if can_sort(plan.pattern):
         with suppress(OutOfOrder):
@@ -369,8 +383,8 @@ def without_rows(plan: Plan, spill: Spill) -> Part:
     return _without_rows(plan, spill.part(), by_database=False)
 
 
-def _without_rows(plan: Plan, gone: Part, by_database: bool) -> Part:
-    read = Read(plan.pattern, skips_bad=True)
+def _without_rows(plan: SyncPlan, gone: PatternPart, by_database: bool) -> PatternPart:
+    read = PatternRead(plan.pattern, skips_bad=True)
     with closing(rows_of(plan.pattern, by_database)) as rows:
         ids = read.ids(rows)
         source = in_order(ids) if by_database else brought_in_order(ids)

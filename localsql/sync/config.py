@@ -139,7 +139,7 @@ def _blanked(between: str) -> str:
 # ---- What a file for synchronization says: patterns of facts, and where the rows of each are ----------------------
 
 
-class Kind(Enum):
+class DatabaseKind(Enum):
     """The kinds of databases."""
 
     POSTGRES = "postgres"
@@ -163,7 +163,7 @@ class Database:
     """Where rows are. Its connection string is secret, and so are the variables filled into it."""
 
     name: str
-    kind: Kind
+    kind: DatabaseKind
     dialect: str  # its name; empty for databases without SQL
     connection: str = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -211,7 +211,7 @@ class CsvFile:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SyncPattern:
     """Facts that are to be there exactly as long as their rows are. It owns all facts that match it."""
 
     key: BindingKey
@@ -232,7 +232,7 @@ class Outbox:
 
 @dataclass(frozen=True)
 class Config:
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[SyncPattern, ...]
     outbox: Outbox | None = None
 
     @property
@@ -246,16 +246,18 @@ class Config:
 
 # ---- What a file reads for one pattern: a query, a collection, or a CSV file --------------------------------------
 
-Entry = Mapping[object, Any]
+ConfigEntry = Mapping[object, Any]
 _NAMES_OF_A_FIELD = ("name", "field", "path", "column")
 _WRITES = ("$out", "$merge")
 
 
-def asked_of(made: Bindings, text: str, key: BindingKey, entry: Entry, typed: Entry, database: Database) -> Any:
+def asked_of(
+    made: Bindings, text: str, key: BindingKey, entry: ConfigEntry, typed: ConfigEntry, database: Database
+) -> Any:
     """Return what to read of the database; `typed` is the entry with numbers and times as YAML reads them."""
-    if database.kind is Kind.MONGODB:
+    if database.kind is DatabaseKind.MONGODB:
         return _mongo_query(text, key, entry, typed)
-    if database.kind is Kind.CSV:
+    if database.kind is DatabaseKind.CSV:
         return _csv_file(text, key, entry, database)
     if "collection" in entry or "file" in entry:
         raise ConfigRejected(text, f"`dbs.{database.name}` is of the type {database.kind.value}, which has a `query`")
@@ -269,7 +271,7 @@ def asked_of(made: Bindings, text: str, key: BindingKey, entry: Entry, typed: En
 # ---- collections ---------------------------------------------------------------------------------------------------
 
 
-def _mongo_query(text: str, key: BindingKey, entry: Entry, typed: Entry) -> MongoQuery:
+def _mongo_query(text: str, key: BindingKey, entry: ConfigEntry, typed: ConfigEntry) -> MongoQuery:
     collection = entry.get("collection")
     if not isinstance(collection, str) or not collection:
         raise ConfigRejected(text, "needs a `collection`, as its database is of the type mongodb")
@@ -296,7 +298,7 @@ def _stages(text: str, stages: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(stages)
 
 
-def _json(text: str, found: Entry, name: str) -> Any:
+def _json(text: str, found: ConfigEntry, name: str) -> Any:
     """Return what YAML says; if that is a text, the JSON in it."""
     said = found.get(name)
     if not isinstance(said, str):
@@ -310,7 +312,7 @@ def _json(text: str, found: Entry, name: str) -> Any:
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
-def _csv_file(text: str, key: BindingKey, entry: Entry, database: Database) -> CsvFile:
+def _csv_file(text: str, key: BindingKey, entry: ConfigEntry, database: Database) -> CsvFile:
     file, header = entry.get("file", ""), entry.get("header", True)
     if not isinstance(file, str):
         raise ConfigRejected(text, "`file` must be the path of a CSV file")
@@ -364,14 +366,14 @@ SHORTEST = 3  # characters of a part of a password: hiding less would hide half 
 GIVEN = "db"  # the name of the database that --connection gives
 
 _TYPES = {
-    "postgres": (Kind.POSTGRES, "postgres"),
-    "postgresql": (Kind.POSTGRES, "postgres"),
-    "mysql": (Kind.MYSQL, "mysql"),
-    "mariadb": (Kind.MYSQL, "mariadb"),
-    "sqlite": (Kind.SQLITE, "sqlite"),
-    "mongodb": (Kind.MONGODB, ""),
-    "mongodb+srv": (Kind.MONGODB, ""),
-    "csv": (Kind.CSV, ""),
+    "postgres": (DatabaseKind.POSTGRES, "postgres"),
+    "postgresql": (DatabaseKind.POSTGRES, "postgres"),
+    "mysql": (DatabaseKind.MYSQL, "mysql"),
+    "mariadb": (DatabaseKind.MYSQL, "mariadb"),
+    "sqlite": (DatabaseKind.SQLITE, "sqlite"),
+    "mongodb": (DatabaseKind.MONGODB, ""),
+    "mongodb+srv": (DatabaseKind.MONGODB, ""),
+    "csv": (DatabaseKind.CSV, ""),
 }
 _WORDED = re.compile(r"(?:password|sslpassword) *= *('[^']+'|[^\s'&]+)", re.IGNORECASE)
 _OF_A_URL = re.compile(
@@ -434,7 +436,7 @@ class Databases:
         _check_agreed(place, tls, connection)
         return Database(name, kind, dialect, connection, secrets, tls, self.around.folder)
 
-    def _type(self, place: str, said: object, connection: str) -> tuple[Kind, str]:
+    def _type(self, place: str, said: object, connection: str) -> tuple[DatabaseKind, str]:
         if said is None:
             scheme = connection.partition("://")[0].lower() if "://" in connection else ""
             return _TYPES.get(scheme.partition("+")[0], self.usual)
@@ -443,7 +445,7 @@ class Databases:
         return _TYPES[said.lower()]
 
 
-def _usual_type(document: Mapping[object, object]) -> tuple[Kind, str]:
+def _usual_type(document: Mapping[object, object]) -> tuple[DatabaseKind, str]:
     """Return the type of databases that do not say it: `source`, as the hosted product has it, or else `dialect`."""
     source, dialect = document.get("source"), document.get("dialect")
     if source is not None:
@@ -546,13 +548,13 @@ def _config(text: str, around: Around) -> Config:
     return Config(patterns, _outbox(document.get("outbox"), databases))
 
 
-def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> Pattern:
+def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> SyncPattern:
     key = key_from_text(text)
     if not isinstance(entry, dict) or not isinstance(typed, dict):
         raise ConfigRejected(text, "must be a map with the keys `db` and `query`")
     check_keys(text, entry, OF_A_FACT)
     database = databases.named(text, entry.get("db"))
-    return Pattern(key, database, asked_of(_bindings(document, database), text, key, entry, typed, database))
+    return SyncPattern(key, database, asked_of(_bindings(document, database), text, key, entry, typed, database))
 
 
 def _bindings(document: dict[Any, Any], database: Database) -> Bindings:
@@ -570,7 +572,7 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
         raise ConfigRejected("outbox", "must be a map with the keys `db` and `table`")
     check_keys("outbox", entry, _OF_AN_OUTBOX)
     database = databases.named("outbox", entry.get("db"))
-    if database.kind in (Kind.MONGODB, Kind.CSV):
+    if database.kind in (DatabaseKind.MONGODB, DatabaseKind.CSV):
         raise ConfigRejected("outbox", f"a database of the type {database.kind.value} has no table to be drained")
     table = entry.get("table", TABLE)
     if not isinstance(table, str) or not _TABLE.fullmatch(table):
@@ -581,7 +583,7 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
 # ---- patterns that share facts ---------------------------------------------------------------------------------------
 
 
-def _check_apart(patterns: tuple[Pattern, ...]) -> None:
+def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
     """Refuse two patterns that may match the same fact: each would delete the facts of the other."""
     by_signature: dict[Signature, list[BindingKey]] = {}
     for pattern in patterns:

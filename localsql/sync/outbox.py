@@ -16,7 +16,7 @@ from facts import store
 from facts.accept import FactRejected
 from facts.store import Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
-from localsql.sync.config import ConfigRejected, Kind, Outbox, SourceFailed, shown
+from localsql.sync.config import ConfigRejected, DatabaseKind, Outbox, SourceFailed, shown
 from localsql.sync.sources import mysql, postgresql, sqlite
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.ground.journal import By, changing
@@ -24,8 +24,8 @@ from policy.ground.journal import By, changing
 # ---- identities ---------------------------------------------------------------------------------------------------
 # The identity of an outbox, by what its server says: files that spell its address differently mean the same one.
 
-Values = Sequence[int | str]
-Execute = Callable[[str, Values], list[tuple[Any, ...]]]
+ColumnValues = Sequence[int | str]
+Execute = Callable[[str, ColumnValues], list[tuple[Any, ...]]]
 
 _SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
 _ADDRESS = "SELECT COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port')"
@@ -67,7 +67,7 @@ _MYSQL_DIGEST = "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRow:
     """A row of an outbox."""
 
     number: int
@@ -80,7 +80,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Table:
+class OutboxTable:
     """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
 
     _name: str
@@ -91,7 +91,7 @@ class Table:
     identity: str  # what the server says that this table is, however a file spells it
     _digest: str = ""  # what a row's digest is in SQL, if the database can say
 
-    def first(self, most: int) -> list[Written]:
+    def first(self, most: int) -> list[WrittenRow]:
         """Return so many of the committed rows, those with the lowest numbers."""
         return self._rows(f"ORDER BY id LIMIT {int(most)}", ())
 
@@ -131,9 +131,9 @@ class Table:
         there = self._rows(f"WHERE id IN ({self._marks(rows)})", list(rows))
         return [row.number for row in there if rows[row.number] == row.digest]
 
-    def _rows(self, which: str, values: Values) -> list[Written]:
+    def _rows(self, which: str, values: ColumnValues) -> list[WrittenRow]:
         found = self._execute(f"SELECT id, CAST(changes AS {self._text}) FROM {self._name} {which}", values)
-        return [Written(int(number), _shown(changes)) for number, changes in found]
+        return [WrittenRow(int(number), _shown(changes)) for number, changes in found]
 
     def _marks(self, numbers: Collection[int]) -> str:
         return ", ".join([self._mark] * len(numbers))
@@ -144,20 +144,20 @@ def _shown(changes: str | bytes | None) -> str:
 
 
 @contextmanager
-def opened(outbox: Outbox) -> Iterator[Table]:
+def opened(outbox: Outbox) -> Iterator[OutboxTable]:
     kind = outbox.database.kind
     with _OPENED[kind](outbox) as table:
         yield table
 
 
 @contextmanager
-def _postgresql(outbox: Outbox) -> Iterator[Table]:
+def _postgresql(outbox: Outbox) -> Iterator[OutboxTable]:
     database = outbox.database
     module = postgresql.psycopg(database)
     with postgresql.connected(database, reads_only=False) as connection:
         connection.autocommit = True
 
-        def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+        def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
             try:
                 cursor = connection.execute(statement.encode(), values)
                 return cursor.fetchall() if cursor.description else []
@@ -165,16 +165,16 @@ def _postgresql(outbox: Outbox) -> Iterator[Table]:
                 raise postgresql.failed(database, error) from None
 
         identity = of_postgresql(outbox, execute)
-        yield Table(outbox.table, "text", "%s", execute, database.name, identity, _POSTGRESQL_DIGEST)
+        yield OutboxTable(outbox.table, "text", "%s", execute, database.name, identity, _POSTGRESQL_DIGEST)
 
 
 @contextmanager
-def _mysql(outbox: Outbox) -> Iterator[Table]:
+def _mysql(outbox: Outbox) -> Iterator[OutboxTable]:
     database = outbox.database
     module, connection = mysql.pymysql(database), mysql.connected(database, "Cursor")
     connection.autocommit(True)
 
-    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+    def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(statement, tuple(values))
@@ -184,28 +184,28 @@ def _mysql(outbox: Outbox) -> Iterator[Table]:
 
     try:
         identity = of_mysql(outbox, execute)
-        yield Table(outbox.table, "CHAR", "%s", execute, database.name, identity, _MYSQL_DIGEST)
+        yield OutboxTable(outbox.table, "CHAR", "%s", execute, database.name, identity, _MYSQL_DIGEST)
     finally:
         connection._force_close()
 
 
 @contextmanager
-def _sqlite(outbox: Outbox) -> Iterator[Table]:
+def _sqlite(outbox: Outbox) -> Iterator[OutboxTable]:
     connection = sqlite.connected(outbox.database, "rw")
 
-    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
+    def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
         try:
             return connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise SourceFailed(outbox.database.name, str(error)) from None
 
     try:
-        yield Table(outbox.table, "TEXT", "?", execute, outbox.database.name, of_sqlite(outbox))
+        yield OutboxTable(outbox.table, "TEXT", "?", execute, outbox.database.name, of_sqlite(outbox))
     finally:
         connection.close()
 
 
-_OPENED = {Kind.POSTGRES: _postgresql, Kind.MYSQL: _mysql, Kind.SQLITE: _sqlite}
+_OPENED = {DatabaseKind.POSTGRES: _postgresql, DatabaseKind.MYSQL: _mysql, DatabaseKind.SQLITE: _sqlite}
 
 
 # ---- Which rows of an outbox are made and may still stand in it ---------------------------------------------------
@@ -219,13 +219,13 @@ class TurnIsOver(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class OutboxTurn:
     state: int
     number: int
     rows: dict[int, str]  # numbers, with digests
 
 
-def turn_of(environment_id: int, name: str) -> Turn:
+def turn_of(environment_id: int, name: str) -> OutboxTurn:
     """Return the turn and its rows as of one moment, which takes one statement."""
     OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
     with connection.cursor() as cursor:
@@ -238,10 +238,12 @@ def turn_of(environment_id: int, name: str) -> Turn:
         found = cursor.fetchall()
     if not found:
         raise TurnIsOver
-    return Turn(found[0][0], found[0][1], {number: digest for _, _, number, digest in found if number is not None})
+    return OutboxTurn(
+        found[0][0], found[0][1], {number: digest for _, _, number, digest in found if number is not None}
+    )
 
 
-def remember(turn: Turn, rows: Sequence[Written]) -> None:
+def remember(turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
     """Remember these rows: the first thing in the transaction that makes their changes."""
     assert transaction.get_connection().in_atomic_block, "a row is remembered with its change, or not at all"
     _take(turn)
@@ -249,14 +251,14 @@ def remember(turn: Turn, rows: Sequence[Written]) -> None:
     OutboxRow.objects.bulk_create(made)
 
 
-def forget(turn: Turn) -> None:
+def forget(turn: OutboxTurn) -> None:
     """Forget the turn's rows, once they are gone from the outbox."""
     with transaction.atomic():
         _take(turn)
         OutboxRow.objects.filter(state_id=turn.state, number__in=list(turn.rows)).delete()
 
 
-def _take(turn: Turn) -> None:
+def _take(turn: OutboxTurn) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number))
         if not cursor.rowcount:
@@ -274,12 +276,12 @@ _SHOWN = 300  # characters of a row that is left out
 class RowRejected(AuthzError):
     """A row is no valid change, and the rows behind it wait for it."""
 
-    def __init__(self, row: Written, reason: str):
+    def __init__(self, row: WrittenRow, reason: str):
         self.row, self.reason = row, reason
         super().__init__(f"{sentence(row, reason)}; correct it in the table, or have --skip-bad take it out")
 
 
-def sentence(row: Written, reason: str) -> str:
+def sentence(row: WrittenRow, reason: str) -> str:
     more = "…" if len(row.changes) > _SHOWN else ""
     return f"row {row.number} of the outbox, {shown(row.changes[:_SHOWN])}{more}: {shown(reason)}"
 
@@ -308,7 +310,7 @@ def drain(
 @dataclass
 class _Drainer:
     environment_id: int
-    table: Table
+    table: OutboxTable
     skips_bad: bool
     report_bad: Callable[[str], None]
     done: Drained
@@ -335,10 +337,10 @@ class _Drainer:
             self._find_wrong(rows, error.message)
             return True
         self.alone = max(0, self.alone - 1)
-        self._finish(Turn(turn.state, turn.number + 1, {row.number: row.digest for row in rows}))
+        self._finish(OutboxTurn(turn.state, turn.number + 1, {row.number: row.digest for row in rows}))
         return True
 
-    def _make(self, turn: Turn, rows: Sequence[Written]) -> None:
+    def _make(self, turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
         changes = [change for row in rows for change in changes_of(row)]
         with changing():
             remember(turn, rows)  # always locked before an environment's turn, and only by drains: no deadlock
@@ -347,7 +349,7 @@ class _Drainer:
         self.done.rows += len(rows)
         self.done.revisions += bool(changes)
 
-    def _finish(self, turn: Turn) -> None:
+    def _finish(self, turn: OutboxTurn) -> None:
         """Take the rows that are made out of the outbox, and forget them.
 
         A row that got the same id again says something else: by its digest it is another row, and stays.
@@ -355,7 +357,7 @@ class _Drainer:
         self.table.remove(turn.rows)
         forget(turn)
 
-    def _find_wrong(self, rows: Sequence[Written], reason: str) -> None:
+    def _find_wrong(self, rows: Sequence[WrittenRow], reason: str) -> None:
         if len(rows) > 1:
             self.alone = len(rows)
             return
@@ -367,7 +369,7 @@ class _Drainer:
         self.done.skipped += 1
 
 
-def changes_of(row: Written) -> list[Change]:
+def changes_of(row: WrittenRow) -> list[Change]:
     """Return the changes that the row says, in the form of the body of POST /batch.
 
     Facts may have come to their ends while the row waited.

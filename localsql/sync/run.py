@@ -12,14 +12,24 @@ from typing import Protocol
 from django.conf import settings
 
 from facts import store
-from facts.accept import FactRejected, Names, UnknownName, check_signature
+from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
 from facts.batches import FactBatch
 from facts.ends import EndsStay
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from localsql.bindings import BindingKey
-from localsql.sync.compare import Ids, OnProgress, Part, Plan, Spill, Spills, compared, ended_by_others, without_rows
-from localsql.sync.config import Config, Pattern, PatternRefused, SourceFailed, shown
+from localsql.sync.compare import (
+    OnProgress,
+    PatternPart,
+    RowIds,
+    Spill,
+    Spills,
+    SyncPlan,
+    compared,
+    ended_by_others,
+    without_rows,
+)
+from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
 from policy.active import active_program
 from policy.errors import AuthzError
 from policy.ground.journal import By
@@ -48,10 +58,10 @@ class Applying:
     environment_id: int
     on_progress: Callable[[int], None] = lambda done: None
     revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
-    rejected: list[tuple[Plan, FactRejected]] = field(default_factory=list)
+    rejected: list[tuple[SyncPlan, FactRejected]] = field(default_factory=list)
     done: int = 0  # facts
 
-    def apply(self, plans: Sequence[Plan]) -> None:
+    def apply(self, plans: Sequence[SyncPlan]) -> None:
         """Apply the plans. A plan whose facts a newer policy has no use for is put aside, with what was rejected."""
         for plan in plans:
             self.delete(plan.pattern.key, plan.deleted)
@@ -62,12 +72,12 @@ class Applying:
             except FactRejected as error:
                 self.rejected.append((plan, error))
 
-    def delete(self, key: BindingKey, part: Part) -> None:
+    def delete(self, key: BindingKey, part: PatternPart) -> None:
         for batch in part.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):
             self._change([Deletes(deleted(key, batch))])
             self._count(len(batch))
 
-    def _insert(self, plan: Plan, batch: Sequence[Ids]) -> None:
+    def _insert(self, plan: SyncPlan, batch: Sequence[RowIds]) -> None:
         """Store a batch, except facts that somebody stored with an end meanwhile: these stay, and keep it."""
         others: set[tuple[str, ...]] = set()
         while True:
@@ -82,7 +92,7 @@ class Applying:
             break
         self._count(len(batch))
 
-    def _inserts(self, plan: Plan, batch: Iterable[Ids], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
+    def _inserts(self, plan: SyncPlan, batch: Iterable[RowIds], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
         """Yield the change that stores the batch; this runs in its transaction, which holds the environment's turn.
 
         So nobody ends a fact between this look and the commit. Facts that somebody ended since the comparison began are
@@ -103,7 +113,7 @@ class Applying:
         self.on_progress(self.done)
 
 
-def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[FactPattern]:
+def deleted(key: BindingKey, batch: Iterable[RowIds]) -> list[FactPattern]:
     types, predicate = key.signature.types, key.signature.predicate
     return [
         FactPattern(predicate, tuple([Argument(name, text) for name, text in zip(types, whole(key, ids))]))
@@ -111,7 +121,7 @@ def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[FactPattern]:
     ]
 
 
-def whole(key: BindingKey, ids: Ids) -> tuple[str, ...]:
+def whole(key: BindingKey, ids: RowIds) -> tuple[str, ...]:
     """Return the ids of all arguments: those of the variables, with the key's constants in their places.
 
     has_role(User:_, admin, Org:_) and ('alice', 'acme')  ->  ('alice', 'admin', 'acme')
@@ -156,7 +166,7 @@ def most_deletes(text: str) -> MostDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SyncOptions:
     """The options of a pass."""
 
     applies: bool = False
@@ -168,7 +178,7 @@ class Wanted:
 class Failed:
     """A pattern that is left as it is, and why; `may_pass` if a retry may work."""
 
-    pattern: Pattern
+    pattern: SyncPattern
     reason: str
     may_pass: bool = False
 
@@ -177,7 +187,7 @@ class Failed:
 class Passed:
     """What a pass found, and whether that was applied."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[SyncPlan, ...]
     failed: tuple[Failed, ...]
     unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know
     revisions: int = 0
@@ -192,15 +202,15 @@ class Passed:
 class ProgressListener(Protocol):
     """Receives how far a pass is, and what it found."""
 
-    def begin(self, pattern: Pattern, place: int) -> OnProgress: ...
-    def compared(self, plan: Plan) -> None: ...
+    def begin(self, pattern: SyncPattern, place: int) -> OnProgress: ...
+    def compared(self, plan: SyncPlan) -> None: ...
     def failed(self, failed: Failed) -> None: ...
     def applying(self, changes: int) -> Callable[[int], None]: ...
 
 
-def passed(environment_id: int, config: Config, wanted: Wanted, listener: ProgressListener) -> Passed:
+def passed(environment_id: int, config: Config, wanted: SyncOptions, listener: ProgressListener) -> Passed:
     program = active_program(environment_id)
-    plans: list[Plan] = []
+    plans: list[SyncPlan] = []
     failures: list[Failed] = []
     with _spills() as spills:
         for place, pattern in enumerate(config.patterns):
@@ -231,7 +241,7 @@ def passed(environment_id: int, config: Config, wanted: Wanted, listener: Progre
 
 
 def _taken_back(
-    applying: Applying, plan: Plan, spills: Spills, failures: list[Failed], listener: ProgressListener
+    applying: Applying, plan: SyncPlan, spills: Spills, failures: list[Failed], listener: ProgressListener
 ) -> int:
     """Delete the facts that were just stored and have no row any more; return how many."""
     if not plan.added.count:
@@ -250,19 +260,19 @@ def _taken_back(
 def _planned(
     environment_id: int,
     program: Program | None,
-    pattern: Pattern,
+    pattern: SyncPattern,
     spills: Spills,
-    wanted: Wanted,
+    wanted: SyncOptions,
     on_progress: OnProgress,
-) -> Plan:
+) -> SyncPlan:
     if program is not None:
         check_signature(program, pattern.key.signature)
     return compared(environment_id, pattern, spills, wanted.skips_bad, on_progress)
 
 
-def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, ...]:
+def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownName, ...]:
     """Return the roles and relations that the policy does not know, among the facts that are to be added."""
-    names = Names(program)
+    names = UnknownNames(program)
     for plan in plans:
         key = plan.pattern.key
         if plan.added.count and names.concern(key.signature):
@@ -271,7 +281,7 @@ def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, .
     return tuple(names.unknown_names)
 
 
-def _check(plan: Plan, wanted: Wanted) -> None:
+def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
     """Refuse a plan that is most likely due to a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
         raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
@@ -300,7 +310,7 @@ def _spills() -> Iterator[Spills]:
 MINUS = "\N{MINUS SIGN}"
 
 
-def lines_of(plan: Plan) -> Iterator[str]:
+def lines_of(plan: SyncPlan) -> Iterator[str]:
     """Yield a line of how many facts come (`+`), go (minus) and stay (`=`), and examples of the first two."""
     yield f"{plan.pattern}  {counts(plan)}"
     yield from _examples(plan.pattern.key, "+", plan.added)
@@ -311,18 +321,18 @@ def lines_of(plan: Plan) -> Iterator[str]:
         yield f"  left out, {plan.read.sentence}"
 
 
-def counts(plan: Plan) -> str:
+def counts(plan: SyncPlan) -> str:
     return f"+ {plan.added.count:,} {MINUS} {plan.deleted.count:,} = {plan.equal:,}"
 
 
-def _examples(key: BindingKey, sign: str, part: Part) -> Iterator[str]:
+def _examples(key: BindingKey, sign: str, part: PatternPart) -> Iterator[str]:
     for ids in part.examples:
         yield f"  {sign} {shown(str(fact_of(key, ids)))}"
     if part.count > len(part.examples):
         yield f"  {sign} … and {part.count - len(part.examples):,} more"
 
 
-def fact_of(key: BindingKey, ids: Ids) -> Fact:
+def fact_of(key: BindingKey, ids: RowIds) -> Fact:
     signature = key.signature
     return Fact(signature.predicate, tuple([Value(*each) for each in zip(signature.types, whole(key, ids))]))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from localsql.sync.config import Database, Kind
+from localsql.sync.config import Database, DatabaseKind
 from localsql.sync.sources import postgresql
 
 # ---- Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics` ---------------------
@@ -132,7 +132,7 @@ class Bell:
     """Connections that listen to what the application notifies its PostgreSQL databases of."""
 
     def __init__(self, databases: Sequence[Database]):
-        self._databases = {each.name: each for each in databases if each.kind is Kind.POSTGRES}
+        self._databases = {each.name: each for each in databases if each.kind is DatabaseKind.POSTGRES}
         self._open: dict[str, Any] = {}
 
     def listen(self) -> None:
@@ -170,14 +170,14 @@ class Bell:
         self._open.clear()
 
 
-class Stopped(BaseException):
+class WatchStopped(BaseException):
     """A signal came that ends the loop."""
 
 
 def again_and_again(once: Callable[[], bool], every: float, bell: Bell) -> None:
     """Run `once` until a signal comes. It says whether it failed in a way that may pass, and is then run sooner."""
     failures = 0
-    with _stopped_by_signals(), suppress(Stopped, KeyboardInterrupt):
+    with _stopped_by_signals(), suppress(WatchStopped, KeyboardInterrupt):
         while True:
             bell.listen()
             failures = failures + 1 if once() else 0
@@ -199,4 +199,4 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _stop(number: int, frame: object) -> None:
-    raise Stopped
+    raise WatchStopped

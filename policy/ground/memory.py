@@ -428,11 +428,11 @@ _reserve: mmap | None = None  # which nobody touches: let go when memory runs ou
 # ---- the request of this thread ------------------------------------------------------------------------------------
 
 
-class _Thread(threading.local):
+class _ThreadHolding(threading.local):
     holding: Holding | None = None  # None: outside of requests, nothing is counted
 
 
-_mine = _Thread()
+_mine = _ThreadHolding()
 
 
 def begin_request() -> None:

@@ -27,7 +27,7 @@ Noted = tuple[str, float, float, Mapping[str, Any]]  # a part as it is kept: a `
 Parts = list[Noted]
 
 
-class _Thread(threading.local):
+class _ThreadParts(threading.local):
     parts: Parts | None = None  # of the request that this thread answers
 
 
@@ -37,7 +37,7 @@ _counting = threading.Lock()
 _FOR_A_THREAD = {"of": "thread"}
 _FEW = 10
 _ROWS = tuple([{"rows": number} for number in range(_FEW)])
-_thread = _Thread()
+_thread = _ThreadParts()
 _listeners: tuple[Listener, ...] = ()
 
 

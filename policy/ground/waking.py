@@ -27,12 +27,12 @@ from policy.ground.clock import timeline
 T = TypeVar("T")
 
 
-class _Thread(threading.local):
+class _ThreadLimits(threading.local):
     hand_on: Callable[[Callable[[], Any]], Any] | None = None  # of a thread without a connection
     give_up: Callable[[], None] | None = None  # of a thread that has a slot
 
 
-thread = _Thread()
+thread = _ThreadLimits()
 
 
 def run_with_connection(change: Callable[[], T]) -> T:

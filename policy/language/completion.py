@@ -34,7 +34,7 @@ class OutlineBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class TextOutline:
     types: Mapping[str, OutlineBlock]
     everything: OutlineBlock  # of all `global` blocks
     predicates: Mapping[str, tuple[str, ...]]  # name -> arguments, as first written
@@ -93,7 +93,7 @@ def _length_with_extends(words: Sequence[Word], at: int) -> int:
     return 0
 
 
-def outline_of(words: Sequence[Word]) -> Outline:
+def outline_of(words: Sequence[Word]) -> TextOutline:
     types: dict[str, OutlineBlock] = {}
     everything = OutlineBlock("global", "")
     block: OutlineBlock | None = None
@@ -113,7 +113,7 @@ def outline_of(words: Sequence[Word]) -> Outline:
         if block is not None and depth == 1:
             _read_declaration(words, at, block)
         at += 1
-    return Outline(types, everything, dict(_declared_predicates(words)), tuple(dict.fromkeys(fixtures)))
+    return TextOutline(types, everything, dict(_declared_predicates(words)), tuple(dict.fromkeys(fixtures)))
 
 
 def _block_of(head: Sequence[Word], types: dict[str, OutlineBlock], everything: OutlineBlock) -> OutlineBlock | None:
@@ -203,7 +203,7 @@ class CursorContext:
     is_setup: bool
     statement: Sequence[Word]  # the words of the statement before the position
     ahead: Sequence[Word]  # the words after the position; they may go on beyond the statement
-    outline: Outline
+    outline: TextOutline
     in_string: bool
     opened: tuple[int, ...]  # indexes in `statement` of the brackets that are still open
 
@@ -262,7 +262,7 @@ class CursorContext:
         return self.statement[0].text if is_list else ""
 
 
-def context_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_string: bool) -> CursorContext:
+def context_of(before: Sequence[Word], ahead: Sequence[Word], outline: TextOutline, in_string: bool) -> CursorContext:
     """Return the context of the position between the words `before` and the words `ahead`."""
     head: Sequence[Word] = ()
     begin = at = depth = 0
@@ -338,7 +338,7 @@ class Completions:
     options: tuple[Completion, ...] = ()
 
 
-def completions(text: str, place: int, known: Outline | None = None) -> Completions:
+def completions(text: str, place: int, known: TextOutline | None = None) -> Completions:
     """Return the options at `place`, an offset in the text, but at most MOST.
 
     `known` replaces the outline of `text`, for example if `text` is only a part of a policy.

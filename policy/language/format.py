@@ -24,7 +24,7 @@ STEP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineBreak:
     """A possible line break: the line breaks here if its group breaks.
 
     `always` forces the group to break. With `blank`, the break leaves a blank line.
@@ -36,7 +36,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class EndComment:
     """A comment at the end of a line. It forces its group to break, and it may go beyond the width."""
 
     text: str
@@ -51,37 +51,37 @@ class IfBroken:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    parts: Sequence[Document]
+    parts: Sequence[LayoutDocument]
     forced: bool  # whether it contains a line break that is always there
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    parts: Sequence[Document]
+    parts: Sequence[LayoutDocument]
     forced: bool
 
 
-Document = str | Line | Remark | IfBroken | Nest | Group
-_Pending = tuple[int, bool, Document]  # the indentation, whether the group around is broken, and the document
+LayoutDocument = str | LineBreak | EndComment | IfBroken | Nest | Group
+_Pending = tuple[int, bool, LayoutDocument]  # the indentation, whether the group around is broken, and the document
 
 
-def nest(parts: Sequence[Document]) -> Nest:
+def nest(parts: Sequence[LayoutDocument]) -> Nest:
     return Nest(parts, _breaks(parts))
 
 
-def group(parts: Sequence[Document], forced: bool = False) -> Group:
+def group(parts: Sequence[LayoutDocument], forced: bool = False) -> Group:
     return Group(parts, forced or _breaks(parts))
 
 
-def _breaks(parts: Iterable[Document]) -> bool:
+def _breaks(parts: Iterable[LayoutDocument]) -> bool:
     for part in parts:
         match part:
-            case Line(always=True) | Remark() | Nest(forced=True) | Group(forced=True):
+            case LineBreak(always=True) | EndComment() | Nest(forced=True) | Group(forced=True):
                 return True
     return False
 
 
-def written(document: Document, indent: int) -> str:
+def written(document: LayoutDocument, indent: int) -> str:
     """Return the document as text. Its first line begins at column `indent`, but is returned without indentation."""
     out: list[str] = []
     column = indent
@@ -92,14 +92,14 @@ def written(document: Document, indent: int) -> str:
             case str():
                 out.append(part)
                 column += len(part)
-            case Line(flat, always, blank):
+            case LineBreak(flat, always, blank):
                 if broken or always:
                     out.append(("\n\n" if blank else "\n") + " " * level)
                     column = level
                 else:
                     out.append(flat)
                     column += len(flat)
-            case Remark(text):
+            case EndComment(text):
                 out.append(f"  {text}")
             case IfBroken(text):
                 if broken:
@@ -114,7 +114,7 @@ def written(document: Document, indent: int) -> str:
 
 def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
     """Say whether the group on one line, with the text after it up to the next line break, fits into `room` columns."""
-    pending: list[tuple[bool, Document]] = [(False, tried)]
+    pending: list[tuple[bool, LayoutDocument]] = [(False, tried)]
     left = len(after)
     while room >= 0:
         if not pending:
@@ -127,7 +127,7 @@ def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
         match part:
             case str():
                 room -= len(part)
-            case Line(flat, always):
+            case LineBreak(flat, always):
                 if broken or always:
                     return True
                 room -= len(flat)
@@ -166,7 +166,7 @@ class Comment(NamedTuple):
     breaks: int  # line breaks before it; 0 if it stands on the line of the word before it
 
 
-class Word(NamedTuple):
+class FormattedWord(NamedTuple):
     kind: str
     text: str
     comments: tuple[Comment, ...]  # before it
@@ -184,12 +184,12 @@ _NEARBY = ("", " ")
 _NOTHING = _Gap((), 0)
 
 
-def words_of(text: str, tokens: Iterable[Token]) -> list[Word]:
+def words_of(text: str, tokens: Iterable[Token]) -> list[FormattedWord]:
     """Return the words of a text, without trailing commas; `tokens` are the tokens of the text.
 
     The last word is END. It has the comments after the last token.
     """
-    words: list[Word] = []
+    words: list[FormattedWord] = []
     end, previous, carried = 0, END, _NOTHING
     for token in tokens:
         kind, start, value = token.type, token.lexpos, token.value
@@ -201,14 +201,14 @@ def words_of(text: str, tokens: Iterable[Token]) -> list[Word]:
             words.pop()
         if gap is not _NOTHING and _belongs_before(kind, previous, gap):
             gap, carried = _NOTHING, gap if kind != "SEMI" else _without_free_lines(gap)
-        words.append(Word(kind, value, *gap))
+        words.append(FormattedWord(kind, value, *gap))
         end, previous = start + len(value), kind
     gap = _joined(carried, _gap(text[end:]))
-    words.append(Word(END, "", *gap))
+    words.append(FormattedWord(END, "", *gap))
     return words
 
 
-def pass_on(words: list[Word], at: int) -> None:
+def pass_on(words: list[FormattedWord], at: int) -> None:
     """Give the comments and line breaks before the word at `at` to the next word; the caller leaves this word out."""
     word, following = words[at], words[at + 1]
     gap = _joined(_Gap(word.comments, word.breaks), _Gap(following.comments, following.breaks))
@@ -293,12 +293,12 @@ TOGETHER = frozenset((before, after) for before in tokens for after in tokens if
 # Most functions take the words and the index of their first word, and also return the index after their last word.
 
 MOST_BESIDE = 2  # conditions of a rule that may stand on one line with its head
-_SPACE, _NONE, _ALWAYS_BREAK = " ", "", Line(always=True)
+_SPACE, _NONE, _ALWAYS_BREAK = " ", "", LineBreak(always=True)
 _ENDS = frozenset({"AND", "OR", "IF", "IFF", "SEMI", "COMMA", "RPAREN", "RBRACKET", "RBRACE", END})
 _CLOSING = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
 
 
-def statement(words: Sequence[Word], at: int, is_rule: bool) -> Group:
+def statement(words: Sequence[FormattedWord], at: int, is_rule: bool) -> Group:
     """Return the document of a statement, with its `;`.
 
     A rule outside of blocks (`is_rule`) with more than MOST_BESIDE conditions breaks even if it fits on one line.
@@ -316,13 +316,13 @@ def statement(words: Sequence[Word], at: int, is_rule: bool) -> Group:
     return group(parts, forced=is_rule and operators >= MOST_BESIDE)
 
 
-def heading(words: Sequence[Word]) -> Group:
+def heading(words: Sequence[FormattedWord]) -> Group:
     """Return the document of a block's head, with its `{`; `words` end before the `{`.
 
     The third word is `extends`, if the head has it.
     """
-    parts: list[Document] = [words[0].text]
-    supertypes: list[Document] = []
+    parts: list[LayoutDocument] = [words[0].text]
+    supertypes: list[LayoutDocument] = []
     for index, word in enumerate(words[1:], 1):
         if word.kind == "COMMA":
             supertypes.append(",")
@@ -338,35 +338,35 @@ def heading(words: Sequence[Word]) -> Group:
 # ---- comments -----------------------------------------------------------------------------------------------------
 
 
-def _lead(word: Word, flat: str, first: bool = False) -> list[Document]:
+def _lead(word: FormattedWord, flat: str, first: bool = False) -> list[LayoutDocument]:
     """Return what stands before a word: a possible line break, or comments. With `first`, no blank line begins it."""
     if not word.comments:
-        return [Line(flat, blank=word.breaks > 1 and not first)]
-    return [*_remarks(word, first), Line(always=True, blank=word.breaks > 1)]
+        return [LineBreak(flat, blank=word.breaks > 1 and not first)]
+    return [*_remarks(word, first), LineBreak(always=True, blank=word.breaks > 1)]
 
 
-def _remarks(word: Word, first: bool = False) -> list[Document]:
-    parts: list[Document] = []
+def _remarks(word: FormattedWord, first: bool = False) -> list[LayoutDocument]:
+    parts: list[LayoutDocument] = []
     for comment in word.comments:
         if comment.breaks:
-            parts += [Line(always=True, blank=comment.breaks > 1 and not first), comment.text]
+            parts += [LineBreak(always=True, blank=comment.breaks > 1 and not first), comment.text]
             first = False
         else:
-            parts.append(Remark(comment.text))
+            parts.append(EndComment(comment.text))
     return parts
 
 
 # ---- formulas -----------------------------------------------------------------------------------------------------
 
 
-def _formula(words: Sequence[Word], at: int) -> tuple[list[Document], int, int]:
+def _formula(words: Sequence[FormattedWord], at: int) -> tuple[list[LayoutDocument], int, int]:
     """Return conditions with `and` and `or` between them, the number of these operators, and the index after them.
 
     The conditions are no group of their own: they break with the group around them.
     """
-    alternatives: list[Document] = []  # before the last `or`
+    alternatives: list[LayoutDocument] = []  # before the last `or`
     conjunction, at = _run(words, at)
-    rest: list[Document] = []  # the current conjunction after its first condition
+    rest: list[LayoutDocument] = []  # the current conjunction after its first condition
     operators = 0
     while words[at].kind in ("AND", "OR"):
         operators += 1
@@ -383,14 +383,14 @@ def _formula(words: Sequence[Word], at: int) -> tuple[list[Document], int, int]:
     return [*conjunction, *rest], operators, at
 
 
-def _branch(first: list[Document], rest: list[Document]) -> list[Document]:
+def _branch(first: list[LayoutDocument], rest: list[LayoutDocument]) -> list[LayoutDocument]:
     """Return a conjunction inside a disjunction as a group, indented from its second line on."""
     return [group([*first, nest(rest)])] if rest else first
 
 
-def _run(words: Sequence[Word], at: int) -> tuple[list[Document], int]:
+def _run(words: Sequence[FormattedWord], at: int) -> tuple[list[LayoutDocument], int]:
     """Return the words before the next operator, separator or closing bracket; brackets among them become groups."""
-    parts: list[Document] = []
+    parts: list[LayoutDocument] = []
     previous = ""
     while (word := words[at]).kind not in _ENDS:
         kind = word.kind
@@ -405,7 +405,7 @@ def _run(words: Sequence[Word], at: int) -> tuple[list[Document], int]:
     return parts, at
 
 
-def _bracket(words: Sequence[Word], at: int, previous: str) -> tuple[Document, int]:
+def _bracket(words: Sequence[FormattedWord], at: int, previous: str) -> tuple[LayoutDocument, int]:
     """Return parentheses, brackets or braces with their contents, usually as a group.
 
     Empty brackets and `{"ann"}`, the id of an entity, stay on one line, unless there are comments inside.
@@ -418,7 +418,7 @@ def _bracket(words: Sequence[Word], at: int, previous: str) -> tuple[Document, i
     is_key = opening.kind == "LBRACE" and previous in NAMES
     if is_key and not words[at + 1].comments and not words[at + 2].comments:
         return f"{{{words[at + 1].text}}}", at + 3
-    inside: list[Document] = []
+    inside: list[LayoutDocument] = []
     if opening.kind == "LPAREN" and previous not in NAMES:
         condition, _, end = _formula(words, at + 1)
         inside += [*_lead(words[at + 1], _NONE, first=True), *condition]
@@ -428,11 +428,11 @@ def _bracket(words: Sequence[Word], at: int, previous: str) -> tuple[Document, i
             inside.append(IfBroken(","))
     last = words[end]
     inside += _remarks(last, first=not inside)
-    line = _ALWAYS_BREAK if last.comments else Line(flat)
+    line = _ALWAYS_BREAK if last.comments else LineBreak(flat)
     return group([opening.text, nest(inside), line, last.text]), end + 1
 
 
-def _elements(words: Sequence[Word], at: int, closing: str, flat: str, inside: list[Document]) -> int:
+def _elements(words: Sequence[FormattedWord], at: int, closing: str, flat: str, inside: list[LayoutDocument]) -> int:
     """Append the elements and their commas to `inside`, and return the index of the closing bracket."""
     while words[at].kind != closing:
         inside += _lead(words[at], _SPACE if inside else flat, first=not inside)
@@ -452,13 +452,13 @@ def _elements(words: Sequence[Word], at: int, closing: str, flat: str, inside: l
 _OPERATORS = ("AND", "OR")
 
 
-def laid_out(words: list[Word]) -> str:
+def laid_out(words: list[FormattedWord]) -> str:
     lines: list[str] = []
     _statements(words, 0, 0, lines)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _statements(words: list[Word], at: int, level: int, lines: list[str]) -> int:
+def _statements(words: list[FormattedWord], at: int, level: int, lines: list[str]) -> int:
     """Write the statements up to the end of the block, or of the policy, and return the index of that end."""
     first, apart = True, False
     while True:
@@ -481,14 +481,14 @@ def _statements(words: list[Word], at: int, level: int, lines: list[str]) -> int
 # ---- what stands before a statement -------------------------------------------------------------------------------
 
 
-def _space(word: Word, level: int, lines: list[str], first: bool) -> None:
+def _space(word: FormattedWord, level: int, lines: list[str], first: bool) -> None:
     """Write the comments before a statement, and its blank line if it has one. No block begins with a blank line."""
     first = _comments(word, level, lines, first)
     if word.breaks > 1 and not first:
         lines.append("")
 
 
-def _comments(word: Word, level: int, lines: list[str], first: bool) -> bool:
+def _comments(word: FormattedWord, level: int, lines: list[str], first: bool) -> bool:
     """Write the comments before a word, and return whether the block is still without any line of its own."""
     for comment in word.comments:
         if comment.breaks == 0 and lines:
@@ -501,7 +501,7 @@ def _comments(word: Word, level: int, lines: list[str], first: bool) -> bool:
     return first
 
 
-def _apart(word: Word) -> Word:
+def _apart(word: FormattedWord) -> FormattedWord:
     """Return the word with a blank line before it or one of its comments.
 
     If it has none yet, the blank line goes before the first comment that begins a line, or else before the word.
@@ -519,7 +519,7 @@ def _apart(word: Word) -> Word:
 # ---- blocks ---------------------------------------------------------------------------------------------------------
 
 
-def _is_block(words: list[Word], at: int, level: int) -> bool:
+def _is_block(words: list[FormattedWord], at: int, level: int) -> bool:
     kind, following = words[at].kind, words[at + 1].kind
     if level:
         return kind == "SETUP" and following == "LBRACE"
@@ -528,17 +528,17 @@ def _is_block(words: list[Word], at: int, level: int) -> bool:
     return kind in ("ACTOR", "RESOURCE", "TEST") and following != "LPAREN"
 
 
-def _brace(words: list[Word], at: int) -> int:
+def _brace(words: list[FormattedWord], at: int) -> int:
     while words[at].kind != "LBRACE":
         at += 1
     return at
 
 
-def _is_empty(words: list[Word], brace: int) -> bool:
+def _is_empty(words: list[FormattedWord], brace: int) -> bool:
     return words[brace + 1].kind == "RBRACE" and not words[brace + 1].comments
 
 
-def _block(words: list[Word], at: int, brace: int, level: int, lines: list[str]) -> int:
+def _block(words: list[FormattedWord], at: int, brace: int, level: int, lines: list[str]) -> int:
     head = " ".join(word.text if word.kind != "COMMA" else "," for word in words[at:brace]).replace(" ,", ",") + " {"
     if len(head) > WIDTH - level or any(word.comments for word in words[at + 1 : brace]):
         head = written(heading(words[at:brace]), level)
@@ -554,7 +554,7 @@ def _block(words: list[Word], at: int, brace: int, level: int, lines: list[str])
 # ---- what ends with `;` ---------------------------------------------------------------------------------------------
 
 
-def _simple(words: list[Word], start: int, level: int, lines: list[str]) -> int:
+def _simple(words: list[FormattedWord], start: int, level: int, lines: list[str]) -> int:
     """Write a statement and return the index after it.
 
     It stands on one line, unless it is too long, has comments inside, or is a rule with many conditions.

@@ -138,17 +138,17 @@ def p_global_name(p: Production) -> None:
 
 def p_list_empty(p: Production) -> None:
     "list : LBRACKET RBRACKET"
-    p[0] = nodes.Listed([], nodes.tokens_span(p, 1, 2))
+    p[0] = nodes.ListNode([], nodes.tokens_span(p, 1, 2))
 
 
 def p_list(p: Production) -> None:
     "list : LBRACKET list_items RBRACKET"
-    p[0] = nodes.Listed(p[2], nodes.tokens_span(p, 1, 3))
+    p[0] = nodes.ListNode(p[2], nodes.tokens_span(p, 1, 3))
 
 
 def p_list_trailing_comma(p: Production) -> None:
     "list : LBRACKET list_items COMMA RBRACKET"
-    p[0] = nodes.Listed(p[2], nodes.tokens_span(p, 1, 4))
+    p[0] = nodes.ListNode(p[2], nodes.tokens_span(p, 1, 4))
 
 
 def p_term_name(p: Production) -> None:

@@ -88,7 +88,7 @@ class Lexer(Protocol):
     notes: Notes
 
 
-class Symbol(Protocol):
+class StackSymbol(Protocol):
     """An entry of the parser's stack: a token, or the result of a production, whose `value` can have any type."""
 
     type: str
@@ -100,8 +100,8 @@ class Production(Protocol):
     """The argument of each `p_` function: `p[n]` is the value of its n-th symbol, a node or the text of a token."""
 
     lexer: Lexer
-    slice: Sequence[Symbol]
-    stack: Sequence[Symbol]
+    slice: Sequence[StackSymbol]
+    stack: Sequence[StackSymbol]
 
     def __getitem__(self, n: int) -> Any: ...
 
@@ -122,7 +122,7 @@ class Parser(Protocol):
     """
 
     statestack: Sequence[int]
-    symstack: Sequence[Symbol]
+    symstack: Sequence[StackSymbol]
     action: Mapping[int, Mapping[str, int]]
     goto: Mapping[int, Mapping[str, int]]
     productions: Sequence[Rewrite]
@@ -259,7 +259,7 @@ def unknown_constant(p: Production) -> ast.CurrentTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListNode:
     """A list as written; it becomes part of the node around it."""
 
     terms: list[ast.Term]

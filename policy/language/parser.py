@@ -16,7 +16,7 @@ from ply import yacc
 from policy.language import ast, grammar, lexer
 from policy.language.completion import CLOSING, OPENING
 from policy.language.lexer import CONTEXTUAL, RESERVED, tokens_of
-from policy.language.nodes import Notes, Parser, Production, Symbol, Token, shown
+from policy.language.nodes import Notes, Parser, Production, StackSymbol, Token, shown
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 
 # ---- unexpected ---------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _looks_like_name(notes: Notes, span: Span, expected: set[str]) -> bool:
     return _BETWEEN_ITEMS in expected or bool(_AFTER_NAME.match(notes.source.text, span.end))
 
 
-def _hint(previous: Symbol, token: Token, expected: set[str]) -> str:
+def _hint(previous: StackSymbol, token: Token, expected: set[str]) -> str:
     match token.type:
         case "RPAREN" | "RBRACE" if previous.type == "COMMA":
             return "remove the comma before it"
@@ -129,7 +129,7 @@ def _hint(previous: Symbol, token: Token, expected: set[str]) -> str:
     return f"expected {_in_words(expected)}"
 
 
-def _written(symbol: Symbol) -> str | None:
+def _written(symbol: StackSymbol) -> str | None:
     """Return the word that a symbol on the parser's stack stands for: the text of a name, or the value as it is."""
     return symbol.value.text if isinstance(symbol.value, ast.Name) else symbol.value
 

@@ -33,7 +33,14 @@ from policy.language.parser import MAX_BYTES
 from policy.language.source import PolicyRejected, Problem, Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, Revision, default_environment, environment_named
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.highlight import Excerpt, Row, difference, excerpts_of_failures, excerpts_of_problems, span_of_line
+from policy.pages.highlight import (
+    DifferenceRow,
+    Excerpt,
+    difference,
+    excerpts_of_failures,
+    excerpts_of_problems,
+    span_of_line,
+)
 from policy.publishing import (
     MAX_NOTE,
     DraftText,
@@ -60,7 +67,7 @@ class Overtaken(Exception):
     """A later text of the same window came while this one waited for its turn."""
 
 
-class Turns:
+class LatestOnly:
     """A lock for which only the last waiter of each name counts: the others raise `Overtaken` once they get it."""
 
     def __init__(self) -> None:
@@ -93,7 +100,7 @@ class Turns:
                 del self._there[name], self._latest[name]
 
 
-_compiling, _testing = Turns(), Turns()
+_compiling, _testing = LatestOnly(), LatestOnly()
 _programs: LRUCache[str, Program] = LRUCache(_KEPT, lambda program: len(program.source.text) + 1)
 _changing = threading.Lock()
 
@@ -297,7 +304,7 @@ class Meanwhile:
     active: PolicyVersion | None
     publications: tuple[Publication, ...]
     more: int
-    rows: tuple[Row, ...]  # from the version that was seen to the active one
+    rows: tuple[DifferenceRow, ...]  # from the version that was seen to the active one
 
     @property
     def added(self) -> int:

@@ -68,7 +68,7 @@ LEFT JOIN (
 """
 
 
-class Primary:
+class PrimaryState:
     """What the last look at the primary said, beside what `known` keeps of it."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Primary:
 class ReplicaWatch:
     def __init__(self) -> None:
         self.known = Known()
-        self.primary = Primary()
+        self.primary = PrimaryState()
         self.replicas = [Replica(alias, settings.REPLICAS[alias]) for alias in settings.REPLICAS]
         self._is_running = False
         self._is_over = Event()

@@ -15,11 +15,11 @@ from policy.language.nodes import shown
 from policy.language.source import Source
 from policy.rules.components import reachable
 from policy.rules.declarations import Problems, Vocabulary, did_you_mean
-from policy.rules.flatten import Key
+from policy.rules.flatten import PredicateKey
 from policy.rules.program import Assertion, Atom, Test, Types, Var
 from policy.values import Value
 
-Accepted = Mapping[Key, tuple[tuple[Types, ...], ...]]
+Accepted = Mapping[PredicateKey, tuple[tuple[Types, ...], ...]]
 MAX_FACTS = 100_000  # of all tests together: nested fixtures multiply
 
 

@@ -79,8 +79,10 @@ def listed(names: Iterable[str], none: str = "none") -> str:
 # They use an explicit stack instead of recursion, so that a deeply nested text does not reach Python's recursion
 # limit.
 
-Names = frozenset[str]
-Memo = dict[int, tuple[ast.Formula, Names]]  # by id(); it keeps the formula alive, so that no other gets the same id
+NameSet = frozenset[str]
+FormulaMemo = dict[
+    int, tuple[ast.Formula, NameSet]
+]  # by id(); it keeps the formula alive, so that no other gets the same id
 ANONYMOUS = "_"
 
 
@@ -131,7 +133,7 @@ def _as_membership(formula: ast.Or) -> ast.Membership | None:
     return ast.Membership(only, tuple(values), formula.span) if is_one else None
 
 
-def mentioned(formula: ast.Formula, memo: Memo) -> Names:
+def mentioned(formula: ast.Formula, memo: FormulaMemo) -> NameSet:
     """Return the variables of a formula, `_` left out; `memo` makes asking for every part of a formula linear."""
     stack = [formula]
     while stack:
@@ -166,7 +168,7 @@ def variables_of(formula: ast.Formula) -> tuple[ast.Variable, ...]:
     return ()
 
 
-def _own(formula: ast.Formula) -> Names:
+def _own(formula: ast.Formula) -> NameSet:
     return frozenset(variable.name for variable in variables_of(formula)) - {ANONYMOUS}
 
 

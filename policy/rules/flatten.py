@@ -11,8 +11,8 @@ from policy.language.nodes import shown
 from policy.language.source import Span
 from policy.rules.declarations import (
     ANONYMOUS,
+    FormulaMemo,
     Mask,
-    Memo,
     Problems,
     Vocabulary,
     alternatives,
@@ -26,7 +26,7 @@ from policy.values import INTEGER, Value
 
 # ---- Flat rules: what normalisation makes of the text, before its variables have types ----------------------------
 
-Key = tuple[str, int]  # predicate and arity
+PredicateKey = tuple[str, int]  # predicate and arity
 UNLIMITED: Mask = -1
 
 
@@ -68,7 +68,7 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
     return (literal.left, literal.right)
 
 
-def key_of(atom: Atom) -> Key:
+def key_of(atom: Atom) -> PredicateKey:
     return atom.predicate, len(atom.args)
 
 
@@ -175,7 +175,7 @@ class Flattening:
     problems: Problems
     rules: list[FlatRule] = field(default_factory=list)
     made: int = 0  # predicates so far
-    memo: Memo = field(default_factory=dict)  # of the rule at hand
+    memo: FormulaMemo = field(default_factory=dict)  # of the rule at hand
     variables: dict[str, Var] = field(default_factory=dict)  # of the rule at hand; `_` ones are numbered
 
     def variable(self, name: str) -> Var:

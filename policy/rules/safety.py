@@ -12,7 +12,7 @@ from policy.language.nodes import shown
 from policy.language.source import Span
 from policy.rules.components import Components
 from policy.rules.declarations import Mask, Problems, Vocabulary, bits_of, simple_formulas, variables_of
-from policy.rules.flatten import UNLIMITED, FlatRule, Key, is_made_here, key_of, terms_of
+from policy.rules.flatten import UNLIMITED, FlatRule, PredicateKey, is_made_here, key_of, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Term, Var
 from policy.rules.types import Typing
 from policy.values import INTEGER, Value
@@ -183,21 +183,21 @@ def _warn_of_singles(
 
 MAX_STEPS = 100_000  # a rule held against a question is one
 MAX_CHAIN = 6  # steps of a cycle that a message spells out
-Slot = Value | Mask
-Question = tuple[str, tuple[Slot, ...]]
-Node = TypeVar("Node", bound=Key | Question)
+TypedSlot = Value | Mask
+TypedQuestion = tuple[str, tuple[TypedSlot, ...]]
+AnyNode = TypeVar("AnyNode", bound=PredicateKey | TypedQuestion)
 
 
 @dataclass(frozen=True, slots=True)
-class Edge(Generic[Node]):
+class Edge(Generic[AnyNode]):
     """An edge to a question that must be answered first; in the coarse graph, to a predicate."""
 
-    target: Node
+    target: AnyNode
     is_negated: bool
     span: Span
 
 
-Graph = Mapping[Node, list[Edge[Node]]]
+DependencyGraph = Mapping[AnyNode, list[Edge[AnyNode]]]
 
 
 def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary, problems: Problems) -> None:
@@ -219,13 +219,13 @@ def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary
     _refuse_cycles(among_suspects, known, problems, hint)
 
 
-def _refuse_cycles(graph: Graph[Node], known: Vocabulary, problems: Problems, hint: str) -> None:
+def _refuse_cycles(graph: DependencyGraph[AnyNode], known: Vocabulary, problems: Problems, hint: str) -> None:
     for group in _negated_groups(graph):
         _refuse(group, graph, known, problems, hint)
 
 
-def _coarse_graph(rules: list[FlatRule]) -> Graph[Key]:
-    graph: dict[Key, dict[Edge[Key], None]] = {}
+def _coarse_graph(rules: list[FlatRule]) -> DependencyGraph[PredicateKey]:
+    graph: dict[PredicateKey, dict[Edge[PredicateKey], None]] = {}
     for rule in rules:
         edges = graph.setdefault(key_of(rule.head), {})
         for atom, is_negated, span in _calls(rule):
@@ -245,12 +245,12 @@ def _calls(rule: FlatRule) -> Iterable[tuple[Atom, bool, Span]]:
 
 
 def _question_graph(
-    rules: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
-) -> Graph[Question] | None:
+    rules: list[tuple[FlatRule, Typing]], suspects: set[PredicateKey], known: Vocabulary
+) -> DependencyGraph[TypedQuestion] | None:
     """Return the graph of all questions reachable from the most general ones about the suspects; None if too large."""
     index = _Index(rules, known)
-    waiting: list[Question] = [(name, (known.everything,) * arity) for name, arity in sorted(suspects)]
-    graph: dict[Question, list[Edge[Question]]] = {}
+    waiting: list[TypedQuestion] = [(name, (known.everything,) * arity) for name, arity in sorted(suspects)]
+    graph: dict[TypedQuestion, list[Edge[TypedQuestion]]] = {}
     steps = 0
     while waiting:
         question = waiting.pop()
@@ -266,8 +266,11 @@ def _question_graph(
 
 
 def _edges(
-    slots: tuple[Slot, ...], candidates: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
-) -> Iterable[Edge[Question]]:
+    slots: tuple[TypedSlot, ...],
+    candidates: list[tuple[FlatRule, Typing]],
+    suspects: set[PredicateKey],
+    known: Vocabulary,
+) -> Iterable[Edge[TypedQuestion]]:
     for rule, typing in candidates:
         slot_of = _unified(rule.head.args, slots, typing, known)
         if slot_of is None:
@@ -279,7 +282,7 @@ def _edges(
                     yield Edge((atom.predicate, asked), is_negated, span)
 
 
-def _slot(term: Term, slot_of: Mapping[Var, Slot], typing: Typing, known: Vocabulary) -> Slot:
+def _slot(term: Term, slot_of: Mapping[Var, TypedSlot], typing: Typing, known: Vocabulary) -> TypedSlot:
     match term:
         case Value():
             return term
@@ -289,10 +292,10 @@ def _slot(term: Term, slot_of: Mapping[Var, Slot], typing: Typing, known: Vocabu
 
 
 def _unified(
-    head: tuple[Term, ...], slots: tuple[Slot, ...], typing: Typing, known: Vocabulary
-) -> dict[Var, Slot] | None:
+    head: tuple[Term, ...], slots: tuple[TypedSlot, ...], typing: Typing, known: Vocabulary
+) -> dict[Var, TypedSlot] | None:
     """Unify a rule's head with a question: return what its variables become, or None if the head does not fit."""
-    found: dict[Var, Slot] = {}
+    found: dict[Var, TypedSlot] = {}
     for term, slot in zip(head, slots, strict=True):
         both = _meet(_slot(term, found, typing, known), slot, known)
         if not both:
@@ -302,7 +305,7 @@ def _unified(
     return found
 
 
-def _meet(a: Slot, b: Slot, known: Vocabulary) -> Slot | None:
+def _meet(a: TypedSlot, b: TypedSlot, known: Vocabulary) -> TypedSlot | None:
     if isinstance(a, Value):
         if isinstance(b, Value):
             return a if a == b else None
@@ -317,14 +320,16 @@ class _Index:
 
     def __init__(self, rules: list[tuple[FlatRule, Typing]], known: Vocabulary):
         self.rules, self.known = rules, known
-        self.by_key: dict[Key, list[int]] = defaultdict(list)
-        self.by_value: dict[tuple[Key, int, Value], list[int]] = defaultdict(list)  # the head has that value there
-        self.by_type: dict[tuple[Key, int, Mask], list[int]] = defaultdict(list)  # any value of that type
-        self.by_variable: dict[tuple[Key, int, Mask], list[int]] = defaultdict(list)  # a variable of that type
+        self.by_key: dict[PredicateKey, list[int]] = defaultdict(list)
+        self.by_value: dict[tuple[PredicateKey, int, Value], list[int]] = defaultdict(
+            list
+        )  # the head has that value there
+        self.by_type: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)  # any value of that type
+        self.by_variable: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)  # a variable of that type
         for number, (rule, typing) in enumerate(rules):
             self._add(number, key_of(rule.head), rule.head.args, typing)
 
-    def _add(self, number: int, key: Key, head: tuple[Term, ...], typing: Typing) -> None:
+    def _add(self, number: int, key: PredicateKey, head: tuple[Term, ...], typing: Typing) -> None:
         self.by_key[key].append(number)
         for position, term in enumerate(head):
             if isinstance(term, Value):
@@ -334,7 +339,7 @@ class _Index:
                 for bit in bits_of(self.known.bits[INTEGER] if isinstance(term, Now) else typing[term]):
                     self.by_variable[key, position, bit].append(number)
 
-    def candidates(self, question: Question) -> list[tuple[FlatRule, Typing]]:
+    def candidates(self, question: TypedQuestion) -> list[tuple[FlatRule, Typing]]:
         name, slots = question
         key = (name, len(slots))
         best = self.by_key[key]
@@ -353,10 +358,10 @@ class _Index:
 # ---- cycles through `not` -------------------------------------------------------------------------------------
 
 
-def _negated_groups(graph: Graph[Node]) -> list[list[Node]]:
+def _negated_groups(graph: DependencyGraph[AnyNode]) -> list[list[AnyNode]]:
     """Return the strongly connected parts of the graph that have a negated edge inside."""
     components = Components(lambda node: [edge.target for edge in graph.get(node, ())])
-    groups: dict[int, list[Node]] = defaultdict(list)
+    groups: dict[int, list[AnyNode]] = defaultdict(list)
     for node in graph:
         if (number := components.number(node)) is not None:
             groups[number].append(node)
@@ -366,7 +371,9 @@ def _negated_groups(graph: Graph[Node]) -> list[list[Node]]:
     ]  # fmt: skip
 
 
-def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: Problems, hint: str) -> None:
+def _refuse(
+    group: list[AnyNode], graph: DependencyGraph[AnyNode], known: Vocabulary, problems: Problems, hint: str
+) -> None:
     inside = set(group)
     negated = [(node, edge) for node in group for edge in graph[node] if edge.is_negated and edge.target in inside]
     node, edge = min(negated, key=lambda pair: (pair[1].span.start, str(pair)))
@@ -379,9 +386,9 @@ def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: 
     problems.error(edge.span, f"cannot negate recursively: {chain}", hint)
 
 
-def _path(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[Node]:
+def _path(start: AnyNode, end: AnyNode, inside: set[AnyNode], graph: DependencyGraph[AnyNode]) -> list[AnyNode]:
     """Return the shortest path along edges inside of the group, both ends included."""
-    came_from: dict[Node, Node | None] = {start: None}
+    came_from: dict[AnyNode, AnyNode | None] = {start: None}
     queue = deque([start])
     while end not in came_from:
         node = queue.popleft()
@@ -395,7 +402,7 @@ def _path(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list
     return path[::-1]
 
 
-def _words(node: Key | Question, known: Vocabulary) -> str:
+def _words(node: PredicateKey | TypedQuestion, known: Vocabulary) -> str:
     """Return a question for a message: `has_role(_, "banned", Repo)`."""
     name, slots = node
     if isinstance(slots, int):
@@ -403,7 +410,7 @@ def _words(node: Key | Question, known: Vocabulary) -> str:
     return shown(f"{name}({', '.join(_slot_words(slot, known) for slot in slots)})")
 
 
-def _slot_words(slot: Slot, known: Vocabulary) -> str:
+def _slot_words(slot: TypedSlot, known: Vocabulary) -> str:
     if isinstance(slot, Value):
         return str(slot)
     if slot == known.everything:

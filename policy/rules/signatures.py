@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from policy.language import ast
 from policy.language.nodes import shown
 from policy.rules.declarations import PREDICATES, RELATION, Mask, Problems, Vocabulary, bits_of
-from policy.rules.flatten import FlatRule, Key, is_made_here, key_of, terms_of
+from policy.rules.flatten import FlatRule, PredicateKey, is_made_here, key_of, terms_of
 from policy.rules.program import Atom, Member, Not, Program, Rule, Signature, Types, Var, types_of
-from policy.rules.types import Inferred, Pattern, Patterns, pattern_of
+from policy.rules.types import Inferred, MaskPattern, Patterns, pattern_of
 from policy.values import ACTOR, RESOURCE, STRING, Value
 
 # ---- known names --------------------------------------------------------------------------------------------------
@@ -41,12 +41,12 @@ def known_names(program: Program, signature: Signature) -> frozenset[str] | None
     """Return the names that facts of a signature may have to count for something; None if that may be any name."""
     if not has_name(signature):
         return None
-    names = _Names(program, signature.predicate)
+    names = _PredicateNames(program, signature.predicate)
     types = [frozenset((name,)) for name in signature.types]
     return frozenset(names.found) if names.look(tuple(types)) else None
 
 
-class _Names:
+class _PredicateNames:
     """Collects the names of one predicate, from pattern to pattern of types."""
 
     def __init__(self, program: Program, predicate: str):
@@ -133,7 +133,7 @@ MAX_ARGUMENTS = 5  # of a fact
 
 def stated_patterns(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> Patterns:
     """Return what blocks, `declare` and the default `allow` rules state, apart from any rule of the text."""
-    found: dict[Key, set[Pattern]] = defaultdict(set)
+    found: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
     for predicate, types in _stated_by_blocks(vocabulary):
         found[predicate, len(types)].add(types)
     for item in policy.items:
@@ -170,7 +170,7 @@ def default_allows(policy: ast.Policy) -> list[ast.Rule]:
     ]
 
 
-def _stated_by_blocks(vocabulary: Vocabulary) -> Iterable[tuple[str, Pattern]]:
+def _stated_by_blocks(vocabulary: Vocabulary) -> Iterable[tuple[str, MaskPattern]]:
     masks = vocabulary.masks
     actor, text = masks[ACTOR], masks[STRING]
     for name, known in vocabulary.types.items():
@@ -185,7 +185,7 @@ def _stated_by_blocks(vocabulary: Vocabulary) -> Iterable[tuple[str, Pattern]]:
         yield "has_permission", (actor, text)
 
 
-def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> Pattern:
+def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> MaskPattern:
     if not 1 <= len(item.types) <= MAX_ARGUMENTS:
         message = f"a fact has 1 to {MAX_ARGUMENTS} arguments, and {shown(item.predicate.text)} has {len(item.types)}"
         problems.error(item.span, message, "name at least its subject" if not item.types else "split it into two facts")
@@ -194,9 +194,9 @@ def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> 
 
 def accepted_patterns(
     rules: list[FlatRule], inferred: Inferred, stated: Patterns, standing: Patterns, vocabulary: Vocabulary
-) -> Mapping[Key, tuple[tuple[Types, ...], ...]]:
+) -> Mapping[PredicateKey, tuple[tuple[Types, ...], ...]]:
     """Return every pattern of a fact that the policy could use, none of them inside another."""
-    found: dict[Key, set[Pattern]] = defaultdict(set)
+    found: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
     for key, patterns in (*stated.items(), *standing.items(), *inferred.calls.items()):
         found[key] |= patterns
     for rule, typing in zip(rules, inferred.typings, strict=True):
@@ -205,32 +205,32 @@ def accepted_patterns(
     return {key: _named(patterns, vocabulary) for key, patterns in usable.items() if patterns}
 
 
-def _is_storable(key: Key) -> bool:
+def _is_storable(key: PredicateKey) -> bool:
     return not is_made_here(key[0]) and 1 <= key[1] <= MAX_ARGUMENTS
 
 
-def _named(patterns: set[Pattern], vocabulary: Vocabulary) -> tuple[tuple[Types, ...], ...]:
+def _named(patterns: set[MaskPattern], vocabulary: Vocabulary) -> tuple[tuple[Types, ...], ...]:
     merged = _without_dominated(_merged(patterns))
     return tuple(tuple(map(vocabulary.types_of, pattern)) for pattern in sorted(merged))
 
 
-def _merged(patterns: Iterable[Pattern]) -> set[Pattern]:
+def _merged(patterns: Iterable[MaskPattern]) -> set[MaskPattern]:
     """Make one of patterns that differ in one place: (User, A) and (User, B) become (User, A or B)."""
     merged = set(patterns)
     for position in range(len(next(iter(merged)))):
-        groups: dict[Pattern, Mask] = defaultdict(int)
+        groups: dict[MaskPattern, Mask] = defaultdict(int)
         for pattern in merged:
             groups[(*pattern[:position], 0, *pattern[position + 1 :])] |= pattern[position]
         merged = {(*rest[:position], mask, *rest[position + 1 :]) for rest, mask in groups.items()}
     return merged
 
 
-def _without_dominated(patterns: set[Pattern]) -> set[Pattern]:
+def _without_dominated(patterns: set[MaskPattern]) -> set[MaskPattern]:
     if len(patterns) == 1:
         return patterns
     ordered = sorted(patterns, key=lambda pattern: -sum(mask.bit_count() for mask in pattern))
-    by_first: dict[Mask, list[Pattern]] = defaultdict(list)  # the kept ones, by each bit of their first place
-    kept: set[Pattern] = set()
+    by_first: dict[Mask, list[MaskPattern]] = defaultdict(list)  # the kept ones, by each bit of their first place
+    kept: set[MaskPattern] = set()
     for pattern in ordered:
         lowest = pattern[0] & -pattern[0]
         if not any(all(map(_covers, other, pattern)) for other in by_first[lowest]):

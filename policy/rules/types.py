@@ -9,23 +9,23 @@ from dataclasses import dataclass
 
 from policy.language.nodes import shown
 from policy.rules.declarations import Mask, Problems, Vocabulary, bits_of
-from policy.rules.flatten import FlatRule, Key, atoms_of, flat_variables_of, is_made_here, key_of, terms_of
+from policy.rules.flatten import FlatRule, PredicateKey, atoms_of, flat_variables_of, is_made_here, key_of, terms_of
 from policy.rules.program import Atom, Literal, Member, Not, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
 # ---- One narrowing of the open variables of all rules, as `infer` describes it ------------------------------------
 
 MAX_ROUNDS = 200
-Pattern = tuple[Mask, ...]
+MaskPattern = tuple[Mask, ...]
 Typing = dict[Var, Mask]
-Patterns = Mapping[Key, AnySet[Pattern]]
+Patterns = Mapping[PredicateKey, AnySet[MaskPattern]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
     """A call with open variables: where they stand, and where they are narrowed."""
 
-    key: Key
+    key: PredicateKey
     args: tuple[Term, ...]
     open: tuple[int, ...]
     narrowed: tuple[tuple[int, Var], ...]
@@ -41,15 +41,15 @@ class Narrowing:
         self.standing = standing  # accepted whatever the rules say
         self.typings = [_declared(rule, vocabulary) for rule in rules]
         self.sites = [_sites(rule) for rule in rules]
-        self.askers: dict[Key, set[int]] = defaultdict(set)  # the rules with an open call of a predicate
-        self.heads: dict[Key, list[int]] = defaultdict(list)
+        self.askers: dict[PredicateKey, set[int]] = defaultdict(set)  # the rules with an open call of a predicate
+        self.heads: dict[PredicateKey, list[int]] = defaultdict(list)
         self.parts: dict[int, list[int]] = defaultdict(list)  # the helper rules of a rule
         self.handed: dict[str, list[Var]] = {}  # what a helper predicate is called with
         self._index()
         self.declared_calls = self._declared_calls()
         self.patterns = {key: self._patterns(key) for key in self.askers}
-        self.fits: dict[Key, dict[Pattern, Pattern | None]] = defaultdict(dict)
-        self.by_first: dict[Key, dict[Mask, list[Pattern]]] = {}
+        self.fits: dict[PredicateKey, dict[MaskPattern, MaskPattern | None]] = defaultdict(dict)
+        self.by_first: dict[PredicateKey, dict[Mask, list[MaskPattern]]] = {}
 
     def _index(self) -> None:
         for index, rule in enumerate(self.rules):
@@ -72,7 +72,7 @@ class Narrowing:
 
     # ---- patterns ----
 
-    def _declared_calls(self) -> dict[Key, set[Pattern]]:
+    def _declared_calls(self) -> dict[PredicateKey, set[MaskPattern]]:
         """Return the calls whose arguments are all declared, and those that an earlier run found to fit no pattern."""
         found = defaultdict(set, {key: set(patterns) for key, patterns in self.own.items()})
         for rule, typing in zip(self.rules, self.typings, strict=True) if self.askers else ():
@@ -81,7 +81,7 @@ class Narrowing:
                     found[key_of(atom)].add(pattern_of(atom.args, typing, self.vocabulary))
         return found
 
-    def _patterns(self, key: Key) -> set[Pattern]:
+    def _patterns(self, key: PredicateKey) -> set[MaskPattern]:
         found = set(self.stated.get(key, ()))
         for index in self.heads.get(key, ()):
             found.add(pattern_of(self.rules[index].head.args, self.typings[index], self.vocabulary))
@@ -89,7 +89,7 @@ class Narrowing:
             found |= self.declared_calls.get(key, set())
         return {pattern for pattern in found if all(pattern)}
 
-    def _fit(self, key: Key, call: Pattern) -> Pattern | None:
+    def _fit(self, key: PredicateKey, call: MaskPattern) -> MaskPattern | None:
         """Return, for each position, the types of the patterns that fit the call; None if none fits."""
         known = self.fits[key]
         if call not in known:
@@ -97,12 +97,12 @@ class Narrowing:
             known[call] = fit and _fitting_union((fit, *self.standing.get(key, ())), call)
         return known[call]
 
-    def _candidates(self, key: Key, first: Mask) -> Iterable[Pattern]:
+    def _candidates(self, key: PredicateKey, first: Mask) -> Iterable[MaskPattern]:
         """Return the patterns that may fit a call: by an index, if the call's first argument has only one type."""
         if first.bit_count() != 1:
             return self.patterns[key]
         if key not in self.by_first:
-            found: dict[Mask, list[Pattern]] = defaultdict(list)
+            found: dict[Mask, list[MaskPattern]] = defaultdict(list)
             for pattern in self.patterns[key]:
                 for bit in bits_of(pattern[0]):
                     found[bit].append(pattern)
@@ -156,7 +156,7 @@ class Narrowing:
 
     # ---- the outcome ----
 
-    def unfit_calls(self) -> Iterator[tuple[Key, Pattern]]:
+    def unfit_calls(self) -> Iterator[tuple[PredicateKey, MaskPattern]]:
         """Yield the calls that fit no pattern of their predicate, with all types in place of their open variables."""
         for sites, typing in zip(self.sites, self.typings, strict=True):
             for site in sites:
@@ -165,13 +165,13 @@ class Narrowing:
                 if is_unfit and all(call) and not is_made_here(site.key[0]):
                     yield site.key, self._opened(site, typing)
 
-    def _opened(self, site: _Site, typing: Typing) -> Pattern:
+    def _opened(self, site: _Site, typing: Typing) -> MaskPattern:
         call = pattern_of(site.args, typing, self.vocabulary)
         return tuple([self.vocabulary.everything if i in site.open else mask for i, mask in enumerate(call)])
 
     def signatures(self) -> Patterns:
         """Return the patterns that calls ask for. An open call that fits other patterns adds none of its own."""
-        found: dict[Key, set[Pattern]] = defaultdict(set)
+        found: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
         for rule, sites, typing in zip(self.rules, self.sites, self.typings, strict=True):
             for atom in atoms_of(rule.body):
                 if not _open_positions(atom, rule):
@@ -185,7 +185,7 @@ class Narrowing:
 # ---- rules and calls ---------------------------------------------------------------------------------------
 
 
-def _fitting_union(patterns: Iterable[Pattern], call: Pattern) -> Pattern | None:
+def _fitting_union(patterns: Iterable[MaskPattern], call: MaskPattern) -> MaskPattern | None:
     """Return, for each position, the union of the patterns that fit the call; None if none fits."""
     union = (0,) * len(call)
     for pattern in patterns:
@@ -194,7 +194,7 @@ def _fitting_union(patterns: Iterable[Pattern], call: Pattern) -> Pattern | None
     return union if all(union) else None
 
 
-def pattern_of(args: Iterable[Term], typing: Typing, vocabulary: Vocabulary) -> Pattern:
+def pattern_of(args: Iterable[Term], typing: Typing, vocabulary: Vocabulary) -> MaskPattern:
     return tuple([typing[arg] if isinstance(arg, Var) else _mask_of(arg, vocabulary) for arg in args])
 
 
@@ -278,7 +278,7 @@ class Inferred:
 def infer(
     rules: list[FlatRule], stated: Patterns, standing: Patterns, vocabulary: Vocabulary, problems: Problems
 ) -> Inferred:
-    own: dict[Key, set[Pattern]] = defaultdict(set)
+    own: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
     for _ in range(MAX_STARTS):
         narrowing = Narrowing(rules, stated, standing, own, vocabulary)
         narrowing.run()

@@ -14,7 +14,7 @@ import pytest
 from django.core.management import CommandError
 
 from authz_project.backups import archive
-from authz_project.backups.archive import Program, dump_findings
+from authz_project.backups.archive import DumpProgram, dump_findings
 from authz_project.backups.verify import CannotRestore, restore_dump
 from authz_project.management.commands.backup import Command
 from authz_project.management.commands.verify_backup import scratch_config
@@ -73,13 +73,13 @@ def test_names_are_read_as_they_are(name):
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
-    def backup(found: Program | None) -> None:
+    def backup(found: DumpProgram | None) -> None:
         with mock.patch("authz_project.management.commands.backup.program", lambda name: found):
             Command().handle(file=Path("dump"), overwrite=False)
 
-    backup(Program("pg_dump", 99, "99.1"))
+    backup(DumpProgram("pg_dump", 99, "99.1"))
     assert "pg_dump 99.1 can dump PostgreSQL " in capsys.readouterr().err
-    old = Program("pg_dump", 9, "9.6")
+    old = DumpProgram("pg_dump", 9, "9.6")
     for found, reason in ((old, "pg_dump 9.6 cannot dump"), (None, "there is no pg_dump here")):
         with pytest.raises(CommandError, match=reason):
             backup(found)

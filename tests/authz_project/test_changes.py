@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from authz_project.server import workers
-from authz_project.server.workers import Changes
+from authz_project.server.workers import ChangeThreads
 from policy.ground.waking import run_with_connection
 from tests.service import Client
 
@@ -18,7 +18,7 @@ SECONDS = 3.0  # of a load, on each database
 
 
 def test_changes_that_wait_for_one_another_all_end():
-    changes, told, ended = Changes(4, 1), [threading.Event() for _ in range(40)], threading.Semaphore(0)
+    changes, told, ended = ChangeThreads(4, 1), [threading.Event() for _ in range(40)], threading.Semaphore(0)
 
     def change(index: int) -> None:
         if index % 4:  # the first of four makes the change of all four
@@ -33,7 +33,7 @@ def test_changes_that_wait_for_one_another_all_end():
 
 
 def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_it():
-    changes, seen, ended = Changes(1, 1), [], threading.Event()
+    changes, seen, ended = ChangeThreads(1, 1), [], threading.Event()
 
     def change() -> None:
         seen.append(threading.current_thread().name)
@@ -51,7 +51,7 @@ def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_
 
 def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):
     """Those that make changes are there from the start. A pool that gets no thread keeps what it was to do."""
-    changes, made, ended = Changes(1, 2), [], threading.Event()
+    changes, made, ended = ChangeThreads(1, 2), [], threading.Event()
     changes.do(ended.set)
     assert ended.wait(10)
     ended.clear()
@@ -76,7 +76,7 @@ def test_where_a_thread_is_missing_from_the_start_the_others_do_not_wait_for_it(
 
 
 def test_a_change_that_fails_costs_no_thread(caplog):
-    changes, ended = Changes(1, 1), threading.Event()
+    changes, ended = ChangeThreads(1, 1), threading.Event()
     for _ in range(3):
         changes.do(lambda: 1 / 0)
     changes.do(ended.set)

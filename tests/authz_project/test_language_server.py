@@ -18,7 +18,7 @@ from pygls.exceptions import JsonRpcException
 
 from authz_project.language_server import answers
 from authz_project.language_server.answers import hover_text
-from authz_project.language_server.document import Document, Positions, changed
+from authz_project.language_server.document import OpenDocument, Positions, changed
 from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source
@@ -171,7 +171,7 @@ def test_a_refused_name_is_told_and_is_no_failure_in_the_log(tmp_path):
 def test_names_that_are_markdown_are_shown_as_they_are():
     name = r"**b** [c](command:d) <img src=x>\n```\n"
     text = f'resource R {{\n  permissions = ["{name}"];\n  "{name}" if "owner";\n}}\n'
-    document = Document(URI, text, 1, "utf-16")
+    document = OpenDocument(URI, text, 1, "utf-16")
     shown = hover_text(document, document.names.at(text.index(name)))
     assert shown.startswith(f'````polar\n"{name}"\n````\n\n* permission of `R`\n\ngiven by\n\n````polar\n"{name}" if')
     outside = re.sub(r"^(`{3,})polar\n.*?\n\1$", "", shown, flags=re.DOTALL | re.MULTILINE)
@@ -273,12 +273,12 @@ def test_positions_and_offsets_are_inverse(encoding):
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[Document]:
+def large() -> Iterator[OpenDocument]:
     """Two thousand lines, with what is looked for a moment after they were opened."""
     parts = [path.read_text() for path in sorted((ROOT / "tests" / "policies").glob("*.polar"))]
     text = "".join(parts * 2)
     text = "".join(text.splitlines(keepends=True)[:2000])
-    document = Document(URI, text, 1, "utf-16")
+    document = OpenDocument(URI, text, 1, "utf-16")
     assert len(document.names.occurrences) > 4000 and document.outline.types
     gc.collect()
     gc.freeze()  # as the command line does once all is imported
@@ -286,7 +286,7 @@ def large() -> Iterator[Document]:
     gc.unfreeze()
 
 
-def spread(document: Document) -> list[lsp.Position]:
+def spread(document: OpenDocument) -> list[lsp.Position]:
     lines = document.text.count("\n")
     return [lsp.Position(line, 4) for line in range(0, lines, lines // 8)]
 
@@ -319,7 +319,7 @@ def test_what_is_typed_into_a_large_text_is_completed_at_once(large):
 def test_a_text_is_laid_out_at_once_after_each_key():
     """Only what was typed is parsed: a text of this length takes 30 to 50 ms."""
     text = long_policy(2000)
-    opened = Document(URI, text, 1, "utf-16")
+    opened = OpenDocument(URI, text, 1, "utf-16")
     assert opened.compiled.program
     middle = text.index('"read" if "viewer"', len(text) // 2)
     typed = f"{text[:middle]}  {text[middle:]}"
@@ -330,18 +330,18 @@ def test_a_text_is_laid_out_at_once_after_each_key():
 @seeds(range(30), 10)
 def test_what_is_typed_is_laid_out_as_if_it_had_just_been_opened(seed):
     random = Random(seed)
-    document = Document(URI, TEXT, 1, "utf-16")
+    document = OpenDocument(URI, TEXT, 1, "utf-16")
     for version in range(2, 40):
         if random.random() < 0.5:
             _ = document.compiled
         text = edited(document.text, random) if random.random() < 0.8 else TEXT
         document = changed(document, text, version)
-        assert answers.layout(document) == answers.layout(Document(URI, text, 1, "utf-16"))
+        assert answers.layout(document) == answers.layout(OpenDocument(URI, text, 1, "utf-16"))
 
 
 def test_a_brace_in_the_middle_of_a_rule_ends_no_statement():
     text = TEXT + 'is_bob(user: User) if user = User{"bob"} and is_known(user);\n'
-    opened = Document(URI, text, 1, "utf-16")
+    opened = OpenDocument(URI, text, 1, "utf-16")
     assert opened.compiled.program
     for before, after in (("and is_known", "or is_known"), ("} and", "}  and"), ("} and", "} nd")):
         typed = text.replace(before, after)

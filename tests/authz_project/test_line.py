@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from authz_project.server import workers as line_module
-from authz_project.server.workers import KEPT_FOR, LINE_LENGTH, SHORT, Changes, Line, Refusals, Slots
+from authz_project.server.workers import KEPT_FOR, LINE_LENGTH, SHORT, ChangeThreads, HeldRefusals, Slots, WaitingLine
 
 MANY = 100
 
@@ -23,7 +23,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def line(clock, settings):
     settings.PATIENCE = 1
-    return Line(3)
+    return WaitingLine(3)
 
 
 def test_a_burst_may_be_long(line):
@@ -114,7 +114,7 @@ def test_patience_may_have_no_end(line, clock, settings):
     assert line.takes(MANY)
 
 
-@pytest.mark.parametrize("make", [lambda: Slots(1), lambda: Changes(1, 1)])
+@pytest.mark.parametrize("make", [lambda: Slots(1), lambda: ChangeThreads(1, 1)])
 def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, settings):
     settings.PATIENCE = 1e-9
     threads, done, end = make(), SimpleQueue(), threading.Event()
@@ -130,7 +130,7 @@ def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, settings):
 
 
 def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
-    refusals, told = Refusals(), SimpleQueue()
+    refusals, told = HeldRefusals(), SimpleQueue()
     began = time.monotonic()
     for number in range(MANY):
         refusals.send_later(lambda number=number: told.put((number, time.monotonic())))
@@ -143,7 +143,7 @@ def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
 
 def test_not_all_are_kept(monkeypatch):
     monkeypatch.setattr("authz_project.server.workers.KEPT_AT_ONCE", 1)
-    refusals, told = Refusals(), SimpleQueue()
+    refusals, told = HeldRefusals(), SimpleQueue()
     refusals.send_later(lambda: told.put("kept"))
     refusals.send_later(lambda: told.put("at once"))
     assert told.get(timeout=10) == "at once" and told.get(timeout=10) == "kept"

@@ -298,7 +298,7 @@ def test_nothing_that_a_caller_sends_is_in_a_line(way, access_log):  # noqa: F81
 
 def test_what_has_no_room_is_left_out_and_told(caplog):
     log = AccessLog(access.json)
-    seen = observing.Seen("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
+    seen = observing.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
     with mock.patch.object(access, "ROOM", 0):
         for _ in range(3):
             log(seen)
@@ -308,10 +308,13 @@ def test_what_has_no_room_is_left_out_and_told(caplog):
 
 
 def test_a_line_that_cannot_be_built_costs_no_other(caplog):
-    def line(seen: observing.Seen) -> bytes:
+    def line(seen: observing.AnsweredRequest) -> bytes:
         return access.plain(seen._replace(at=seen.at / (seen.status - 1)))
 
-    log, seen = AccessLog(line), observing.Seen("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
+    log, seen = (
+        AccessLog(line),
+        observing.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ()),
+    )
     with standard_error() as pieces_written:
         for each in (seen, seen._replace(status=1), seen):
             log(each)

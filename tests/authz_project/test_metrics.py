@@ -23,7 +23,7 @@ from authz_project.metrics import folder, serving
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX
 from authz_project.metrics.tallies import Tallies, times_of
 from authz_project.metrics.worker import PAUSE, Worker
-from authz_project.observing import METHODS, Seen, name_of
+from authz_project.observing import METHODS, AnsweredRequest, name_of
 from policy.ground import spans
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
@@ -234,8 +234,10 @@ def test_labels_are_few_whatever_is_sent(counted):
         connection.sendall(raw.encode())
         connection.recv(1_000)
     found = counted.once(
-        lambda found: found.sum("requests_total", endpoint="other", code="404") >= 5
-        and found.sum("requests_total", method="_OTHER") >= 2  # of whichever workers met them: each tells its own
+        lambda found: (
+            found.sum("requests_total", endpoint="other", code="404") >= 5
+            and found.sum("requests_total", method="_OTHER") >= 2
+        )  # of whichever workers met them: each tells its own
     )
     own = found.values("endpoint") - {"admin", "docs", "static", "other"}
     assert own and all(name_of(endpoint) == endpoint for endpoint in own)
@@ -353,12 +355,12 @@ def test_values_come_into_the_bucket_of_the_first_bound_that_they_do_not_exceed(
     assert times.total == pytest.approx(5.45)
 
 
-def seen(**given: object) -> Seen:
+def seen(**given: object) -> AnsweredRequest:
     usual = {
         "endpoint": "/api/authorize", "method": "POST", "status": 200, "began": 0.0, "seconds": 0.01, "at": 0.0,
         "request_id": "", "environment": "", "key_id": None, "traceparent": "", "noted": (),
     }  # fmt: skip
-    return Seen(**usual | given)
+    return AnsweredRequest(**usual | given)
 
 
 def test_every_part_is_counted_or_known_to_be_of_no_interest():

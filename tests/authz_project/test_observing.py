@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from authz_project import observing, wsgi
-from authz_project.observing import Seen
+from authz_project.observing import AnsweredRequest
 from policy.ground import spans
 from tests.conftest import Api
 
@@ -24,8 +24,8 @@ READER = {
 }
 
 
-class Observed(list[Seen]):
-    def __call__(self, seen: Seen) -> None:
+class Observed(list[AnsweredRequest]):
+    def __call__(self, seen: AnsweredRequest) -> None:
         self.append(seen)
 
     def parts(self, name: str) -> list[dict]:
@@ -152,7 +152,7 @@ def test_a_statement_that_fails_is_told(way, seen):
 
 @pytest.mark.parametrize(("least", "times"), [(3600.0, 0), (0.000_001, 1)])
 def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, least, times):
-    told: list[Seen] = []
+    told: list[AnsweredRequest] = []
     observing.observe(told.append, least)
     try:
         assert send(way, "GET", "/api/stats") == 200
@@ -167,7 +167,7 @@ def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, least, time
 
 
 def test_an_observer_that_fails_harms_nobody(way, seen):
-    def fail(told: Seen) -> None:
+    def fail(told: AnsweredRequest) -> None:
         raise ValueError(told.endpoint)
 
     observing.observe(fail)

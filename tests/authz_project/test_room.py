@@ -11,7 +11,7 @@ import pytest
 from authz_project.server import intake
 from authz_project.server.bodies import SMALL
 from authz_project.server.intake import Intake, _Held
-from authz_project.server.workers import Changes, Slots, Waiting
+from authz_project.server.workers import ChangeThreads, Slots, Waiting
 from policy.ground.memory import Budget
 
 LARGE = SMALL + 1
@@ -52,8 +52,8 @@ def test_who_is_not_begun_gives_room_back(budget, held):
     assert budget.held == 0
 
 
-def changes() -> Changes:
-    return Changes(1, 1)
+def changes() -> ChangeThreads:
+    return ChangeThreads(1, 1)
 
 
 def waiting() -> Waiting:

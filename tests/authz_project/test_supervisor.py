@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from authz_project.server.supervisor import LAST, LONGEST, SHORTEST, CannotStart, Report, Supervisor, _Place
+from authz_project.server.supervisor import LAST, LONGEST, SHORTEST, CannotStart, Supervisor, WorkerReport, _WorkerPlace
 
 WITHIN = 10  # seconds to stop
 
@@ -29,18 +29,18 @@ class Told:
         return signal.SIGTERM if self.is_enough() else None
 
 
-def dies_when_it_serves(number: int, report: Report) -> None:
+def dies_when_it_serves(number: int, report: WorkerReport) -> None:
     with report.starting():
         pass
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def cannot_start(number: int, report: Report) -> None:
+def cannot_start(number: int, report: WorkerReport) -> None:
     with report.starting():
         raise ValueError("SETTING must be a number")
 
 
-def one_cannot_start(number: int, report: Report) -> None:
+def one_cannot_start(number: int, report: WorkerReport) -> None:
     if number == 2:
         return cannot_start(number, report)
     with report.starting():
@@ -80,7 +80,7 @@ def test_a_worker_that_cannot_start_beside_one_that_serves_is_tried_again_and_sa
 
 
 def test_pauses_grow_to_the_longest_and_begin_anew_after_a_while_of_serving(monkeypatch):
-    place, now = _Place(1), 1000.0
+    place, now = _WorkerPlace(1), 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     place._served_since = now
     found = [place.pause(is_last=False) for _ in range(11)]
@@ -100,7 +100,7 @@ def test_a_process_that_cannot_be_had_is_tried_again(caplog, monkeypatch):
 
     supervisor = Supervisor(1, dies_when_it_serves)
     supervisor._has_served = True
-    monkeypatch.setattr(_Place, "start", refuse)
+    monkeypatch.setattr(_WorkerPlace, "start", refuse)
     with caplog.at_level(logging.WARNING, "authz.server"):
         supervisor.run(Told(lambda: caplog.text.count("restarting") >= 3), WITHIN)
     assert caplog.text.count("Resource temporarily unavailable") == 1

@@ -128,7 +128,7 @@ def test_failures_are_told_with_their_kind(way, spans):  # noqa: F811
 def test_waiting_for_a_thread_is_part_of_it(spans):
     noted = (("wait", 9.0, 0.5, {"of": "thread"}), *[("statement", 10.0, 0.001, {"rows": 1})] * (MOST + 10))
     for observer, _ in observing._observers:
-        observer(observing.Seen("/api/list", "POST", 200, 10.0, 1.0, 1_000.0, "id", "", None, "", noted))
+        observer(observing.AnsweredRequest("/api/list", "POST", 200, 10.0, 1.0, 1_000.0, "id", "", None, "", noted))
     (root,) = spans.named("POST /api/list")
     (wait,) = spans.named("wait")
     assert (root.start_time, root.end_time) == (999 * 10**9, 1_001 * 10**9)

@@ -19,8 +19,8 @@ from checks.compare.review_walk import (
     Filter,
     Last,
     PageStart,
-    Piece,
     ReviewCursor,
+    ReviewPiece,
     page_start_from_text,
     page_start_text,
     stretch_of,
@@ -154,7 +154,7 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
     monkeypatch.setattr("checks.compare.review_walk.PAGE", 2)
     kind = AccessKind("User", "read", "Repo")
     line = Access("has", Value("User", "ann"), Value(STRING, "read"), Value("Repo", "a"))
-    of_resources = Piece(kind)
+    of_resources = ReviewPiece(kind)
     chunks = []
     for name in "abcd":
         here = line._replace(resource=Value("Repo", name))

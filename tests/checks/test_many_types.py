@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from checks.engine.sql.text import MANY, READS, Numbered, Text, finished, settled, union
+from checks.engine.sql.text import MANY, READS, NumberTest, Text, finished, settled, union
 from policy.language import parse
 from policy.language.source import Source
 from policy.rules import compile_text
@@ -162,9 +162,9 @@ def arm(first: int, second: int) -> Text:
         "SELECT 1",
         READS,
         "fact f0 WHERE ",
-        Numbered("f0.sig", first),
+        NumberTest("f0.sig", first),
         " AND f0.a1 = 'x' AND ",
-        Numbered("sig", second),
+        NumberTest("sig", second),
     )
 
 

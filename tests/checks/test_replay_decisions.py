@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checks.decisions import replay
-from checks.decisions.lines import BadLine, Line, lines_of
+from checks.decisions.lines import BadLogLine, LogLine, lines_of
 from policy.ground.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
@@ -235,7 +235,7 @@ def test_a_log_is_read_line_by_line(tmp_path):
     with open(reading, "rb", buffering=0) as file:  # noqa: PTH123  it has no path
         found = next(lines_of(file))
     os.close(writing)
-    assert isinstance(found, BadLine)
+    assert isinstance(found, BadLogLine)
 
 
 # ---- moments ---------------------------------------------------------------------------------------------------------
@@ -273,14 +273,14 @@ def test_a_body_that_names_a_moment_keeps_it():
     assert replay.as_of([], 7) == []
 
 
-def made(api: Api, revision: int, at: int) -> Line:
-    return Line(1, text_of(at), "", api.environment.pk, "key 1", "authorize", {}, {"allowed": True}, revision, 1, 0)
+def made(api: Api, revision: int, at: int) -> LogLine:
+    return LogLine(1, text_of(at), "", api.environment.pk, "key 1", "authorize", {}, {"allowed": True}, revision, 1, 0)
 
 
 def test_times_are_read_as_they_are_written():
     at = 1_793_714_531_123_456
     assert microseconds_of(time_of(at)) == at
-    assert Line(1, text_of(at), "", 1, "", "", {}, {}, None, None, 0).at == at
+    assert LogLine(1, text_of(at), "", 1, "", "", {}, {}, None, None, 0).at == at
 
 
 # ---- by another policy ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from checks.compare import review as reviewing
 from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
-from checks.compare.review_walk import Chunks, Filter, Limits, all_lines, page_start_from_text, page_start_text
+from checks.compare.review_walk import Chunks, Filter, WalkLimits, all_lines, page_start_from_text, page_start_text
 from facts import mentioned_ids
 from facts.read import every
 from policy.models import Environment
@@ -155,7 +155,7 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     random, pk = Random(seed), api.environment.pk
     monkeypatch.setattr("checks.compare.review_walk._FIRST", random.choice((1, 2, 8)))
     for name in ("OF_PAGES", "OF_ALL_LINES"):
-        limits = Limits(random.choice((2, 250)), random.choice((2, 5, 1_000)), 5.0, 5.0)
+        limits = WalkLimits(random.choice((2, 250)), random.choice((2, 5, 1_000)), 5.0, 5.0)
         monkeypatch.setattr(f"checks.compare.review_walk.{name}", limits)
     monkeypatch.setattr("checks.compare.review_walk.PAGE", random.choice((3, 100)))
     monkeypatch.setattr("checks.compare.review_walk._WHOLE", random.choice((2, 5_000)))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from time import monotonic
 
 from authz_project.importers.command import Carried
-from authz_project.importers.facts import ANYBODY, Facts
-from authz_project.importers.model import Report, Thing, Tuple, Values, Who
+from authz_project.importers.facts import ANYBODY, CarriedFacts
+from authz_project.importers.model import ContextValues, ImportReport, Thing, Tuple, Who
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone
 from checks.engine.errors import CannotEnumerate
@@ -25,7 +25,7 @@ class Carriage:
     def __init__(self, carried: Carried):
         self.carried = carried
         self.program = compile_text(carried.policy)
-        self.facts = Facts(carried.layout)
+        self.facts = CarriedFacts(carried.layout)
         check_facts(self.program, carried.facts, None)
         self.sessions: dict[frozenset[Signature], FactsAlone] = {}
 
@@ -35,7 +35,7 @@ class Carriage:
         relation: str,
         thing: Thing,
         tuples: Iterable[Tuple] = (),
-        context: Values = (),
+        context: ContextValues = (),
         facts: Iterable[Fact] = (),  # beside those that are made of the context
     ) -> bool:
         value, stand_in = self.facts.asked(who)
@@ -44,7 +44,7 @@ class Carriage:
         return self._over([*stand_in, *self._given(tuples, context), *facts]).holds(question)
 
     def objects(
-        self, who: Who, relation: str, type_name: str, tuples: Iterable[Tuple] = (), context: Values = ()
+        self, who: Who, relation: str, type_name: str, tuples: Iterable[Tuple] = (), context: ContextValues = ()
     ) -> set[str]:
         value, stand_in = self.facts.asked(who)
         predicate, args = self.facts.question(value, relation, Thing(type_name, "any"))
@@ -53,7 +53,7 @@ class Carriage:
         return {f"{type_name}:{text}" for text in self._listed(predicate, args, place, facts)}
 
     def subjects(
-        self, kind: str, relation: str, thing: Thing, tuples: Iterable[Tuple] = (), context: Values = ()
+        self, kind: str, relation: str, thing: Thing, tuples: Iterable[Tuple] = (), context: ContextValues = ()
     ) -> set[str]:
         """Subjects of a kind, `user` or `group#member`; everybody is `user:*`."""
         type_name, _, of = kind.partition("#")
@@ -105,8 +105,8 @@ class Carriage:
         rows = self._over(facts).answers(question_about(predicate, asked, (place,)))
         return {"*" if row[0] is None else row[0] for row in rows}
 
-    def _given(self, tuples: Iterable[Tuple], context: Values) -> list[Fact]:
-        report = Report()
+    def _given(self, tuples: Iterable[Tuple], context: ContextValues) -> list[Fact]:
+        report = ImportReport()
         facts = [*self.facts.of_all(tuples, report), *self.facts.context(context)]
         check_facts(self.program, [fact for fact in facts if fact.predicate != "context"], None)
         return facts

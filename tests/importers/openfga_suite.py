@@ -23,20 +23,20 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
-from authz_project.importers.command import Options, carried
+from authz_project.importers.command import ImportOptions, carried
 from authz_project.importers.facts import NotCarried
 from authz_project.importers.files import read_yaml
 from authz_project.importers.model import (
-    Check,
+    ContextValues,
+    ExpectedCheck,
     Imported,
     ImportRejected,
-    Kind,
+    ImportReport,
+    ModelKind,
     ObjectList,
     Place,
-    Report,
     SubjectList,
     Tuple,
-    Values,
 )
 from authz_project.importers.openfga.models import model_of_dsl
 from authz_project.importers.openfga.stores import read_files, thing_of, tuple_of, values_of, who_of
@@ -46,7 +46,7 @@ from tests.importers.asking import Carriage
 
 FILES = ("assets/tests/consolidated_1_1_tests.yaml", "assets/tests/abac_tests.yaml")
 SOMEWHERE = Place()
-OPTIONS = Options(usersets=True)
+OPTIONS = ImportOptions(usersets=True)
 
 
 @dataclass
@@ -77,7 +77,7 @@ def run(checkout: Path, tally: Tally) -> None:
 
 
 def _run_store(path: Path, tally: Tally) -> None:
-    report = Report()
+    report = ImportReport()
     try:
         imported = read_files(str(path), [])
     except ImportRejected as reason:
@@ -87,21 +87,21 @@ def _run_store(path: Path, tally: Tally) -> None:
             tally.not_carried.append(f"{path}: {reason}")
         return
     carriage = Carriage(carried(replace(imported, scenarios=()), report, OPTIONS))
-    lost = [str(remark) for remark in report.of(Kind.LOST)]
+    lost = [str(remark) for remark in report.of(ModelKind.LOST)]
     for scenario in imported.scenarios:
         for asked in scenario.expectations:
             _ask_of_store(f"{asked.place}: {scenario.name}", carriage, scenario.tuples, asked, lost, tally)
 
 
 def _ask_of_store(
-    name: str, carriage: Carriage, tuples: Sequence[Tuple], asked: Check | ObjectList | SubjectList, lost: list[str],
-    tally: Tally,
+    name: str, carriage: Carriage, tuples: Sequence[Tuple], asked: ExpectedCheck | ObjectList | SubjectList,
+    lost: list[str], tally: Tally,
 ) -> None:  # fmt: skip
     answer: bool | set[str]
     expected: bool | set[str]
     try:
         match asked:
-            case Check(subject, relation, thing, held, context):
+            case ExpectedCheck(subject, relation, thing, held, context):
                 expected, answer = held, carriage.check(subject, relation, thing, tuples, context)
             case ObjectList(subject, relation, type_name, listed, context):
                 expected = {f"{type_name}:{each}" for each in listed}
@@ -116,9 +116,7 @@ def _ask_of_store(
     _count(f"{name}: {asked.relation}", expected, answer, lost, tally)
 
 
-def _count(
-    said: str, expected: bool | set[str], answer: bool | set[str], lost: list[str], tally: Tally
-) -> None:
+def _count(said: str, expected: bool | set[str], answer: bool | set[str], lost: list[str], tally: Tally) -> None:
     if answer == expected:
         tally.right += 1
     elif lost and _is_less(answer, expected):
@@ -140,14 +138,14 @@ def _run_test(test: Any, tally: Tally) -> None:
 
 def _run_stage(name: str, stage: Any, tuples: list[Tuple], tally: Tally) -> None:
     asked = [*_asked(stage)]
-    report = Report()
+    report = ImportReport()
     try:
         model = model_of_dsl(stage["model"], name)
         carriage = Carriage(carried(Imported(model, tuple(tuples)), report, OPTIONS))
     except (ImportRejected, PolicyRejected, AuthzError) as reason:
         tally.not_carried += [f"{name}: {reason}"] * len(asked)
         return
-    lost = [str(remark) for remark in report.of(Kind.LOST)]
+    lost = [str(remark) for remark in report.of(ModelKind.LOST)]
     for each in asked:
         _ask(name, carriage, each, lost, tally)
 
@@ -190,7 +188,7 @@ def _is_less(answer: bool | set[str], expected: bool | set[str]) -> bool:
 
 def _answer(kind: str, carriage: Carriage, asked: Any, request: Any) -> bool | set[str]:
     tuples = [tuple_of(raw, SOMEWHERE) for raw in asked.get("contextualTuples") or ()]
-    context: Values = values_of(asked.get("context"), SOMEWHERE)
+    context: ContextValues = values_of(asked.get("context"), SOMEWHERE)
     if kind == "checkAssertions":
         who, thing = who_of(request["user"], SOMEWHERE), thing_of(request["object"], SOMEWHERE)
         return carriage.check(who, request["relation"], thing, tuples, context)

@@ -9,21 +9,21 @@ from authz_project.importers.model import (
     AllOf,
     AnyOf,
     Arrow,
-    Comparison,
     Computed,
-    Condition,
     Constant,
     Direct,
     Exclusion,
     Expression,
-    Given,
+    GivenValue,
     Intersection,
     IsTrue,
     Itself,
     Model,
+    ModelComparison,
+    ModelCondition,
+    ModelTest,
     Negation,
     Nothing,
-    Test,
     Thing,
     Tuple,
     Union,
@@ -101,16 +101,16 @@ class World:
         met = self._met(condition, {**self.context, **dict(given.values)})
         return met is True or (met is None and not surely)
 
-    def _met(self, condition: Condition, values: dict[str, object]) -> bool | None:
+    def _met(self, condition: ModelCondition, values: dict[str, object]) -> bool | None:
         if condition.needs_every_value and not all(each.name in values for each in condition.parameters):
             return None
         return tested(condition.test, values)
 
 
-def tested(test: Test, values: dict[str, object]) -> bool | None:
+def tested(test: ModelTest, values: dict[str, object]) -> bool | None:
     """True, false, or None where a value is missing that decides it."""
     match test:
-        case Comparison(operator, left, right):
+        case ModelComparison(operator, left, right):
             sides = [each.value if isinstance(each, Constant) else values.get(name_of(each)) for each in (left, right)]
             return None if None in sides else ORDER[operator](*sides)
         case IsTrue(name):
@@ -126,5 +126,5 @@ def tested(test: Test, values: dict[str, object]) -> bool | None:
 
 
 def name_of(operand: object) -> str:
-    assert isinstance(operand, Given)
+    assert isinstance(operand, GivenValue)
     return operand.parameter

@@ -9,22 +9,22 @@ from authz_project.importers.model import (
     AllOf,
     AnyOf,
     Arrow,
-    Comparison,
     Computed,
-    Condition,
     Constant,
     Direct,
     Exclusion,
     Expression,
-    Given,
+    GivenValue,
     Intersection,
     IsTrue,
     Model,
+    ModelComparison,
+    ModelCondition,
+    ModelParameter,
+    ModelRelation,
+    ModelTest,
     Negation,
-    Parameter,
-    Relation,
     Subject,
-    Test,
     Thing,
     Tuple,
     Type,
@@ -35,7 +35,7 @@ from authz_project.importers.model import (
 IDS = ("1", "2", "3")
 NAMES = ("owner", "blocked", "can-view")
 THINGS = ("group", "document")
-PARAMETERS = (Parameter("hour", "int"), Parameter("limit", "int"), Parameter("trusted", "bool"))
+PARAMETERS = (ModelParameter("hour", "int"), ModelParameter("limit", "int"), ModelParameter("trusted", "bool"))
 
 
 @dataclass
@@ -55,15 +55,15 @@ def case_of(seed: int) -> Case:
     return Case(model, tuples, context)
 
 
-def _condition(chance: Random, name: str) -> Condition:
-    def test(depth: int) -> Test:
+def _condition(chance: Random, name: str) -> ModelCondition:
+    def test(depth: int) -> ModelTest:
         kind = chance.randrange(6) if depth else chance.randrange(3)
         match kind:
             case 0:
                 operator = chance.choice(["<", "<=", "==", "!=", ">", ">="])
-                return Comparison(operator, Given("hour"), Given("limit"))
+                return ModelComparison(operator, GivenValue("hour"), GivenValue("limit"))
             case 1:
-                return Comparison(chance.choice(["<", ">="]), Given("hour"), Constant(chance.randrange(6)))
+                return ModelComparison(chance.choice(["<", ">="]), GivenValue("hour"), Constant(chance.randrange(6)))
             case 2:
                 return IsTrue("trusted")
             case 3:
@@ -73,14 +73,14 @@ def _condition(chance: Random, name: str) -> Condition:
 
     found = test(2)
     asked = tuple(each for each in PARAMETERS if f"'{each.name}'" in repr(found))
-    return Condition(name, asked, found, needs_every_value=chance.random() < 0.5)
+    return ModelCondition(name, asked, found, needs_every_value=chance.random() < 0.5)
 
 
-def _types(chance: Random, conditions: tuple[Condition, ...]) -> tuple[Type, ...]:
+def _types(chance: Random, conditions: tuple[ModelCondition, ...]) -> tuple[Type, ...]:
     named = [each.name for each in conditions]
     found = [Type("user"), Type("robot")]
     for name in THINGS:
-        relations = [Relation("parent", Direct(), _parents(chance, named))]
+        relations = [ModelRelation("parent", Direct(), _parents(chance, named))]
         for place, each in enumerate(NAMES):
             subjects = _subjects(chance, named) if chance.random() < 0.7 else ()
             relations.append(_relation(chance, each, subjects, NAMES[:place]))
@@ -97,16 +97,14 @@ def _subjects(chance: Random, conditions: list[str]) -> tuple[Subject, ...]:
     kinds = [Subject("user"), Subject("robot"), Subject("user", wildcard=True)]
     kinds += [Subject(each, chance.choice(NAMES)) for each in THINGS]
     chosen = chance.sample(kinds, chance.randrange(1, 4))
-    return tuple(
-        dict.fromkeys(Subject(e.type, e.relation, e.wildcard, _maybe(chance, conditions)) for e in chosen)
-    )
+    return tuple(dict.fromkeys(Subject(e.type, e.relation, e.wildcard, _maybe(chance, conditions)) for e in chosen))
 
 
 def _maybe(chance: Random, conditions: list[str]) -> str | None:
     return chance.choice(conditions) if conditions and chance.random() < 0.3 else None
 
 
-def _relation(chance: Random, name: str, subjects: tuple[Subject, ...], earlier: tuple[str, ...]) -> Relation:
+def _relation(chance: Random, name: str, subjects: tuple[Subject, ...], earlier: tuple[str, ...]) -> ModelRelation:
     def part(depth: int) -> Expression:
         kind = chance.randrange(8) if depth else chance.randrange(4)
         if kind == 0 and subjects:
@@ -124,7 +122,7 @@ def _relation(chance: Random, name: str, subjects: tuple[Subject, ...], earlier:
     expression = part(2)
     if subjects and "Direct()" not in repr(expression).replace("place", ""):
         expression = Union((Direct(), expression))
-    return Relation(name, expression, subjects if "Direct" in repr(expression) else (), not subjects)
+    return ModelRelation(name, expression, subjects if "Direct" in repr(expression) else (), not subjects)
 
 
 def _tuples(chance: Random, model: Model) -> list[Tuple]:
@@ -136,7 +134,10 @@ def _tuples(chance: Random, model: Model) -> list[Tuple]:
                 who = Who(subject.type, "*" if subject.wildcard else chance.choice(IDS), subject.relation)
                 found.append(
                     Tuple(
-                        Thing(type_.name, chance.choice(IDS)), relation.name, who, subject.condition,
+                        Thing(type_.name, chance.choice(IDS)),
+                        relation.name,
+                        who,
+                        subject.condition,
                         _values(chance, model, subject.condition),
                     )
                 )

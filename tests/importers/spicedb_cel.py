@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from authz_project.importers.spicedb.syntax import Kind, Reader, SourceError
+from authz_project.importers.spicedb.syntax import Reader, SourceError, WordKind
 from policy.language.source import Source
 
 
@@ -86,7 +86,7 @@ def _binary(read: Reader, level: int) -> Cel:
     if level == len(_LEVELS):
         return _unary(read)
     left = _binary(read, level + 1)
-    while read.word.kind in (Kind.SIGN, Kind.NAME) and read.word.text in _LEVELS[level]:
+    while read.word.kind in (WordKind.SIGN, WordKind.NAME) and read.word.text in _LEVELS[level]:
         sign = read.take().text
         left = Operation(sign, (left, _binary(read, level + 1)))
     return left
@@ -120,9 +120,9 @@ def _member(read: Reader) -> Cel:
 
 def _primary(read: Reader) -> Cel:
     word = read.word
-    if word.kind is Kind.TEXT:
+    if word.kind is WordKind.TEXT:
         return Literal(_text(read))
-    if word.kind is Kind.NUMBER:
+    if word.kind is WordKind.NUMBER:
         return Literal(_number(read.take().text))
     if read.took("("):
         inner = condition_of(read)

@@ -18,13 +18,13 @@ from authz_project.importers.spicedb.syntax import (
     Caveat,
     Common,
     Definition,
-    Named,
+    NamedMember,
     Nil,
     PermissionDeclared,
     RelationDeclared,
+    SchemaTerm,
     Self,
-    Sum,
-    Term,
+    SumTerm,
     Without,
 )
 from tests.importers.spicedb_cel import (
@@ -115,15 +115,15 @@ class _Question:
             return self.holds(named, within)
         return not self.subject.relation and named.type == self.subject.type and named.id in ("*", self.subject.id)
 
-    def meant(self, term: Term, asked: Who, within: tuple[Who, ...]) -> Answer:
+    def meant(self, term: SchemaTerm, asked: Who, within: tuple[Who, ...]) -> Answer:
         match term:
-            case Named(name):
+            case NamedMember(name):
                 return self.holds(Who(asked.type, asked.id, name), within)
             case Nil():
                 return False
             case Self():
                 return Who(asked.type, asked.id) == self.subject
-            case Sum(parts):
+            case SumTerm(parts):
                 return either([self.meant(part, asked, within) for part in parts])
             case Common(parts):
                 return both([self.meant(part, asked, within) for part in parts])

@@ -31,8 +31,8 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from django.core.management.base import CommandError
 
-from authz_project.importers.model import ImportRejected, Thing, Values, Who
-from authz_project.importers.spicedb.files import Read, read_files
+from authz_project.importers.model import ContextValues, ImportRejected, Thing, Who
+from authz_project.importers.spicedb.files import SpiceDBFiles, read_files
 from authz_project.importers.spicedb.schema import declared
 from tests.importers.spicedb_meaning import Answer, World
 
@@ -74,7 +74,7 @@ class Outcome:
 # ---- questions ------------------------------------------------------------------------------------------------------
 
 
-def questions(read: Read) -> Iterator[tuple[str, Answer]]:
+def questions(read: SpiceDBFiles) -> Iterator[tuple[str, Answer]]:
     """Every question that a file's names give, as an assertion, and its answer."""
     caveats = {each.name: each for each in read.schema.caveats}
     world = World({each.name: each for each in read.schema.definitions}, caveats, read.tuples)
@@ -88,15 +88,15 @@ def questions(read: Read) -> Iterator[tuple[str, Answer]]:
                     yield f"{asked}@{subject}{given}", world.holds(asked, subject, dict(context))
 
 
-def contexts(read: Read) -> list[Values]:
-    found: dict[str, Values] = {"{}": ()}
+def contexts(read: SpiceDBFiles) -> list[ContextValues]:
+    found: dict[str, ContextValues] = {"{}": ()}
     for _, file in read.files:
         for asserted in file.asserted:
             found.setdefault(json.dumps(dict(asserted.context), sort_keys=True), asserted.context)
     return list(found.values())
 
 
-def objects(read: Read) -> list[Thing]:
+def objects(read: SpiceDBFiles) -> list[Thing]:
     found = {each.object for each in read.tuples}
     found |= {Thing(each.subject.type, each.subject.id) for each in read.tuples if not each.subject.is_everybody}
     with_members = {each.name for each in read.schema.definitions if each.members}
@@ -104,7 +104,7 @@ def objects(read: Read) -> list[Thing]:
     return _some([each for each in found if each.type in with_members], MOST_OBJECTS)
 
 
-def subjects(read: Read) -> list[Who]:
+def subjects(read: SpiceDBFiles) -> list[Who]:
     found = {each.subject for each in read.tuples if not each.subject.relation and not each.subject.is_everybody}
     taken = {
         subject.type
@@ -138,7 +138,7 @@ def carried(path: Path, folder: Path) -> Outcome:
     return outcome
 
 
-def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: Read, folder: Path) -> Outcome:
+def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFiles, folder: Path) -> Outcome:
     """Asks the file's own assertions, or these questions."""
     from django.core.management import call_command
 
@@ -198,7 +198,6 @@ def validation_files(checkout: Path) -> Iterator[Path]:
 
 def main(checkout: Path) -> int:
     from checks.asking import snapshot
-
 
     snapshot.FACTS_ALONE_TIME_LIMIT = math.inf  # a busy machine is no mistake of a policy's
     whole, refused, files = Outcome(), 0, 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from authz_project.importers.command import Options, carried
-from authz_project.importers.model import Imported, Kind, Report, Thing, Tuple, Who
+from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.model import Imported, ImportReport, ModelKind, Thing, Tuple, Who
 from authz_project.importers.openfga.models import model_of_dsl
 from checks.asking.question import Asked, question_about
 from facts.notation import fact_from_text
@@ -30,8 +30,8 @@ DOC = Thing("doc", "1")
 def carriage(parameters, expression, values=(), relation="viewer", others=(), **options):
     model = model_of_dsl(MODEL.format(parameters=parameters, expression=expression), "m")
     given = Tuple(DOC, relation, Who("user", "ann"), "c", tuple(values))
-    report = Report()
-    found = carried(Imported(model, (given, *others)), report, Options(**options))
+    report = ImportReport()
+    found = carried(Imported(model, (given, *others)), report, ImportOptions(**options))
     return Carriage(found), report
 
 
@@ -84,7 +84,7 @@ def test_what_a_condition_is_met_by(db, parameters, expression, values, context,
 )  # fmt: skip
 def test_what_cannot_be_said_is_named_and_not_met(db, expression):
     asked, report = carriage("x: string", expression, [("x", "a")])
-    (lost,) = report.of(Kind.LOST)
+    (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 11
     assert "doc#viewer would wait for it in vain" in lost.message
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
@@ -118,9 +118,9 @@ type group
 """
     ann, group = Who("user", "ann"), Thing("group", "1")
     tuples = (Tuple(group, "member", ann), Tuple(group, "guest", ann))
-    report = Report()
+    report = ImportReport()
     asked = Carriage(carried(Imported(model_of_dsl(text, "m"), tuples), report))
-    assert ["depends on the relation itself" in each.message for each in report.of(Kind.LOST)] == [True]
+    assert ["depends on the relation itself" in each.message for each in report.of(ModelKind.LOST)] == [True]
     assert asked.check(ann, "guest", group)
     assert not asked.check(ann, "member", group)
 
@@ -136,7 +136,7 @@ def test_the_clock_is_the_services_own(db):
 
 def test_a_value_that_cannot_be_said_takes_its_tuple_along(db):
     asked, report = carriage("x: double", "x > 1.0", [("x", 1.5)])
-    assert [each.message for each in report.of(Kind.LOST)] == [
+    assert [each.message for each in report.of(ModelKind.LOST)] == [
         "the tuple doc:1#viewer@user:ann: parameter x: 1.5 is not a whole number"
     ]
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
@@ -170,7 +170,7 @@ def test_each_declared_value_must_be_there(db, expression, context, met):
 
 def test_a_parameter_that_nobody_can_give_is_named_and_its_condition_not_met(db):
     asked, report = carriage("x: int, y: map<string>", "x < 9", [("x", 1)])
-    (lost,) = report.of(Kind.LOST)
+    (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 10
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
 
@@ -216,7 +216,7 @@ def test_a_parameter_may_be_called_as_the_carried_policy_calls_its_own(db):
 )  # fmt: skip
 def test_a_sum_that_is_an_error_is_met_by_nobody(db, expression):
     asked, report = carriage("x: uint", expression, [("x", 1)])
-    assert report.of(Kind.LOST)
+    assert report.of(ModelKind.LOST)
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
 
 
@@ -228,7 +228,7 @@ def test_a_sum_that_is_an_error_is_met_by_nobody(db, expression):
 )  # fmt: skip
 def test_sums_of_constants_are_worked_out(db, expression):
     asked, report = carriage("x: uint", expression, [("x", 1)])
-    assert not report.of(Kind.LOST)
+    assert not report.of(ModelKind.LOST)
     assert asked.check(Who("user", "ann"), "viewer", DOC)
 
 

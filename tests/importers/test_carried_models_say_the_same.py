@@ -2,8 +2,8 @@
 
 import pytest
 
-from authz_project.importers.command import Options, carried
-from authz_project.importers.model import Imported, Report, Thing, Who
+from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.model import Imported, ImportReport, Thing, Who
 from authz_project.importers.polar.relations import without_circles
 from tests.conftest import DATABASES
 from tests.importers.asking import Carriage
@@ -16,15 +16,16 @@ ASKED = [Who("user", "1"), Who("user", "2"), Who("robot", "1"), Who("group", "1"
 def compare(seed: int) -> None:
     case = case_of(seed)
     context = tuple(case.context.items())
-    carriage = Carriage(carried(Imported(case.model, tuple(case.tuples)), Report(), Options(usersets=True)))
-    world = World(without_circles(case.model, Report()), case.tuples, case.context)
+    carriage = Carriage(carried(Imported(case.model, tuple(case.tuples)), ImportReport(), ImportOptions(usersets=True)))
+    world = World(without_circles(case.model, ImportReport()), case.tuples, case.context)
     for who in ASKED:
         for relation in NAMES:
             for type_name in THINGS:
                 expected = {f"{type_name}:{each}" for each in IDS if world.holds(who, relation, Thing(type_name, each))}
-                assert carriage.objects(who, relation, type_name, (), context) & {
-                    f"{type_name}:{each}" for each in IDS
-                } == expected, (seed, who, relation, type_name)
+                assert (
+                    carriage.objects(who, relation, type_name, (), context) & {f"{type_name}:{each}" for each in IDS}
+                    == expected
+                ), (seed, who, relation, type_name)
     for relation in NAMES:
         thing, who = Thing("document", "1"), Who("user", "1")
         held = world.holds(who, relation, thing)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from authz_project.importers.command import Options, carried
-from authz_project.importers.model import ImportRejected, Kind, Report, Thing, Who
+from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.model import ImportRejected, ImportReport, ModelKind, Thing, Who
 from authz_project.importers.spicedb.files import imported
 from tests.importers.asking import Carriage
 
@@ -19,8 +19,8 @@ def carriage(folder, schema, relationships, **options):
         *(f"  {line}" for line in relationships.strip().splitlines()),
     ]
     path.write_text("\n".join(lines) + "\n")
-    report = Report()
-    return Carriage(carried(imported(path, []), report, Options(**options))), report
+    report = ImportReport()
+    return Carriage(carried(imported(path, []), report, ImportOptions(**options))), report
 
 
 # ---- an arrow over folders and members of groups ---------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_who_may_be_banned_in_what_a_mixed_relation_leads_to_is_not_let_in(tmp_p
 def test_what_a_mixed_relation_leads_to_cannot_be_left_out_where_it_keeps_somebody_out(tmp_path, db):
     tuples = 'doc:1#viewer@user:ann\ndoc:1#parent@folder:f\nfolder:f#b@user:ann[c:{"x":""}]'
     _, report = carriage(tmp_path, MIXED, tuples)
-    (needed,) = report.of(Kind.NEEDED)
+    (needed,) = report.of(ModelKind.NEEDED)
     assert needed.place.line == 14
 
 
@@ -83,7 +83,7 @@ definition doc {
 """
     bound = '{"now":"2190-01-01T00:00:00Z","till":"2180-01-01T00:00:00Z"}'
     asked, report = carriage(tmp_path, schema, f"doc:1#viewer@user:ann[c:{bound}]", clock=frozenset(["now"]))
-    (lost,) = report.of(Kind.LOST)
+    (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 9
     assert "binds now, which is the service's clock here" in lost.message
     assert not asked.check(ANN, "view", DOC)

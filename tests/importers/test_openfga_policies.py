@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authz_project.importers.command import carried
-from authz_project.importers.model import Kind, Report
+from authz_project.importers.model import ImportReport, ModelKind
 from authz_project.importers.openfga.stores import read_files
 from checks.testing.policy_tests import run
 from facts.accept import check_facts
@@ -18,14 +18,13 @@ MODELS = sorted(Path(__file__).with_name("openfga_models").glob("*.fga.yaml"))
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.name.partition(".")[0])
 def test_a_model_becomes_a_policy_for_people(db, path, golden):
-    report = Report()
+    report = ImportReport()
     found = carried(read_files(str(path), []), report)
-    assert report.of(Kind.LOST) == []
+    assert report.of(ModelKind.LOST) == []
     program = compile_text(found.policy)
     assert program.warnings == ()
     assert run(program).success
     assert formatted(found.policy) == found.policy
     check_facts(program, found.facts, None)
-    said = "".join(f"# {kind.value}: {each.message}\n" for kind in Kind for each in report.of(kind))
+    said = "".join(f"# {kind.value}: {each.message}\n" for kind in ModelKind for each in report.of(kind))
     golden(path, found.policy + said + "".join(f"{line_of(fact)}\n" for fact in found.facts))
-

@@ -8,10 +8,10 @@ import pytest
 
 from authz_project.importers.model import (
     Arrow,
-    Check,
     Computed,
     Direct,
     Exclusion,
+    ExpectedCheck,
     ImportRejected,
     Intersection,
     Subject,
@@ -262,7 +262,8 @@ def test_tuples_that_are_wrong(name, text, said):
 
 def test_a_store_file_brings_its_model_tuples_and_tests(tmp_path):
     store = tmp_path / "store.fga.yaml"
-    store.write_text(dedent("""
+    store.write_text(
+        dedent("""
         model_file: model.fga
         tuple_file: tuples.csv
         tests:
@@ -272,14 +273,15 @@ def test_a_store_file_brings_its_model_tuples_and_tests(tmp_path):
               - users: [user:ann, user:bob]
                 objects: [doc:1, doc:2]
                 assertions: {y: false}
-    """))
+    """)
+    )
     (tmp_path / "model.fga").write_text(DSL)
     (tmp_path / "tuples.csv").write_text(CSV)
     found = read_files(str(store), [])
     assert len(found.tuples) == 1
     (scenario,) = found.scenarios
     assert len(scenario.expectations) == 4
-    assert isinstance(scenario.expectations[0], Check)
+    assert isinstance(scenario.expectations[0], ExpectedCheck)
     assert scenario.expectations[0].subject == Who("user", "ann")
 
 

@@ -10,22 +10,22 @@ from authz_project.importers.model import (
     Always,
     AnyOf,
     Arrow,
-    Check,
-    Comparison,
     Computed,
     Constant,
     Direct,
     Exclusion,
-    Given,
+    ExpectedCheck,
+    GivenValue,
     ImportRejected,
     InNetwork,
     Intersection,
     IsTrue,
     Itself,
+    ModelComparison,
+    ModelParameter,
     Negation,
     Nothing,
     OneOf,
-    Parameter,
     Subject,
     SubjectList,
     Sum,
@@ -192,37 +192,40 @@ PARAMETERS = (
     "n int, u uint, s string, b bool, t timestamp, until timestamp, d duration, ip ipaddress, names list<string>, "
     "f double, any any, m map<string>, k bytes"
 )
-N, ONE = Given("n"), Constant(1)
-SAME, LESS = Comparison("==", N, ONE), Comparison("<", N, ONE)
+N, ONE = GivenValue("n"), Constant(1)
+SAME, LESS = ModelComparison("==", N, ONE), ModelComparison("<", N, ONE)
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
         ("n == 1", SAME),
-        ("n < 1 && n == 1 && u != 1", AllOf((AllOf((LESS, SAME)), Comparison("!=", Given("u"), ONE)))),
+        ("n < 1 && n == 1 && u != 1", AllOf((AllOf((LESS, SAME)), ModelComparison("!=", GivenValue("u"), ONE)))),
         ("b || !b", AnyOf((IsTrue("b"), Negation(IsTrue("b"))))),
         (f"n == {'0' * 5000}1", SAME),
-        ("b == false", Comparison("==", Given("b"), Constant(False))),
+        ("b == false", ModelComparison("==", GivenValue("b"), Constant(False))),
         ("true", Always(True)),
-        ("s == 'it\\'s'", Comparison("==", Given("s"), Constant("it's"))),
-        ('s in ["a", r"b\\d"]', OneOf(Given("s"), (Constant("a"), Constant("b\\d")))),
-        ("s in names", OneOf(Given("s"), Given("names"))),
-        ("!(s in names)", Negation(OneOf(Given("s"), Given("names")))),
-        ("t < until", Comparison("<", Given("t"), Given("until"))),
-        ("t < timestamp('1970-01-02T00:00:00Z')", Comparison("<", Given("t"), Constant(86400))),
-        ("t - until < duration('1h30m')", Comparison("<", Sum(Given("t"), Given("until"), True), Constant(5400))),
-        ("n + 1 > -0x10", Comparison(">", Sum(N, ONE), Constant(-16))),
+        ("s == 'it\\'s'", ModelComparison("==", GivenValue("s"), Constant("it's"))),
+        ('s in ["a", r"b\\d"]', OneOf(GivenValue("s"), (Constant("a"), Constant("b\\d")))),
+        ("s in names", OneOf(GivenValue("s"), GivenValue("names"))),
+        ("!(s in names)", Negation(OneOf(GivenValue("s"), GivenValue("names")))),
+        ("t < until", ModelComparison("<", GivenValue("t"), GivenValue("until"))),
+        ("t < timestamp('1970-01-02T00:00:00Z')", ModelComparison("<", GivenValue("t"), Constant(86400))),
+        (
+            "t - until < duration('1h30m')",
+            ModelComparison("<", Sum(GivenValue("t"), GivenValue("until"), True), Constant(5400)),
+        ),
+        ("n + 1 > -0x10", ModelComparison(">", Sum(N, ONE), Constant(-16))),
         ("b ? n == 1 : n < 1", AnyOf((AllOf((IsTrue("b"), SAME)), AllOf((Negation(IsTrue("b")), LESS))))),
-        ("ip.in_cidr('10.0.0.0/8')", InNetwork(Given("ip"), Constant("10.0.0.0/8"))),
-        ("ip.in_cidr(s)", InNetwork(Given("ip"), Given("s"))),
+        ("ip.in_cidr('10.0.0.0/8')", InNetwork(GivenValue("ip"), Constant("10.0.0.0/8"))),
+        ("ip.in_cidr(s)", InNetwork(GivenValue("ip"), GivenValue("s"))),
     ],
 )  # fmt: skip
 def test_what_a_caveat_asks(read, written, expected):
     found = read(f"caveat c({PARAMETERS}) {{ {written} }}")
     assert found.model.conditions[0].test == expected
     assert found.model.conditions[0].text == written
-    assert found.model.conditions[0].parameters[8] == Parameter("names", "list<string>")
+    assert found.model.conditions[0].parameters[8] == ModelParameter("names", "list<string>")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_what_no_policy_can_ask(read, written, reason):
 
 def test_what_can_be_asked_beside_it_is_kept(read):
     found = read(f"caveat c({PARAMETERS}) {{ n == 1 && f < 2.5 }}").model.conditions[0].test
-    assert found.parts[0] == Comparison("==", N, ONE)
+    assert found.parts[0] == ModelComparison("==", N, ONE)
     assert isinstance(found.parts[1], Unsupported)
 
 
@@ -323,13 +326,13 @@ validation:
     assert (scenario.name, scenario.tuples) == ("shop", ())
     ann, bob, one, two = Who("user", "ann"), Who("user", "bob"), Thing("doc", "1"), Thing("doc", "2")
     assert scenario.expectations == (
-        Check(ann, "viewer", one, True),
-        Check(Who("user", "eve"), "viewer", one, False, (("hour", 3),)),
-        Check(ann, "viewer", two, False),
-        Check(Who("user", "cat"), "viewer", one, False),
+        ExpectedCheck(ann, "viewer", one, True),
+        ExpectedCheck(Who("user", "eve"), "viewer", one, False, (("hour", 3),)),
+        ExpectedCheck(ann, "viewer", two, False),
+        ExpectedCheck(Who("user", "cat"), "viewer", one, False),
         SubjectList(one, "viewer", "user", None, (ann, bob)),
-        Check(ann, "viewer", two, False),
-        Check(bob, "viewer", two, False),
+        ExpectedCheck(ann, "viewer", two, False),
+        ExpectedCheck(bob, "viewer", two, False),
     )
     assert [each.place.line for each in scenario.expectations] == [11, 13, 15, 20, 17, 22, 22]
 
@@ -347,7 +350,9 @@ def test_a_folded_schema_means_what_yaml_makes_of_it(read):
 
 def test_tests_may_stand_in_a_file_of_their_own(read):
     found = read(SCHEMA, "assertions: {assertTrue: ['group:eng#member@user:ann']}")
-    assert found.scenarios[0].expectations == (Check(Who("user", "ann"), "member", Thing("group", "eng"), True),)
+    assert found.scenarios[0].expectations == (
+        ExpectedCheck(Who("user", "ann"), "member", Thing("group", "eng"), True),
+    )
 
 
 # ---- what is wrong --------------------------------------------------------------------------------------------------

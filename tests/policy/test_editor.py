@@ -17,7 +17,7 @@ from django.utils import timezone
 from policy import publishing
 from policy.ground.journal import By
 from policy.models import PolicyDraft
-from policy.pages.editing import Overtaken, Turns
+from policy.pages.editing import LatestOnly, Overtaken
 from policy.publishing import DraftText
 from tests.policy.test_admin import EDITOR, Person, page_of, published, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, tests_fail, tests_pass  # noqa: F401  fixtures
@@ -391,7 +391,7 @@ def outcomes(windows: str, order: tuple[int, ...]) -> list[int]:
 
     Negative ones were overtaken. The first is let in at once, and the rest when all have come.
     """
-    turns, done, begun, held = Turns(), [], threading.Event(), threading.Event()
+    turns, done, begun, held = LatestOnly(), [], threading.Event(), threading.Event()
     turns._turn = GivenOut(order)
 
     def wait(number: int) -> None:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from authz_project.language_server.answers import CannotRename, renamable, renamed, with_name
-from authz_project.language_server.document import Document
+from authz_project.language_server.document import OpenDocument
 from checks.testing import policy_tests
 from policy.language.completion import words_of
 from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
@@ -39,8 +39,8 @@ test "User reads" {
 """
 
 
-def document(text: str) -> Document:
-    return Document("file:///a.polar", text, 1, "utf-16")
+def document(text: str) -> OpenDocument:
+    return OpenDocument("file:///a.polar", text, 1, "utf-16")
 
 
 def named(text: str, key: NameKey) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from checks.asking import ask as asking
 from checks.asking.fact_patterns import questions_of
 from checks.asking.question import Asked, Question
-from checks.engine.answers import Row, answers_of
+from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import Compiled, Shape
 from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.plan import plan as p
@@ -214,18 +214,18 @@ def _types(ask: AuthorizeResources) -> list[str]:
     return list(dict.fromkeys(value.type for value in ask.resources))
 
 
-def rows_of_each(compiled: Compiled, rows: set[tuple]) -> list[list[Row]]:
+def rows_of_each(compiled: Compiled, rows: set[tuple]) -> list[list[AnswerRow]]:
     """The answers to each of the questions, out of the statement's rows."""
     if not compiled.shape.width:
         return [[()] for (truth,) in rows if truth]
-    found: list[list[Row]] = [[] for _ in compiled.roots]
+    found: list[list[AnswerRow]] = [[] for _ in compiled.roots]
     for row in answers_of(rows) if compiled.is_guarded else rows:
         index, own = (int(row[0]), row[1:]) if len(compiled.roots) > 1 else (0, row)
         found[index].append(own)
     return found
 
 
-def answer_to(ask: Ask, questions: list[Question], rows: list[list[Row]]) -> Any:
+def answer_to(ask: Ask, questions: list[Question], rows: list[list[AnswerRow]]) -> Any:
     """The answer as `questions.meaning` takes it."""
     match ask:
         case Authorize():
@@ -242,7 +242,7 @@ def answer_to(ask: Ask, questions: list[Question], rows: list[list[Row]]) -> Any
             return list(_cells(questions, rows, lambda name, asked, text: (asked.type, text)))
 
 
-def _cells(questions: list[Question], rows: list[list[Row]], cell) -> dict[tuple, None]:
+def _cells(questions: list[Question], rows: list[list[AnswerRow]], cell) -> dict[tuple, None]:
     """Each answer once, with a cell for each variable."""
     found: dict[tuple, None] = {}
     for question, own in zip(questions, rows):
@@ -273,7 +273,7 @@ def every_plan(plan: p.Plan) -> Iterator[p.Plan]:
         yield from every_plan(inner)
 
 
-def parts_of(plan: p.Plan) -> list[p.Source | p.Condition]:
+def parts_of(plan: p.Plan) -> list[p.PlanSource | p.Condition]:
     return [part for branch in plan.branches() for part in (*branch.sources, *branch.conditions)]
 
 
@@ -283,7 +283,7 @@ def _forms_of_plan(plan: p.Plan) -> Iterator[str]:
         yield "plan: a plain path"
 
 
-def _form_of(part: p.Source | p.Condition) -> str:
+def _form_of(part: p.PlanSource | p.Condition) -> str:
     match part:
         case p.FactScan(store=store):
             return f"FactScan {store}"

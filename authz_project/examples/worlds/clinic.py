@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, unix
+from authz_project.examples.example import PEOPLE, Example, ExampleQuestion, chance, fact, pick, unix
 from facts.wire import Fact
 
 WARDS = ("a1", "a2", "b1", "b2", "icu", "er")
@@ -85,7 +85,7 @@ EXAMPLE = Example(
     ),
     patterns=("field level", "time", "denial", "emergency access", "RBAC"),
     questions=(
-        Question(
+        ExampleQuestion(
             "actions", "User:nia", "", "Patient:pia",
             (
                 "bed.read", "contact.read", "contact.write", "medication.give", "medication.read", "name.read",
@@ -93,23 +93,23 @@ EXAMPLE = Example(
             ),
             "a nurse sees the parts of a record that nursing needs",
         ),
-        Question(
+        ExampleQuestion(
             "who", "User", "diagnosis.read", "Patient:pia", ("dr-er", "dr-psy", "pia"),
             "she is protected: who treats her, she herself, and a physician in an emergency",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:noah", "enter", "Ward:b2", False,
             "he worked here until 2023; the fact is still there, and grants nothing",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:nia", "", "Patient:paul", (),
             "he keeps her out by name, and that has the last word",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:paul", "diagnosis.read", "Patient:paul", False,
             "about himself, but somebody is to talk to him first",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:dr-er", "medication.read", "Patient", ("pia",),
             "the glass was broken for one patient",
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, some
+from authz_project.examples.example import PEOPLE, Example, ExampleQuestion, chance, fact, pick, some
 from facts.wire import Fact
 
 STAFF = ("sue", "sam")
@@ -141,28 +141,28 @@ EXAMPLE = Example(
     ),
     patterns=("RBAC", "multi-tenancy", "groups", "default roles", "public resources"),
     questions=(
-        Question(
+        ExampleQuestion(
             "authorize", "User:ben", "merge", "Repository:acme/anvil", True,
             "ben is in the compilers' team, which is in the platform team, whose members maintain the repository",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:ben", "read", "Repository:acme/vault", False,
             "acme's base role does not count in a confidential repository, and no team of ben's has a role in it",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:stranger", "", "Repository:acme/relic", ("read",),
             "everybody may read what is public; to comment on it, it must not be archived",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:peter", "push", "Repository", ("initech/reports",),
             "a member of an organization without a base role has what he was given, and nothing else",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:bella", "delete", "Repository",
             ("initech/covers", "initech/printer", "initech/reports", "initech/stapler"),
             "an owner administers all repositories of her organization, and none of another",
         ),
-        Question(
+        ExampleQuestion(
             "who", "User", "see_invoices", "Organization:acme", ("bill", "olga"),
             "owners are billing managers, too",
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, unix
+from authz_project.examples.example import PEOPLE, Example, ExampleQuestion, chance, fact, pick, unix
 from facts.wire import Fact
 
 DEPARTMENTS = {  # each with the one that it is in, who leads it, and how many work there
@@ -93,27 +93,27 @@ EXAMPLE = Example(
     ),
     patterns=("hierarchies", "field level", "limits", "separation of duties", "standing in", "time"),
     questions=(
-        Question(
+        ExampleQuestion(
             "who", "User", "approve", "Expense:ian-trip", ("ceo", "mia", "sub", "vic"),
             "the whole line above ian, and who stands in for mia these years; gil's turn is over",
         ),
-        Question(
+        ExampleQuestion(
             "who", "User", "approve", "Expense:ian-desk", ("ceo", "vic"),
             "it costs more than mia may sign",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:carl", "pay", "Expense:carl-lunch", False,
             "he pays what others claim: nobody pays their own",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:hana", "", "User:ian", ("edit_profile", "read_profile", "read_salary", "set_salary"),
             "she looks after engineering, and tools is in it",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:ian", "read_salary", "User:mia", False,
             "managers read the salaries of those below them, not the other way",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:sub", "approve", "Expense",
             (
                 "bruno-1", "carla-1", "carla-2", "casper-1", "cyrus-1", "dalia-1", "delia-1", "dora-1", "elias-2",

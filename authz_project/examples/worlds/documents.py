@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, some, unix
+from authz_project.examples.example import PEOPLE, Example, ExampleQuestion, chance, fact, pick, some, unix
 from facts.wire import Fact
 
 STUDIO = "Workspace:studio"
@@ -114,29 +114,29 @@ EXAMPLE = Example(
     ),
     patterns=("folders", "sharing", "groups", "overriding what is inherited", "time"),
     questions=(
-        Question(
+        ExampleQuestion(
             "actions", "User:ida", "", "Folder:clients/acme/drafts", ("add", "rename", "view"),
             "interns are in the group design, which edits each client's folder, and so all that is in it",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:wanda", "view", "Folder:clients/acme/money", False,
             "she owns all at the top, but a restricted folder takes no roles from above",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:clio", "comment", "Document", (
                 "acme-final-icons", "acme-final-packaging", "acme-final-typeface", "acme-final-website", "menu",
             ),
             "acme's finished work, until her share ends, and the menu that is shared in the workspace",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:wanda", "edit", "Document:handbook", False,
             "it is locked, and that keeps its owner out as well",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:gus", "view", "Document", ("annual-report", "menu", "portfolio"),
             "one report opened to him, the next has not yet; the rest is everybody's, or the workspace's",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:stranger", "", "Document:portfolio", ("download", "view"),
             "it is shared by link, and whoever asks may have it",
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authz_project.examples.example import PEOPLE, Example, Question, chance, fact, pick, some
+from authz_project.examples.example import PEOPLE, Example, ExampleQuestion, chance, fact, pick, some
 from facts.wire import Fact
 
 TENANTS = {  # each with its plan
@@ -89,23 +89,23 @@ EXAMPLE = Example(
     ),
     patterns=("multi-tenancy", "custom roles", "quotas", "impersonation", "denial"),
     questions=(
-        Question(
+        ExampleQuestion(
             "list", "User:max", "create_project", "Tenant", ("globex",),
             "he manages two tenants, and acme's plan has no project left",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:sam", "", "Tenant:acme", ("define_roles", "export", "invite", "view"),
             "support acts as olga, who owns acme: all that she may, but to bill and to close",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:sue", "view", "Tenant:initech", False,
             "kim refuses to be acted for",
         ),
-        Question(
+        ExampleQuestion(
             "actions", "User:rex", "", "Project:acme/apollo", ("report", "view"),
             "a role that acme made itself, and what it grants",
         ),
-        Question(
+        ExampleQuestion(
             "list", "User:rex", "view", "Project",
             (
                 "acme/apollo", "acme/beacon", "acme/comet", "acme/delta", "acme/echo", "acme/falcon", "acme/gemini",
@@ -113,7 +113,7 @@ EXAMPLE = Example(
             ),
             "he was given acme's role at globex as well, where it does not count",
         ),
-        Question(
+        ExampleQuestion(
             "authorize", "User:kim", "view", "Tenant:initech", False,
             "she owns it, and is suspended: denials have the last word",
         ),

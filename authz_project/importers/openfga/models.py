@@ -13,7 +13,6 @@ from authz_project.importers.files import Located, read_yaml
 from authz_project.importers.model import (
     Arrow,
     Computed,
-    Condition,
     Direct,
     Exclusion,
     Expression,
@@ -21,9 +20,10 @@ from authz_project.importers.model import (
     ImportRejected,
     Intersection,
     Model,
-    Parameter,
+    ModelCondition,
+    ModelParameter,
+    ModelRelation,
     Place,
-    Relation,
     Subject,
     Type,
     Union,
@@ -38,7 +38,7 @@ _HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ModelWord:
     """`kind` is word, sign, body (what stands in the braces of a condition) or end."""
 
     kind: str
@@ -49,19 +49,19 @@ class Word:
     after: str = ""  # the comment at the end of its line, if it is the last word there
 
 
-def words_of(text: str, file: str) -> list[Word]:
-    return _Reader(text, file).words()
+def words_of(text: str, file: str) -> list[ModelWord]:
+    return _ModelReader(text, file).words()
 
 
-class _Reader:
+class _ModelReader:
     def __init__(self, text: str, file: str):
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.file = file
-        self.found: list[Word] = []
+        self.found: list[ModelWord] = []
         self.comments: list[str] = []
         self.is_condition = False
 
-    def words(self) -> list[Word]:
+    def words(self) -> list[ModelWord]:
         number = 0
         while number < len(self.lines):
             number = self._line(number)
@@ -97,7 +97,7 @@ class _Reader:
             self.comments.append(text)
         elif self.found:
             last = self.found[-1]
-            self.found[-1] = Word(last.kind, last.text, last.place, last.is_first, last.before, text)
+            self.found[-1] = ModelWord(last.kind, last.text, last.place, last.is_first, last.before, text)
 
     def _body(self, number: int, at: int) -> int:
         """Return what stands in braces, as it is; a `}` in a text or a comment ends nothing."""
@@ -121,7 +121,7 @@ class _Reader:
         return last + 1
 
     def _add(self, kind: str, text: str, place: Place, is_first: bool) -> None:
-        self.found.append(Word(kind, text, place, is_first, tuple(self.comments)))
+        self.found.append(ModelWord(kind, text, place, is_first, tuple(self.comments)))
         self.comments = []
 
 
@@ -163,7 +163,7 @@ class ModelPart:
 
     types: tuple[Type, ...]
     extensions: tuple[Type, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ModelCondition, ...]
     comment: tuple[str, ...]
 
 
@@ -174,8 +174,8 @@ def check_schema(version: object, place: Place) -> None:
 
 
 def condition_of(
-    name: str, parameters: tuple[Parameter, ...], body: str, at: Place, comment: tuple[str, ...], place: Place
-) -> Condition:
+    name: str, parameters: tuple[ModelParameter, ...], body: str, at: Place, comment: tuple[str, ...], place: Place
+) -> ModelCondition:
     """Return the condition that an expression says, which begins `at` a place."""
 
     def place_of(offset: int) -> Place:
@@ -189,7 +189,7 @@ def condition_of(
     text = f"condition {name}({declared}) {{ {written} }}"
     try:
         test = test_of(parsed(body), body, parameters, place_of)
-        return Condition(name, parameters, test, text, comment, place, needs_every_value=True)
+        return ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
     except NotAnExpression as reason:
         raise wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 
@@ -201,25 +201,25 @@ _DEEPEST_EXPRESSION = 100
 
 def read_dsl(text: str, file: str) -> ModelPart:
     """Read a model or a module; ImportRejected says where it is wrong."""
-    return _Parser(words_of(text, file)).file()
+    return _ModelParser(words_of(text, file)).file()
 
 
-class _Parser:
-    def __init__(self, words: list[Word]):
+class _ModelParser:
+    def __init__(self, words: list[ModelWord]):
         self.words = words
         self.at = 0
         self.subjects: list[Subject] = []
         self.depth = 0
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ModelWord:
         return self.words[self.at]
 
     def file(self) -> ModelPart:
         comment = self._header()
         types: list[Type] = []
         extensions: list[Type] = []
-        conditions: list[Condition] = []
+        conditions: list[ModelCondition] = []
         while self.word.kind != "end":
             if self._is("extend"):
                 comment_before = self.word.before
@@ -253,7 +253,7 @@ class _Parser:
         if not self._skips("type"):
             self._refuse("`type`")
         name = self._name("a type's name")
-        relations: list[Relation] = []
+        relations: list[ModelRelation] = []
         if self._is("relations") and self.word.is_first:
             comment += self.word.before
             self._take()
@@ -261,7 +261,7 @@ class _Parser:
                 relations.append(self._relation())
         return Type(name.text, tuple(relations), _with_after(comment, name), name.place)
 
-    def _relation(self) -> Relation:
+    def _relation(self) -> ModelRelation:
         comment = self.word.before
         self._take()
         name = self._name("a relation's name")
@@ -270,7 +270,7 @@ class _Parser:
         expression = self._expression()
         comment = _with_after(comment, self.words[self.at - 1])
         subjects = tuple(dict.fromkeys(self.subjects))
-        return Relation(name.text, expression, subjects, not subjects, comment, name.place)
+        return ModelRelation(name.text, expression, subjects, not subjects, comment, name.place)
 
     def _expression(self) -> Expression:
         parts = [self._part()]
@@ -331,7 +331,7 @@ class _Parser:
 
     # ---- conditions --------------------------------------------------------------------------------------------------
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> ModelCondition:
         comment = self.word.before
         self._take()
         name = self._name("a condition's name")
@@ -346,21 +346,21 @@ class _Parser:
         comment += self._take().before
         return condition_of(name.text, tuple(parameters), body.text, body.place, comment, name.place)
 
-    def _parameter(self) -> Parameter:
+    def _parameter(self) -> ModelParameter:
         name = self._name("a parameter's name")
         self._expect(":")
         type_name = self._name("a parameter's type").text
         if self._skips("<", "sign"):
             type_name = f"{type_name}<{self._name('a type').text}>"
             self._expect(">")
-        return Parameter(name.text, type_name, name.place)
+        return ModelParameter(name.text, type_name, name.place)
 
     # ---- words -------------------------------------------------------------------------------------------------------
 
     def _is(self, text: str) -> bool:
         return self.word.kind == "word" and self.word.text == text
 
-    def _take(self) -> Word:
+    def _take(self) -> ModelWord:
         word = self.word
         self.at += 1
         return word
@@ -375,7 +375,7 @@ class _Parser:
         if not self._skips(sign, "sign"):
             self._refuse(f"`{sign}`")
 
-    def _name(self, wanted: str) -> Word:
+    def _name(self, wanted: str) -> ModelWord:
         if self.word.kind != "word":
             self._refuse(wanted)
         return self._take()
@@ -385,7 +385,7 @@ class _Parser:
         raise wrong(self.word.place, f"expected {wanted}, found {found}")
 
 
-def _with_after(comment: tuple[str, ...], last: Word) -> tuple[str, ...]:
+def _with_after(comment: tuple[str, ...], last: ModelWord) -> tuple[str, ...]:
     return (*comment, last.after) if last.after else comment
 
 
@@ -424,13 +424,13 @@ def _type(raw: Any, place: Place) -> Type:
     return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
-def _relation(name: str, raw: Located, about: Located) -> Relation:
+def _relation(name: str, raw: Located, about: Located) -> ModelRelation:
     relations = raw["relations"]
     place = relations.place_of(name)
     listed = _mapping(about, name).get("directly_related_user_types") or ()
     subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
     expression = _expression(relations[name], place, 0)
-    return Relation(name, expression, subjects, not subjects, (), place)
+    return ModelRelation(name, expression, subjects, not subjects, (), place)
 
 
 def _subject(raw: Any, place: Place) -> Subject:
@@ -496,13 +496,13 @@ def _check_keys(raw: Located, *known: str) -> None:
         raise ImportRejected(faults)
 
 
-def _condition(name: str, raw: Any, conditions: Located) -> Condition:
+def _condition(name: str, raw: Any, conditions: Located) -> ModelCondition:
     place = conditions.place_of(name)
     if not isinstance(raw, Located) or not isinstance(raw.get("expression"), str):
         raise wrong(place, "expected a condition: a mapping with `expression`")
     _check_keys(raw, "name", "expression", "parameters", "metadata")
     parameters = tuple(
-        Parameter(each, _type_name(about, place), place) for each, about in _mapping(raw, "parameters").items()
+        ModelParameter(each, _type_name(about, place), place) for each, about in _mapping(raw, "parameters").items()
     )
     return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), (), place)
 

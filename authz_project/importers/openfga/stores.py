@@ -10,7 +10,8 @@ from typing import Any
 
 from authz_project.importers.files import Located, items_of_json, neighbour_file, read_yaml, rows_of_csv, value_of_json
 from authz_project.importers.model import (
-    Check,
+    ContextValues,
+    ExpectedCheck,
     Fault,
     Imported,
     ImportRejected,
@@ -21,7 +22,6 @@ from authz_project.importers.model import (
     SubjectList,
     Thing,
     Tuple,
-    Values,
     Who,
     wrong,
 )
@@ -106,7 +106,7 @@ def tuple_of(raw: Any, place: Place) -> Tuple:
     )  # fmt: skip
 
 
-def _condition(raw: Any, place: Place) -> tuple[str | None, Values]:
+def _condition(raw: Any, place: Place) -> tuple[str | None, ContextValues]:
     if raw is None:
         return None, ()
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
@@ -115,7 +115,7 @@ def _condition(raw: Any, place: Place) -> tuple[str | None, Values]:
     return raw["name"], values_of(raw.get("context"), place)
 
 
-def values_of(raw: Any, place: Place) -> Values:
+def values_of(raw: Any, place: Place) -> ContextValues:
     """Return the values of a context, by name."""
     if raw is None:
         return ()
@@ -135,7 +135,7 @@ def _of_row(row: dict[str, str], place: Place) -> Tuple:
     return Tuple(thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place)
 
 
-def _context_of(row: dict[str, str], place: Place) -> Values:
+def _context_of(row: dict[str, str], place: Place) -> ContextValues:
     text = row.get("condition_context")
     try:
         return values_of(value_of_json(text) if text else None, place)
@@ -201,7 +201,7 @@ def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
 
 def _test(raw: Any, place: Place, read_tuples: ReadFile) -> Scenario:
     raw = _mapping(raw, place, "a test", _KNOWN_OF_TEST)
-    asked: list[Check | ObjectList | SubjectList] = [
+    asked: list[ExpectedCheck | ObjectList | SubjectList] = [
         *(one for each in _listed(raw, "check") for one in _checks(each, raw.place)),
         *(one for each in _listed(raw, "list_objects") for one in _objects(each, raw.place)),
         *(one for each in _listed(raw, "list_users") for one in _users(each, raw.place)),
@@ -210,7 +210,7 @@ def _test(raw: Any, place: Place, read_tuples: ReadFile) -> Scenario:
     return Scenario(name, _tuples(raw, read_tuples), tuple(asked), raw.place)
 
 
-def _checks(raw: Any, place: Place) -> Iterator[Check]:
+def _checks(raw: Any, place: Place) -> Iterator[ExpectedCheck]:
     raw = _mapping(raw, place, "a check", _KNOWN_OF_CHECK)
     context = values_of(raw.get("context"), raw.place)
     for user in _one_or_more(raw, "user", "users"):
@@ -219,7 +219,7 @@ def _checks(raw: Any, place: Place) -> Iterator[Check]:
                 if not isinstance(expected, bool):
                     raise wrong(raw.place, f"`{relation}` is to be true or false")
                 who = who_of(user, raw.place)
-                yield Check(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
+                yield ExpectedCheck(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
 
 
 def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:

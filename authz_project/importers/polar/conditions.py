@@ -10,34 +10,34 @@ from authz_project.importers.model import (
     Always,
     AnyOf,
     Arrow,
-    Comparison,
     Computed,
-    Condition,
     Constant,
     Direct,
     Exclusion,
     Expression,
-    Given,
+    GivenValue,
+    ImportReport,
     InNetwork,
     Intersection,
     IsTrue,
     Itself,
     Model,
+    ModelComparison,
+    ModelCondition,
+    ModelOperand,
+    ModelTest,
     Negation,
     Nothing,
     OneOf,
-    Operand,
-    Report,
     Sum,
-    Test,
     Union,
     Unsupported,
     Unsure,
     relations_of,
 )
 from authz_project.importers.polar import terms
-from authz_project.importers.polar.layout import Kind, Layout, PolarName, Step, variable, word
-from authz_project.importers.polar.relations import Key
+from authz_project.importers.polar.layout import PolarName, PolicyLayout, RelationKind, RelationStep, variable, word
+from authz_project.importers.polar.relations import RelationKey
 from authz_project.importers.values import (
     FIRST,
     LAST,
@@ -62,10 +62,12 @@ class Formulas:
     With `possible`, a formula holds unless it is known to be false.
     """
 
-    layout: Layout
-    uncertain: frozenset[Key]
-    possible_relations: dict[Key, None] = field(default_factory=dict)
-    possible_steps: dict[tuple[str, Step], None] = field(default_factory=dict)  # by the type that they lead from
+    layout: PolicyLayout
+    uncertain: frozenset[RelationKey]
+    possible_relations: dict[RelationKey, None] = field(default_factory=dict)
+    possible_steps: dict[tuple[str, RelationStep], None] = field(
+        default_factory=dict
+    )  # by the type that they lead from
     uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # types, and names of steps from there
     _variables: set[str] = field(default_factory=set)  # of the rule that is being written
 
@@ -109,11 +111,11 @@ class Formulas:
         if not (possible and (type_name, relation) in self.uncertain):
             return named
         self.possible_relations[type_name, relation] = None
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             for target in self.layout.targets(type_name, relation):
-                self.possible_steps[type_name, Step(named.name, target)] = None
-            return PolarName(Kind.RELATION, f"{self.layout.possibly}{named.name}")
-        return PolarName(Kind.PERMISSION, f"{self.layout.possibly}{named.name}")
+                self.possible_steps[type_name, RelationStep(named.name, target)] = None
+            return PolarName(RelationKind.RELATION, f"{self.layout.possibly}{named.name}")
+        return PolarName(RelationKind.PERMISSION, f"{self.layout.possibly}{named.name}")
 
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
@@ -122,10 +124,10 @@ class Formulas:
         if (type_name, relation) not in self.layout.relation_names:
             return terms.FALSE
         kind, name = self.polar_name(type_name, relation, possible)
-        if on is None and (kind is not Kind.RELATION or self.layout.is_simple(type_name, relation)):
+        if on is None and (kind is not RelationKind.RELATION or self.layout.is_simple(type_name, relation)):
             return ast.Reference(name)
         thing = on or terms.RESOURCE
-        if kind is Kind.RELATION:
+        if kind is RelationKind.RELATION:
             return terms.call("has_relation", thing, terms.text(name), actor)
         return terms.call(f"has_{kind.value}", actor, terms.text(name), thing)
 
@@ -140,20 +142,20 @@ class Formulas:
             terms.either(*some), *[self._nowhere_without(type_name, step, relation, possible) for step in steps]
         )
 
-    def on(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
+    def on(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
         """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
         key = (step.target, relation)
         if key not in self.layout.relation_names:
             return terms.FALSE
         kind, name = self.polar_name(*key, possible)
-        is_plain = kind is not Kind.RELATION or self.layout.is_simple(*key)
+        is_plain = kind is not RelationKind.RELATION or self.layout.is_simple(*key)
         if is_plain and self._is_declared(type_name, step):
             return ast.Reference(name, relation=self._step_name(type_name, step, possible))
         thing = self._thing(step.target)
         asked = self.holds(*key, terms.ACTOR, ast.Variable(thing), possible)
         return terms.every(self._leads(type_name, step, thing, possible), asked)
 
-    def _nowhere_without(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
+    def _nowhere_without(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
         """Return that no related thing lacks the relation; where a tuple's condition is not met, its thing lacks it."""
         thing = self._thing(step.target, "other_")
         asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
@@ -175,23 +177,23 @@ class Formulas:
         self._variables.add(name)
         return name
 
-    def _leads(self, type_name: str, step: Step, thing: str, possible: bool) -> ast.Formula:
+    def _leads(self, type_name: str, step: RelationStep, thing: str, possible: bool) -> ast.Formula:
         name = terms.text(self._step_name(type_name, step, possible))
         return terms.every(
             terms.matches(thing, self.layout.types[step.target]),
             terms.call("has_relation", terms.RESOURCE, name, ast.Variable(thing)),
         )
 
-    def _step_name(self, type_name: str, step: Step, possible: bool) -> str:
+    def _step_name(self, type_name: str, step: RelationStep, possible: bool) -> str:
         if not (possible and (type_name, step.name) in self.uncertain_steps):
             return step.name
         self.possible_steps[type_name, step] = None
         return f"{self.layout.possibly}{step.name}"
 
-    def _is_declared(self, type_name: str, step: Step) -> bool:
+    def _is_declared(self, type_name: str, step: RelationStep) -> bool:
         """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
         for key, named in self.layout.relation_names.items():
-            if key[0] == type_name and named == PolarName(Kind.RELATION, step.name):
+            if key[0] == type_name and named == PolarName(RelationKind.RELATION, step.name):
                 return self.layout.is_simple(*key)
         return True
 
@@ -199,7 +201,7 @@ class Formulas:
 # ---- The parts of conditions that have no equal in Polar ----------------------------------------------------------
 
 
-def report_unsupported(model: Model, report: Report) -> None:
+def report_unsupported(model: Model, report: ImportReport) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
         for part in unsupported_parts(condition.test):
@@ -219,7 +221,7 @@ def report_unsupported(model: Model, report: Report) -> None:
                 )
 
 
-def unsupported_parts(test: Test) -> Iterator[Unsupported]:
+def unsupported_parts(test: ModelTest) -> Iterator[Unsupported]:
     match test:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
@@ -230,7 +232,7 @@ def unsupported_parts(test: Test) -> Iterator[Unsupported]:
             yield test
 
 
-def _users(model: Model, condition: Condition) -> Iterator[str]:
+def _users(model: Model, condition: ModelCondition) -> Iterator[str]:
     for type_, relation in relations_of(model):
         if any(each.condition == condition.name for each in relation.subjects):
             yield f"{type_.name}#{relation.name}"
@@ -251,14 +253,14 @@ OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True)
 class WrittenCondition:
-    condition: Condition
+    condition: ModelCondition
     name: str
     rules: tuple[ast.Rule, ...]
 
 
-def written_condition(condition: Condition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
+def written_condition(condition: ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
     """Return the rules that say when it is met; with `fails`, also those for when it is not."""
-    writer = _Writer(condition, clock)
+    writer = _ConditionWriter(condition, clock)
     params = [terms.parameter("when", name)]
     rules = [terms.rule(name, params, part) for part in _ways(writer.whole(True))]
     if fails:
@@ -285,8 +287,8 @@ def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:
 
 
 @dataclass(frozen=True)
-class _Writer:
-    condition: Condition
+class _ConditionWriter:
+    condition: ModelCondition
     clock: frozenset[str]
 
     def whole(self, holds: bool) -> ast.Formula:
@@ -306,7 +308,7 @@ class _Writer:
         """Return a call for any value of a parameter, as one for a value of its type."""
         for each in self.condition.parameters:
             if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
-                return self._term(Given(each.name))[1]
+                return self._term(GivenValue(each.name))[1]
         return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
@@ -329,17 +331,17 @@ class _Writer:
             name += "_"
         return variable(name)
 
-    def _given(self, test: Test) -> list[ast.Formula]:
+    def _given(self, test: ModelTest) -> list[ast.Formula]:
         """Ask that each value which the test needs is there."""
         match test:
             case AllOf(parts) | AnyOf(parts):
                 return [each for part in parts for each in self._given(part)]
             case Negation(inner):
                 return self._given(inner)
-            case Comparison(_, left, right):
+            case ModelComparison(_, left, right):
                 return [*self._term(left)[1], *self._term(right)[1]]
             case OneOf(item, values):
-                listed = [_value(values.parameter, terms.ANY)] if isinstance(values, Given) else []
+                listed = [_value(values.parameter, terms.ANY)] if isinstance(values, GivenValue) else []
                 return [*self._term(item)[1], *listed]
             case InNetwork(address, network):
                 ends = self._ends(network)[1]
@@ -348,7 +350,7 @@ class _Writer:
                 return [_value(name, terms.ANY)]
         return []
 
-    def says(self, test: Test, holds: bool) -> ast.Formula:
+    def says(self, test: ModelTest, holds: bool) -> ast.Formula:
         """Ask that the test is true for sure, or with `holds` off, that it is false for sure."""
         match test:
             case Always(value):
@@ -362,21 +364,21 @@ class _Writer:
                 return _together(formulas) if isinstance(test, AllOf) == holds else terms.either(*formulas)
             case IsTrue(name):
                 return _value(name, terms.constant(holds))
-            case Comparison(operator, left, right):
+            case ModelComparison(operator, left, right):
                 return self._compared(operator if holds else OPPOSITE[operator], left, right)
             case OneOf(item, values):
                 return self._one_of(item, values, holds)
             case InNetwork(address, network):
                 return self._in_network(address, network, holds)
 
-    def _compared(self, operator: str, left: Operand, right: Operand) -> ast.Formula:
+    def _compared(self, operator: str, left: ModelOperand, right: ModelOperand) -> ast.Formula:
         (first, bind_first), (second, bind_second) = self._term(left), self._term(right)
         compared = ast.Comparison("=" if operator == "==" else operator, first, second)
         return terms.every(*bind_first, *bind_second, compared)
 
-    def _one_of(self, item: Operand, values: tuple[Constant, ...] | Given, holds: bool) -> ast.Formula:
+    def _one_of(self, item: ModelOperand, values: tuple[Constant, ...] | GivenValue, holds: bool) -> ast.Formula:
         term, bound = self._term(item)
-        if isinstance(values, Given):
+        if isinstance(values, GivenValue):
             among, fit = _value(values.parameter, term), self._elements_fit(values.parameter)
             if self.condition.needs_every_value:
                 fit = terms.TRUE  # which `whole` says
@@ -388,7 +390,7 @@ class _Writer:
         among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
         return terms.every(*bound, among_these if holds else terms.no(among_these))
 
-    def _in_network(self, address: Given | Constant, network: Given | Constant, holds: bool) -> ast.Formula:
+    def _in_network(self, address: GivenValue | Constant, network: GivenValue | Constant, holds: bool) -> ast.Formula:
         term, bound = self._term(address)
         (first, last), ends = self._ends(network)
         if holds:
@@ -396,7 +398,7 @@ class _Writer:
         outside = terms.either(ast.Comparison("<", term, first), ast.Comparison(">", term, last))
         return terms.every(*bound, *ends, outside)
 
-    def _ends(self, network: Given | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
+    def _ends(self, network: GivenValue | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
         """Return the first and the last address of a network, and what they must be bound by before."""
         if isinstance(network, Constant):
             low, high = network_bounds(str(network.value))
@@ -405,14 +407,14 @@ class _Writer:
         first, last = (ast.Variable(variable(f"{side}_of_{name}")) for side in (FIRST, LAST))
         return (first, last), [_value(f"{name} {FIRST}", first), _value(f"{name} {LAST}", last)]
 
-    def _term(self, operand: Operand) -> tuple[ast.Term, list[ast.Formula]]:
+    def _term(self, operand: ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
         """Return what stands for an operand, and what it must be bound by before."""
         match operand:
             case Constant(value):
                 return terms.constant(value), []
-            case Given(name) if name in self.clock:
+            case GivenValue(name) if name in self.clock:
                 return ast.CurrentTime(), []
-            case Given(name):
+            case GivenValue(name):
                 held = ast.Variable(variable(name))
                 types = {each.name: polar_type(each.type) or STRING for each in self.condition.parameters}
                 return held, [_value(name, held), terms.matches(held.name, types.get(name, INTEGER))]

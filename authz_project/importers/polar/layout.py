@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from authz_project.importers.model import (
     Computed,
-    Condition,
+    ImportReport,
     Itself,
     Model,
-    Relation,
-    Report,
+    ModelCondition,
+    ModelRelation,
     Subject,
     Type,
     leaves,
     relations_of,
 )
-from authz_project.importers.polar.relations import Apart, Key, taken_apart
+from authz_project.importers.polar.relations import RelationKey, SeparatedRelations, taken_apart
 from policy.values import ABSTRACT, PRIMITIVES
 
 # ---- names --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> 
 # | `viewer: [user:*]` | `is_public(document, "viewer")` |
 
 
-class Kind(Enum):
+class RelationKind(Enum):
     ROLE = "role"
     PERMISSION = "permission"
     RELATION = "relation"
@@ -97,11 +97,11 @@ class Kind(Enum):
 class PolarName(NamedTuple):
     """What a relation is here, and how it is called."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
 
 
-class Step(NamedTuple):
+class RelationStep(NamedTuple):
     """A relation that leads from an object to others: its name here, and the type there, as the model calls it."""
 
     name: str
@@ -109,11 +109,11 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
-    apart: Apart
+class PolicyLayout:
+    apart: SeparatedRelations
     types: dict[str, str]  # the names here, by the model's
     actors: frozenset[str]
-    relation_names: dict[Key, PolarName]
+    relation_names: dict[RelationKey, PolarName]
     userset_names: dict[tuple[str, str, str, str], str]  # by type, relation, and the userset's type and relation
     conditions: dict[str, str]
     userset_type: str
@@ -126,14 +126,14 @@ class Layout:
         return unused_start("possibly_", names)
 
     @cached_property
-    def relations(self) -> dict[Key, Relation]:
+    def relations(self) -> dict[RelationKey, ModelRelation]:
         return {(type_.name, each.name): each for type_, each in relations_of(self.model)}
 
     @property
     def model(self) -> Model:
         return self.apart.model
 
-    def condition(self, name: str) -> Condition:
+    def condition(self, name: str) -> ModelCondition:
         return next(each for each in self.model.conditions if each.name == name)
 
     def is_leading(self, type_name: str, relation: str) -> bool:
@@ -147,20 +147,20 @@ class Layout:
         """Say whether a relation leads to one type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
-    def usersets(self, type_name: str, relation: str) -> Iterator[tuple[Step, Subject]]:
+    def usersets(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, Subject]]:
         """Yield the usersets among a relation's subjects, each with the relation that it is stored as."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
-                yield Step(name, subject.type), subject
+                yield RelationStep(name, subject.type), subject
 
-    def steps(self, type_name: str, tupleset: str) -> list[Step]:
+    def steps(self, type_name: str, tupleset: str) -> list[RelationStep]:
         """Return what an arrow follows: the relations to objects, and those to usersets."""
-        found: list[Step] = []
+        found: list[RelationStep] = []
         plain = self.apart.home(type_name, tupleset, True)
         if self.is_leading(type_name, plain):
             name = self.relation_names[type_name, plain].name
-            found += [Step(name, target) for target in self.targets(type_name, plain)]
+            found += [RelationStep(name, target) for target in self.targets(type_name, plain)]
         other = self.apart.home(type_name, tupleset, False)
         if (type_name, other) in self.relations:
             found += [step for step, _ in self.usersets(type_name, other)]
@@ -171,28 +171,28 @@ class Layout:
         return tuple(dict.fromkeys(each.type for each in subjects if each.wildcard))
 
 
-def layout_of(model: Model, report: Report, clock: frozenset[str] = frozenset()) -> Layout:
+def layout_of(model: Model, report: ImportReport, clock: frozenset[str] = frozenset()) -> PolicyLayout:
     apart = taken_apart(model)
     _report_apart(model, apart, report)
     types = _type_names(apart.model, report)
     taken = {*types.values(), *PREDICATES}
     userset_type = unused(USERSET, taken)
     conditions = {each.name: unused(type_word(each.name), taken) for each in apart.model.conditions}
-    relation_names: dict[Key, PolarName] = {}
+    relation_names: dict[RelationKey, PolarName] = {}
     usersets: dict[tuple[str, str, str, str], str] = {}
     for type_ in apart.model.types:
         _name_relations(type_, apart, relation_names, usersets, report)
-    return Layout(apart, types, _actors(apart), relation_names, usersets, conditions, userset_type, clock)
+    return PolicyLayout(apart, types, _actors(apart), relation_names, usersets, conditions, userset_type, clock)
 
 
-def _report_apart(model: Model, apart: Apart, report: Report) -> None:
+def _report_apart(model: Model, apart: SeparatedRelations, report: ImportReport) -> None:
     places = {(type_.name, each.name): each.place for type_, each in relations_of(model)}
     for (type_name, relation), name in {**apart.other_homes, **apart.plain_homes}.items():
         message = f"tuples of {type_name}#{relation} are stored as `{name}`, from which `{relation}` follows"
         report.changed(places[type_name, relation], message)
 
 
-def _type_names(model: Model, report: Report) -> dict[str, str]:
+def _type_names(model: Model, report: ImportReport) -> dict[str, str]:
     taken: set[str] = set()
     names: dict[str, str] = {}
     for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # those that fit come first
@@ -204,10 +204,10 @@ def _type_names(model: Model, report: Report) -> dict[str, str]:
 
 def _name_relations(
     type_: Type,
-    apart: Apart,
-    relation_names: dict[Key, PolarName],
+    apart: SeparatedRelations,
+    relation_names: dict[RelationKey, PolarName],
     usersets: dict[tuple[str, str, str, str], str],
-    report: Report,
+    report: ImportReport,
 ) -> None:
     taken = {each.name for each in type_.relations}
     for relation in type_.relations:
@@ -217,9 +217,11 @@ def _name_relations(
             if name != relation.name:
                 name = unused(name, taken)
                 report.changed(relation.place, f"{type_.name}#{relation.name} is called `{name}` here")
-            relation_names[key] = PolarName(Kind.RELATION, name)
+            relation_names[key] = PolarName(RelationKind.RELATION, name)
         else:
-            relation_names[key] = PolarName(Kind.ROLE if relation.subjects else Kind.PERMISSION, relation.name)
+            relation_names[key] = PolarName(
+                RelationKind.ROLE if relation.subjects else RelationKind.PERMISSION, relation.name
+            )
     for relation in type_.relations:
         for subject in relation.subjects:
             place = (type_.name, relation.name, subject.type, subject.relation or "")
@@ -227,17 +229,17 @@ def _name_relations(
                 usersets[place] = unused(_userset_name(relation, subject), taken)
 
 
-def _userset_name(relation: Relation, subject: Subject) -> str:
+def _userset_name(relation: ModelRelation, subject: Subject) -> str:
     """Return `viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
     alike = {each.relation for each in relation.subjects if each.type == subject.type and each.relation}
     parts = [relation.name, subject.type, *([subject.relation or ""] if len(alike) > 1 else [])]
     return word("_".join(parts))
 
 
-def _actors(apart: Apart) -> frozenset[str]:
+def _actors(apart: SeparatedRelations) -> frozenset[str]:
     """Return the types whose objects can be subjects of anything but a relation that is just followed."""
     found: set[str] = set()
-    asked: set[Key] = set()
+    asked: set[RelationKey] = set()
     for type_, relation in relations_of(apart.model):
         is_leading = (type_.name, relation.name) in apart.leading
         found |= {each.type for each in relation.subjects if not is_leading and not each.relation}
@@ -257,7 +259,7 @@ def _actors(apart: Apart) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_arrived_at(apart: Apart, type_name: str, relation: str) -> bool:
+def _is_arrived_at(apart: SeparatedRelations, type_name: str, relation: str) -> bool:
     """Say whether an arrow ends at a relation that is itself followed elsewhere."""
     if (type_name, relation) not in apart.leading:
         return False

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import NamedTuple
 
-from authz_project.importers.model import Relation, Subject, Type, alternatives, is_direct, relations_of
+from authz_project.importers.model import ModelRelation, Subject, Type, alternatives, is_direct, relations_of
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.conditions import Formulas, WrittenCondition
-from authz_project.importers.polar.layout import Kind, Layout, Step, variable
+from authz_project.importers.polar.layout import PolicyLayout, RelationKind, RelationStep, variable
 from authz_project.importers.polar.relations import uncertain_relations
 from policy.language import ast
 from policy.language.printer import print_formula, print_item
@@ -31,7 +31,7 @@ class Rules:
 
 
 @dataclass
-class Block:
+class ResourceBlock:
     type: Type
     name: str
     is_actor: bool
@@ -42,51 +42,51 @@ class Block:
     rules: list[Rules] = field(default_factory=list)
 
 
-class Written(NamedTuple):
-    blocks: list[Block]
+class WrittenPolicy(NamedTuple):
+    blocks: list[ResourceBlock]
     failing: frozenset[str]  # the conditions of which it is asked whether they fail for sure
 
 
-def written_blocks(layout: Layout, has_usersets: bool) -> Written:
+def written_blocks(layout: PolicyLayout, has_usersets: bool) -> WrittenPolicy:
     """Write all blocks; with `has_usersets`, actors stand for usersets in questions, whom `user:*` does not mean."""
-    writer = _Writer(layout, has_usersets)
+    writer = _PolicyWriter(layout, has_usersets)
     for type_ in layout.model.types:
         for relation in type_.relations:
             writer.relation(type_, relation)
     writer.what_is_possible()
-    return Written([*writer.blocks.values()], frozenset(writer.failing))
+    return WrittenPolicy([*writer.blocks.values()], frozenset(writer.failing))
 
 
-class _Writer:
-    def __init__(self, layout: Layout, has_usersets: bool):
+class _PolicyWriter:
+    def __init__(self, layout: PolicyLayout, has_usersets: bool):
         self.layout, self.has_usersets = layout, has_usersets
         self.failing: set[str] = set()
         uncertain_steps = frozenset(_uncertain_steps(layout))
         self.formulas = Formulas(layout, uncertain_relations(layout.apart), uncertain_steps=uncertain_steps)
         self.blocks = {
-            type_.name: Block(type_, layout.types[type_.name], type_.name in layout.actors)
+            type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
             for type_ in layout.model.types
         }
 
     # ---- for sure ----------------------------------------------------------------------------------------------------
 
-    def relation(self, type_: Type, relation: Relation) -> None:
+    def relation(self, type_: Type, relation: ModelRelation) -> None:
         block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
         rules = Rules(named.name, relation.comment)
         block.rules.append(rules)
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             self._leading(block, rules, relation, named.name)
         else:
-            (block.roles if named.kind is Kind.ROLE else block.permissions).append(named.name)
+            (block.roles if named.kind is RelationKind.ROLE else block.permissions).append(named.name)
         for step, subject in self.layout.usersets(type_.name, relation.name):
             self._declare(block, step.name, step.target)
             if subject.condition:
                 rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             return
         rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
 
-    def _leading(self, block: Block, rules: Rules, relation: Relation, name: str) -> None:
+    def _leading(self, block: ResourceBlock, rules: Rules, relation: ModelRelation, name: str) -> None:
         targets = self.layout.targets(block.type.name, relation.name)
         if len(targets) == 1:
             self._declare(block, name, targets[0])
@@ -97,15 +97,15 @@ class _Writer:
                 block.declared.setdefault(name, []).append(declare)
         for subject in relation.subjects:
             if subject.condition:
-                step = Step(name, subject.type)
+                step = RelationStep(name, subject.type)
                 rules.longhand.append(self._waiting_relation(block, name, step, subject.condition, False))
 
-    def _declare(self, block: Block, name: str, target: str) -> None:
+    def _declare(self, block: ResourceBlock, name: str, target: str) -> None:
         declared = (name, self.layout.types[target])
         if declared not in block.relations:
             block.relations.append(declared)
 
-    def _ways(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
+    def _ways(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what grants a relation, beside the facts that say it."""
         followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
         return [
@@ -113,7 +113,7 @@ class _Writer:
             *[self.formulas.rule(type_.name, part, possible) for part in followed],
         ]
 
-    def _own(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
+    def _own(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what tuples of the relation itself grant, but for those that are facts of the role."""
         named = self.layout.relation_names[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
@@ -123,7 +123,7 @@ class _Writer:
             elif subject.relation:
                 self.formulas.begin()
                 name = self.layout.userset_names[type_.name, relation.name, subject.type, subject.relation]
-                found[self.formulas.on(type_.name, Step(name, subject.type), subject.relation, possible)] = None
+                found[self.formulas.on(type_.name, RelationStep(name, subject.type), subject.relation, possible)] = None
             elif subject.condition:
                 found[self._waiting(subject.condition, possible, terms.call(
                     "has_role_if", terms.ACTOR, terms.text(named.name), terms.RESOURCE, terms.WHEN
@@ -131,7 +131,7 @@ class _Writer:
         return [*found]
 
     def _everybody(
-        self, type_name: str, relation: Relation, subject: Subject, name: str, possible: bool
+        self, type_name: str, relation: ModelRelation, subject: Subject, name: str, possible: bool
     ) -> ast.Formula:
         public = self.layout.public_types(type_name, relation.name)
         args: list[ast.Term] = [terms.RESOURCE, terms.text(name)]
@@ -153,7 +153,9 @@ class _Writer:
         self.failing.add(condition)
         return terms.every(called, terms.matches("when", name), terms.no(terms.call("fails", terms.WHEN)))
 
-    def _waiting_relation(self, block: Block, name: str, step: Step, condition: str, possible: bool) -> ast.Rule:
+    def _waiting_relation(
+        self, block: ResourceBlock, name: str, step: RelationStep, condition: str, possible: bool
+    ) -> ast.Rule:
         thing, other = _two(block.name), _two(self.layout.types[step.target], block.name)
         called = terms.call(
             "has_relation_if", ast.Variable(thing), terms.text(step.name), ast.Variable(other), terms.WHEN
@@ -179,7 +181,7 @@ class _Writer:
             for type_name, relation in relations:
                 self._possible_relation(type_name, relation)
 
-    def _possible_step(self, block: Block, step: Step) -> None:
+    def _possible_step(self, block: ResourceBlock, step: RelationStep) -> None:
         name, target = f"{self.layout.possibly}{step.name}", self.layout.types[step.target]
         if (step.name, target) in block.relations:
             self._declare(block, name, step.target)
@@ -196,7 +198,7 @@ class _Writer:
     def _possible_relation(self, type_name: str, name: str) -> None:
         relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
         named = self.layout.relation_names[type_name, name]
-        if named.kind is Kind.RELATION:
+        if named.kind is RelationKind.RELATION:
             return  # its steps have rules
         possible = f"{self.layout.possibly}{named.name}"
         block.permissions.append(possible)
@@ -218,7 +220,7 @@ def _two(name: str, other: str = "") -> str:
     return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
 
 
-def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
+def _uncertain_steps(layout: PolicyLayout) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for type_, relation in relations_of(layout.model):
         for subject in relation.subjects:
@@ -229,7 +231,7 @@ def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
     return found
 
 
-def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
+def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> list[str]:
     """Return the conditions that tuples of a step may have."""
     found: dict[str, None] = {}
     for type_, relation in relations_of(layout.model):
@@ -270,7 +272,7 @@ def comment_lines(lines: Iterable[str]) -> list[str]:
     return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
 
 
-def block_text(block: Block) -> str:
+def block_text(block: ResourceBlock) -> str:
     keyword = "actor" if block.is_actor else "resource"
     lines = comment_lines(block.type.comment)
     body = [*_declared(block), *_ruled(block)]
@@ -281,7 +283,7 @@ def block_text(block: Block) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _declared(block: Block) -> Iterator[str]:
+def _declared(block: ResourceBlock) -> Iterator[str]:
     """Yield the names of the block, with the comments of those that no rule speaks of."""
     silent = {rules.name: rules.comment for rules in block.rules if rules.comment and not rules.shorthand}
     for keyword, names in (("roles", block.roles), ("permissions", block.permissions)):
@@ -306,7 +308,7 @@ def _names(keyword: str, names: list[str], commented: dict[str, tuple[str, ...]]
     yield "];"
 
 
-def _ruled(block: Block) -> Iterator[str]:
+def _ruled(block: ResourceBlock) -> Iterator[str]:
     is_first = True
     for rules in block.rules:
         if not rules.shorthand:
@@ -323,7 +325,7 @@ def _shorthand_lines(rules: Rules) -> Iterator[str]:
         yield f"{print_formula(each.head)} if {print_formula(each.body)};"
 
 
-def declares_text(block: Block) -> str:
+def declares_text(block: ResourceBlock) -> str:
     """Write the declarations of relations that lead to several types."""
     comments = {rules.name: rules.comment for rules in block.rules}
     lines: list[str] = []

@@ -11,11 +11,11 @@ from authz_project.importers.model import (
     Direct,
     Exclusion,
     Expression,
+    ImportReport,
     Intersection,
     Model,
+    ModelRelation,
     Place,
-    Relation,
-    Report,
     Subject,
     Type,
     Union,
@@ -32,17 +32,17 @@ from policy.rules.components import Components
 # `viewer: [user] but not blocked` is two ideas in one name: who was made a viewer, and who is one. A fact that said
 # "viewer" would say the second. So tuples of such a relation become `direct_viewer`, and `viewer` follows from it.
 
-Key = tuple[str, str]  # a type and a relation, as the model names them
+RelationKey = tuple[str, str]  # a type and a relation, as the model names them
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SeparatedRelations:
     """The model again; where tuples of some relations went; and which relations lead from object to object."""
 
     model: Model
-    plain_homes: dict[Key, str] = field(default_factory=dict)  # of subjects that are objects
-    other_homes: dict[Key, str] = field(default_factory=dict)  # of usersets and of everybody
-    leading: frozenset[Key] = frozenset()
+    plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # of subjects that are objects
+    other_homes: dict[RelationKey, str] = field(default_factory=dict)  # of usersets and of everybody
+    leading: frozenset[RelationKey] = frozenset()
 
     def home(self, type_name: str, relation: str, is_plain: bool) -> str:
         """Return the relation that tuples of a relation are tuples of now."""
@@ -54,7 +54,7 @@ class Apart:
         return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
 
 
-def taken_apart(model: Model) -> Apart:
+def taken_apart(model: Model) -> SeparatedRelations:
     leading = {
         (type_.name, leaf.tupleset)
         for type_, relation in relations_of(model)
@@ -62,7 +62,7 @@ def taken_apart(model: Model) -> Apart:
         if isinstance(leaf, Arrow)
     }
     leading |= _between_things(model)
-    apart = Apart(model)
+    apart = SeparatedRelations(model)
     types, all_leading = [], set()
     for type_ in model.types:
         splitter = _Splitter(type_, leading, apart)
@@ -71,7 +71,7 @@ def taken_apart(model: Model) -> Apart:
     return replace(apart, model=replace(model, types=tuple(types)), leading=frozenset(all_leading))
 
 
-def _between_things(model: Model) -> set[Key]:
+def _between_things(model: Model) -> set[RelationKey]:
     """Return the relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
     asked = {(subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects}
@@ -91,20 +91,20 @@ def _between_things(model: Model) -> set[Key]:
 
 
 class _Splitter:
-    def __init__(self, type_: Type, leading: set[Key], apart: Apart):
+    def __init__(self, type_: Type, leading: set[RelationKey], apart: SeparatedRelations):
         self.type = type_
         self.wanted = leading
         self.apart = apart
-        self.leading: set[Key] = set()
+        self.leading: set[RelationKey] = set()
         self.names = {relation.name for relation in type_.relations}
 
-    def relations(self) -> list[Relation]:
-        found: list[Relation] = []
+    def relations(self) -> list[ModelRelation]:
+        found: list[ModelRelation] = []
         for relation in self.type.relations:
             found += self._of(relation)
         return found
 
-    def _of(self, relation: Relation) -> list[Relation]:
+    def _of(self, relation: ModelRelation) -> list[ModelRelation]:
         key, expression = (self.type.name, relation.name), relation.expression
         if not relation.subjects:
             return [replace(relation, expression=_without_direct(expression), is_permission=True)]
@@ -119,7 +119,7 @@ class _Splitter:
             _following(relation, Computed(given)),
         ]
 
-    def _leading(self, relation: Relation) -> list[Relation]:
+    def _leading(self, relation: ModelRelation) -> list[ModelRelation]:
         """Split a relation that arrows follow: its tuples to objects get a relation apart from usersets and rules."""
         key = (self.type.name, relation.name)
         plain = tuple(each for each in relation.subjects if _is_plain(each))
@@ -127,7 +127,7 @@ class _Splitter:
         if is_direct(relation.expression) and not others:
             self.leading.add(key)
             return [relation]
-        found: list[Relation] = []
+        found: list[ModelRelation] = []
         instead: list[Expression] = []
         if plain:
             name = self._new_name(relation)
@@ -148,7 +148,7 @@ class _Splitter:
         given = replace(relation, name=name, expression=Direct(), subjects=others, comment=())
         return [*found, given, _following(rest, Computed(name))]
 
-    def _new_name(self, relation: Relation) -> str:
+    def _new_name(self, relation: ModelRelation) -> str:
         name = f"direct_{relation.name}"
         while name in self.names:
             name += "_"
@@ -156,7 +156,7 @@ class _Splitter:
         return name
 
 
-def _following(relation: Relation, instead: Expression) -> Relation:
+def _following(relation: ModelRelation, instead: Expression) -> ModelRelation:
     """Return the relation as a permission, with something in the place of its own tuples."""
     expression = changed(relation.expression, lambda part: instead if is_direct(part) else part)
     return replace(relation, expression=expression, subjects=(), is_permission=True)
@@ -177,10 +177,10 @@ def _is_plain(subject: Subject) -> bool:
 # sense.
 
 
-def uncertain_relations(apart: Apart) -> frozenset[Key]:
+def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that depend on a condition or on an `Unsure`, directly or through other relations."""
-    followers: dict[Key, list[Key]] = {}
-    found: dict[Key, None] = {}
+    followers: dict[RelationKey, list[RelationKey]] = {}
+    found: dict[RelationKey, None] = {}
     for type_, relation in relations_of(apart.model):
         key = (type_.name, relation.name)
         for other, _ in needs(apart, type_, relation):
@@ -195,24 +195,24 @@ def uncertain_relations(apart: Apart) -> frozenset[Key]:
     return frozenset(found)
 
 
-def without_circles(model: Model, report: Report) -> Model:
+def without_circles(model: Model, report: ImportReport) -> Model:
     """Replace each exclusion or `all` arrow that depends on its own relation by an `Unsure`, which grants nothing.
 
     Such a model has no stratification: `viewer: member but not viewer`.
     """
-    apart = Apart(model)
+    apart = SeparatedRelations(model)
     types = {type_.name: type_ for type_ in model.types}
     by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in relations_of(model)}
     edges = {key: sorted({other for other, _ in needs(apart, *found)}) for key, found in by_key.items()}
     components = Components(lambda key: [each for each in edges.get(key, []) if each in by_key])
 
-    def is_circle(key: Key, part: Expression, type_: Type) -> bool:
+    def is_circle(key: RelationKey, part: Expression, type_: Type) -> bool:
         number = components.number(key)
         return number is not None and any(
             components.number(other) == number for other in _needed_by_not(apart, type_, by_key[key][1], part)
         )
 
-    def rewritten(type_: Type, relation: Relation) -> Relation:
+    def rewritten(type_: Type, relation: ModelRelation) -> ModelRelation:
         key = (type_.name, relation.name)
 
         def change(part: Expression) -> Expression:
@@ -232,14 +232,16 @@ def without_circles(model: Model, report: Report) -> Model:
     return replace(model, types=tuple(map(rewritten_type, model.types)))
 
 
-def needs(apart: Apart, type_: Type, relation: Relation) -> Iterator[tuple[Key, bool]]:
+def needs(apart: SeparatedRelations, type_: Type, relation: ModelRelation) -> Iterator[tuple[RelationKey, bool]]:
     """Yield the relations that one is made of, and whether each is taken away there."""
     for leaf, negated in leaves(relation.expression):
         for key in _keys(apart, type_, relation, leaf):
             yield key, negated
 
 
-def _needed_by_not(apart: Apart, type_: Type, relation: Relation, part: Expression) -> Iterator[Key]:
+def _needed_by_not(
+    apart: SeparatedRelations, type_: Type, relation: ModelRelation, part: Expression
+) -> Iterator[RelationKey]:
     if isinstance(part, Exclusion):
         for leaf, _ in leaves(part.subtract):
             yield from _keys(apart, type_, relation, leaf)
@@ -247,7 +249,7 @@ def _needed_by_not(apart: Apart, type_: Type, relation: Relation, part: Expressi
         yield from _keys(apart, type_, relation, part)
 
 
-def _keys(apart: Apart, type_: Type, relation: Relation, leaf: Expression) -> Iterator[Key]:
+def _keys(apart: SeparatedRelations, type_: Type, relation: ModelRelation, leaf: Expression) -> Iterator[RelationKey]:
     match leaf:
         case Computed(name):
             yield (type_.name, name)
@@ -282,10 +284,10 @@ def _places(part: Expression) -> Iterator[Place]:
 # ---- The relations whose tuples restrict access: without one of these, more would be granted ----------------------
 
 
-def restrictive_relations(apart: Apart) -> frozenset[Key]:
+def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that an exclusion subtracts or an `all` arrow follows, and what these depend on."""
     by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
-    found: dict[Key, None] = {}
+    found: dict[RelationKey, None] = {}
     for key, (type_, relation) in by_key.items():
         found.update({other: None for other, negated in needs(apart, type_, relation) if negated})
         for leaf, negated in leaves(relation.expression):

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from authz_project.importers.facts import ANYBODY, Facts, NotCarried
+from authz_project.importers.facts import ANYBODY, CarriedFacts, NotCarried
 from authz_project.importers.model import (
-    Check,
+    ExpectedCheck,
     Imported,
+    ImportReport,
     ObjectList,
     Place,
-    Report,
     Scenario,
     SubjectList,
     Thing,
     Tuple,
     Who,
 )
-from authz_project.importers.polar.layout import Layout
+from authz_project.importers.polar.layout import PolicyLayout
 from facts.wire import Fact
 from policy.language import ast
 from policy.values import Value
@@ -41,21 +41,21 @@ class WrittenTests:
 
 
 @dataclass
-class _Group:
+class _FactsGroup:
     """Assertions over the same facts."""
 
     facts: tuple[Fact, ...]
     assertions: list[ast.Assertion] = field(default_factory=list)
 
 
-def written_tests(imported: Imported, layout: Layout, report: Report) -> WrittenTests:
-    return _Writer(imported, layout, report).written()
+def written_tests(imported: Imported, layout: PolicyLayout, report: ImportReport) -> WrittenTests:
+    return _ScenarioWriter(imported, layout, report).written()
 
 
-class _Writer:
-    def __init__(self, imported: Imported, layout: Layout, report: Report):
+class _ScenarioWriter:
+    def __init__(self, imported: Imported, layout: PolicyLayout, report: ImportReport):
         self.imported, self.layout, self.report = imported, layout, report
-        self.facts = Facts(layout)
+        self.facts = CarriedFacts(layout)
         self.names: set[str] = set()
         self.carried = 0
         self.asks_usersets = False
@@ -77,7 +77,7 @@ class _Writer:
     def _tests(self, scenario: Scenario) -> Iterator[ast.Test]:
         own = self.facts.of_all(scenario.tuples, self.report)
         self.tuples = (*self.imported.tuples, *scenario.tuples)
-        groups: dict[tuple[Fact, ...], _Group] = {}
+        groups: dict[tuple[Fact, ...], _FactsGroup] = {}
         for each in scenario.expectations:
             try:
                 facts, assertions = self._asserted(each)
@@ -87,13 +87,13 @@ class _Writer:
                 continue
             self.carried += 1
             key = tuple(sorted(facts, key=str))
-            group = groups.setdefault(key, _Group(key))
+            group = groups.setdefault(key, _FactsGroup(key))
             group.assertions += [one for one in assertions if one not in group.assertions]
         for group in groups.values():
             if group.assertions:
                 yield self._test(scenario, own, group)
 
-    def _test(self, scenario: Scenario, own: list[Fact], group: _Group) -> ast.Test:
+    def _test(self, scenario: Scenario, own: list[Fact], group: _FactsGroup) -> ast.Test:
         uses = [ast.FixtureUse(ast.Name(TUPLES))] if self.stored else []
         setup: tuple[ast.Call | ast.FixtureUse, ...] = (*uses, *map(_stated, dict.fromkeys((*own, *group.facts))))
         given = [fact.args for fact in group.facts if fact.predicate == "context"]
@@ -111,11 +111,11 @@ class _Writer:
 
     # ---- one question ------------------------------------------------------------------------------------------------
 
-    def _asserted(self, asked: Check | ObjectList | SubjectList) -> tuple[list[Fact], list[ast.Assertion]]:
+    def _asserted(self, asked: ExpectedCheck | ObjectList | SubjectList) -> tuple[list[Fact], list[ast.Assertion]]:
         """Return the facts that an expectation adds to the setup, and its assertions."""
         context = self.facts.context(asked.context)
         match asked:
-            case Check(subject, relation, thing, expected):
+            case ExpectedCheck(subject, relation, thing, expected):
                 who, stand_in = self._asked(subject)
                 return [*context, *stand_in], [_assertion(expected, *self.facts.question(who, relation, thing))]
             case ObjectList(subject, relation, type_name, expected):
@@ -164,9 +164,7 @@ class _Writer:
             found.append(_assertion(name in expected, *self._with(predicate, args, place, who)))
         return found
 
-    def _with(
-        self, predicate: str, args: tuple[Value, ...], place: int, who: Value
-    ) -> tuple[str, tuple[Value, ...]]:
+    def _with(self, predicate: str, args: tuple[Value, ...], place: int, who: Value) -> tuple[str, tuple[Value, ...]]:
         return predicate, (*args[:place], who, *args[place + 1 :])
 
     def _stand_ins(self, asked: SubjectList) -> list[Who]:
@@ -196,4 +194,3 @@ def _list_assertion(predicate: str, args: tuple[Value, ...], place: int, expecte
         return ast.Assertion(False, ast.Name(predicate), tuple(given))
     clause = ast.ValuesClause(variable, False, values)
     return ast.Assertion(True, ast.Name(predicate), tuple(given), clause)
-

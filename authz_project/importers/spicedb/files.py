@@ -13,7 +13,8 @@ import yaml
 from authz_project.importers.files import neighbour_file, node_of_yaml, pairs_of, value_of_json
 from authz_project.importers.model import (
     NOWHERE,
-    Check,
+    ContextValues,
+    ExpectedCheck,
     Fault,
     Imported,
     ImportRejected,
@@ -22,11 +23,10 @@ from authz_project.importers.model import (
     SubjectList,
     Thing,
     Tuple,
-    Values,
     Who,
 )
-from authz_project.importers.spicedb.schema import Kind, Schema, model_of, passed_through, schema_of
-from authz_project.importers.spicedb.syntax import Import, SchemaText, SourceError, parse, place_in, words_of
+from authz_project.importers.spicedb.schema import SpiceDBSchema, SubjectKind, model_of, passed_through, schema_of
+from authz_project.importers.spicedb.syntax import ImportStatement, SchemaText, SourceError, parse, place_in, words_of
 from policy.ground.files import Unreadable, text_of_file
 from policy.language.source import Source
 
@@ -84,7 +84,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
     return Thing(found["type"], found["id"]), found["relation"]
 
 
-def context_of(text: str, place: Place) -> Values:
+def context_of(text: str, place: Place) -> ContextValues:
     """Return names and values, written as JSON."""
     try:
         context = value_of_json(text)
@@ -126,7 +126,7 @@ class Asserted:
     object: Thing
     relation: str
     subject: Who
-    context: Values
+    context: ContextValues
     expected: bool | None
     place: Place = field(default=NOWHERE, compare=False)
 
@@ -322,10 +322,10 @@ _YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Read:
+class SpiceDBFiles:
     """All that the files say, as it was written."""
 
-    schema: Schema
+    schema: SpiceDBSchema
     tuples: tuple[Tuple, ...] = ()
     files: tuple[tuple[str, ValidationFile], ...] = ()  # by the names of their tests
 
@@ -341,7 +341,7 @@ def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
         raise ImportRejected([wrong.fault]) from None
 
 
-def read_files(schema: Path, others: Sequence[Path] = ()) -> Read:
+def read_files(schema: Path, others: Sequence[Path] = ()) -> SpiceDBFiles:
     return _FileReader().read(schema, others)
 
 
@@ -353,7 +353,7 @@ class _FileReader:
     files: list[tuple[str, ValidationFile]] = field(default_factory=list)
     imported: set[Path] = field(default_factory=set)
 
-    def read(self, schema: Path, others: Sequence[Path]) -> Read:
+    def read(self, schema: Path, others: Sequence[Path]) -> SpiceDBFiles:
         try:
             self._first(schema)
             for path in others:
@@ -362,7 +362,7 @@ class _FileReader:
             self.faults.append(wrong.fault)
         if self.faults:
             raise ImportRejected(self.faults)
-        return Read(schema_of(self.texts), tuple(self.tuples), tuple(self.files))
+        return SpiceDBFiles(schema_of(self.texts), tuple(self.tuples), tuple(self.files))
 
     def _first(self, path: Path) -> None:
         if path.suffix in _YAML:
@@ -387,7 +387,7 @@ class _FileReader:
             self._import(each, folder)
         self.texts.append(text)
 
-    def _import(self, named: Import, folder: Path) -> None:
+    def _import(self, named: ImportStatement, folder: Path) -> None:
         relative = PurePosixPath(named.path)
         path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
         if path is None:
@@ -432,15 +432,15 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-def _scenario(name: str, file: ValidationFile, passed: frozenset[Kind]) -> Scenario | None:
+def _scenario(name: str, file: ValidationFile, passed: frozenset[SubjectKind]) -> Scenario | None:
     """Return what a validation file expects."""
     expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
-def _check(asserted: Asserted) -> Check:
+def _check(asserted: Asserted) -> ExpectedCheck:
     """Return the check: what caveats have yet to decide is granted to nobody."""
-    return Check(
+    return ExpectedCheck(
         asserted.subject,
         asserted.relation,
         asserted.object,
@@ -450,13 +450,13 @@ def _check(asserted: Asserted) -> Check:
     )
 
 
-def _listed(expected: Expected, passed: frozenset[Kind]) -> Iterator[Check | SubjectList]:
+def _listed(expected: Expected, passed: frozenset[SubjectKind]) -> Iterator[ExpectedCheck | SubjectList]:
     """Expect exactly these of each type that is named; where some are taken out of everybody, each by itself.
 
     A list names the usersets that relationships name. One that a permission only passes through on its way has the
     permission all the same, and so has the one that is asked about: of such kinds, each that is listed is asked.
     """
-    kinds: dict[Kind, list[Who]] = {}
+    kinds: dict[SubjectKind, list[Who]] = {}
     by_one = passed | {(expected.object.type, expected.relation)}
     by_one |= {(each.subject.type, each.subject.relation) for each in expected.subjects if each.excepted}
     for each in expected.subjects:
@@ -464,7 +464,7 @@ def _listed(expected: Expected, passed: frozenset[Kind]) -> Iterator[Check | Sub
         if kind in by_one or each.is_caveated:
             for who in (*([] if each.subject.is_everybody else [each.subject]), *each.excepted):
                 holds = who == each.subject and not each.is_caveated
-                yield Check(who, expected.relation, expected.object, holds, (), each.place)
+                yield ExpectedCheck(who, expected.relation, expected.object, holds, (), each.place)
         if not each.is_caveated:
             kinds.setdefault(kind, []).append(each.subject)
     for (name, relation), found in kinds.items():

@@ -9,7 +9,6 @@ from authz_project.importers.cel import NotAnExpression, parsed, test_of
 from authz_project.importers.model import (
     Arrow,
     Computed,
-    Condition,
     Direct,
     Exclusion,
     Expression,
@@ -18,10 +17,11 @@ from authz_project.importers.model import (
     Intersection,
     Itself,
     Model,
+    ModelCondition,
+    ModelParameter,
+    ModelRelation,
     Nothing,
-    Parameter,
     Place,
-    Relation,
     Subject,
     Type,
     Union,
@@ -31,16 +31,16 @@ from authz_project.importers.spicedb.syntax import (
     Caveat,
     Common,
     Definition,
-    Named,
+    NamedMember,
     Nil,
     PartialNamed,
     PermissionDeclared,
     RelationDeclared,
+    SchemaTerm,
     SchemaText,
     Self,
     SourceError,
-    Sum,
-    Term,
+    SumTerm,
     Without,
     WrittenSubject,
     place_in,
@@ -52,13 +52,13 @@ from policy.rules.declarations import did_you_mean
 
 
 @dataclass(frozen=True)
-class Schema:
+class SpiceDBSchema:
     definitions: tuple[Definition, ...]  # without partials: what they say is in those that name them
     caveats: tuple[Caveat, ...]
     comment: tuple[str, ...] = ()
 
 
-def schema_of(texts: Sequence[SchemaText]) -> Schema:
+def schema_of(texts: Sequence[SchemaText]) -> SpiceDBSchema:
     """Put the texts together. Raise `ImportRejected` with all that is wrong."""
     faults: list[Fault] = []
     written = [definition for text in texts for definition in text.definitions]
@@ -69,7 +69,7 @@ def schema_of(texts: Sequence[SchemaText]) -> Schema:
     faults += _Names(definitions, caveats).faults()
     if faults:
         raise ImportRejected(sorted(faults, key=lambda fault: fault.place))
-    return Schema(definitions, caveats, tuple(line for text in texts for line in text.comment))
+    return SpiceDBSchema(definitions, caveats, tuple(line for text in texts for line in text.comment))
 
 
 def _repeated(
@@ -147,13 +147,13 @@ class _Names:
         if subject.caveat and subject.caveat not in caveats:
             yield Fault(subject.place, f"there is no caveat `{subject.caveat}`{_meant(subject.caveat, caveats)}")
 
-    def _of_term(self, term: Term, definition: Definition) -> Iterator[Fault]:
+    def _of_term(self, term: SchemaTerm, definition: Definition) -> Iterator[Fault]:
         match term:
-            case Named(name):
+            case NamedMember(name):
                 yield from self._of_name(name, definition, term.place)
             case Along(relation, _):
                 yield from self._of_arrow(relation, definition, term.place)
-            case Sum(parts) | Common(parts):
+            case SumTerm(parts) | Common(parts):
                 for part in parts:
                     yield from self._of_term(part, definition)
             case Without(base, removed):
@@ -192,10 +192,10 @@ def _meant(name: str, known: Iterable[str]) -> str:
 # ---- passed usersets ----------------------------------------------------------------------------------------------
 # Which usersets permissions pass through: `group#member` if one says `member` there, or `->member` along to it.
 
-Kind = tuple[str, str | None]  # a type, and the relation of a userset
+SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
 
 
-def passed_through(schema: Schema) -> frozenset[Kind]:
+def passed_through(schema: SpiceDBSchema) -> frozenset[SubjectKind]:
     return frozenset(
         kind
         for definition in schema.definitions
@@ -205,15 +205,15 @@ def passed_through(schema: Schema) -> frozenset[Kind]:
     )
 
 
-def _of_term(term: Term, definition: Definition) -> Iterator[Kind]:
+def _of_term(term: SchemaTerm, definition: Definition) -> Iterator[SubjectKind]:
     match term:
-        case Named(name):
+        case NamedMember(name):
             yield definition.name, name
         case Along(relation, target):
             for member in declared(definition):
                 if isinstance(member, RelationDeclared) and member.name == relation:
                     yield from ((subject.type, target) for subject in member.subjects)
-        case Sum(parts) | Common(parts):
+        case SumTerm(parts) | Common(parts):
             for part in parts:
                 yield from _of_term(part, definition)
         case Without(base, removed):
@@ -224,33 +224,33 @@ def _of_term(term: Term, definition: Definition) -> Iterator[Kind]:
 # ---- A schema -> the form that all importers share ----------------------------------------------------------------
 
 
-def model_of(schema: Schema) -> Model:
+def model_of(schema: SpiceDBSchema) -> Model:
     """Translate the schema. Raise `SourceError` where a caveat's condition is none."""
     types = tuple(map(_type, schema.definitions))
     return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
 
 
-def condition_of(caveat: Caveat) -> Condition:
+def condition_of(caveat: Caveat) -> ModelCondition:
     def place_of(offset: int) -> Place:
         return place_in(caveat.source, caveat.start + offset)
 
-    parameters = tuple(Parameter(each.name, str(each.type), each.place) for each in caveat.parameters)
+    parameters = tuple(ModelParameter(each.name, str(each.type), each.place) for each in caveat.parameters)
     try:
         test = test_of(parsed(caveat.text), caveat.text, parameters, place_of)
     except NotAnExpression as wrong:
         raise SourceError(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
-    return Condition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
+    return ModelCondition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
 
 
 def _type(definition: Definition) -> Type:
     return Type(definition.name, tuple(map(_relation, declared(definition))), definition.comment, definition.place)
 
 
-def _relation(member: RelationDeclared | PermissionDeclared) -> Relation:
+def _relation(member: RelationDeclared | PermissionDeclared) -> ModelRelation:
     if isinstance(member, RelationDeclared):
         subjects = tuple(map(_subject, member.subjects))
-        return Relation(member.name, Direct(member.place), subjects, False, member.comment, member.place)
-    return Relation(member.name, expression_of(member.term), (), True, member.comment, member.place)
+        return ModelRelation(member.name, Direct(member.place), subjects, False, member.comment, member.place)
+    return ModelRelation(member.name, expression_of(member.term), (), True, member.comment, member.place)
 
 
 def _subject(written: WrittenSubject) -> Subject:
@@ -260,9 +260,9 @@ def _subject(written: WrittenSubject) -> Subject:
     )  # fmt: skip
 
 
-def expression_of(term: Term) -> Expression:
+def expression_of(term: SchemaTerm) -> Expression:
     match term:
-        case Named(name):
+        case NamedMember(name):
             return Computed(name, term.place)
         case Along(relation, target, every):
             return Arrow(relation, target, every, term.place)
@@ -270,8 +270,8 @@ def expression_of(term: Term) -> Expression:
             return Nothing()
         case Self():
             return Itself(term.place)
-        case Sum():
-            return Union(tuple(map(expression_of, _parts(term, Sum))))
+        case SumTerm():
+            return Union(tuple(map(expression_of, _parts(term, SumTerm))))
         case Common():
             return Intersection(tuple(map(expression_of, _parts(term, Common))))
         case Without(base, removed):
@@ -279,7 +279,7 @@ def expression_of(term: Term) -> Expression:
     raise AssertionError(term)
 
 
-def _parts(term: Term, kind: type[Sum | Common]) -> Iterator[Term]:
+def _parts(term: SchemaTerm, kind: type[SumTerm | Common]) -> Iterator[SchemaTerm]:
     """Yield the parts of a sum: `(a + b) + c` has three."""
     if isinstance(term, kind):
         for part in term.parts:

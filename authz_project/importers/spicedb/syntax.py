@@ -36,7 +36,7 @@ def place_in(source: Source, offset: int) -> Place:
 # ends mean nothing here: every statement begins with a word that nothing can be continued with.
 
 
-class Kind(Enum):
+class WordKind(Enum):
     NAME = "a name"
     NUMBER = "a number"
     TEXT = "a string"
@@ -46,14 +46,14 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    kind: Kind
+class SchemaWord:
+    kind: WordKind
     text: str
     span: Span
 
     @property
     def shown(self) -> str:
-        return "the end of the file" if self.kind is Kind.END else f"`{self.text}`"
+        return "the end of the file" if self.kind is WordKind.END else f"`{self.text}`"
 
 
 _SIGNS = (
@@ -73,7 +73,7 @@ _WORD = re.compile(
 )
 
 
-def words_of(source: Source) -> list[Word]:
+def words_of(source: Source) -> list[SchemaWord]:
     """Return all words and comments of a text, and the end."""
     words, place = [], 0
     while place < len(source.text):
@@ -82,9 +82,9 @@ def words_of(source: Source) -> list[Word]:
             raise SourceError(_what_is_wrong(source.text, place), place_in(source, place))
         kind = found.lastgroup or ""
         if kind != "SPACE":
-            words.append(Word(Kind[kind], found[0], Span(place, found.end())))
+            words.append(SchemaWord(WordKind[kind], found[0], Span(place, found.end())))
         place = found.end()
-    return [*words, Word(Kind.END, "", Span(place, place))]
+    return [*words, SchemaWord(WordKind.END, "", Span(place, place))]
 
 
 def _what_is_wrong(text: str, place: int) -> str:
@@ -104,8 +104,8 @@ class Reader:
     def __init__(self, source: Source):
         found = words_of(source)
         self.source = source
-        self._words = [word for word in found if word.kind is not Kind.COMMENT]
-        self._comments = [word for word in found if word.kind is Kind.COMMENT]
+        self._words = [word for word in found if word.kind is not WordKind.COMMENT]
+        self._comments = [word for word in found if word.kind is WordKind.COMMENT]
         self._at = 0
         self._depth = 0
         self._next_comment = 0
@@ -113,42 +113,42 @@ class Reader:
     # ---- words ----------------------------------------------------------------------------------------------------
 
     @property
-    def word(self) -> Word:
+    def word(self) -> SchemaWord:
         return self._words[self._at]
 
     @property
-    def previous(self) -> Word:
+    def previous(self) -> SchemaWord:
         return self._words[self._at - 1]
 
-    def following(self, steps: int = 1) -> Word:
+    def following(self, steps: int = 1) -> SchemaWord:
         return self._words[min(self._at + steps, len(self._words) - 1)]
 
-    def take(self) -> Word:
+    def take(self) -> SchemaWord:
         taken = self.word
-        if taken.kind is not Kind.END:
+        if taken.kind is not WordKind.END:
             self._at += 1
         return taken
 
     def is_sign(self, *signs: str) -> bool:
-        return self.word.kind is Kind.SIGN and self.word.text in signs
+        return self.word.kind is WordKind.SIGN and self.word.text in signs
 
     def is_name(self, *names: str) -> bool:
-        return self.word.kind is Kind.NAME and (not names or self.word.text in names)
+        return self.word.kind is WordKind.NAME and (not names or self.word.text in names)
 
     def took(self, text: str) -> bool:
         """Say whether the next word is this one; if so, take it."""
-        if self.word.kind in (Kind.SIGN, Kind.NAME) and self.word.text == text:
+        if self.word.kind in (WordKind.SIGN, WordKind.NAME) and self.word.text == text:
             self.take()
             return True
         return False
 
-    def expect(self, text: str, why: str) -> Word:
-        if self.word.kind is Kind.SIGN and self.word.text == text:
+    def expect(self, text: str, why: str) -> SchemaWord:
+        if self.word.kind is WordKind.SIGN and self.word.text == text:
             return self.take()
         raise self.unexpected(f"`{text}` {why}")
 
-    def name(self, what: str) -> Word:
-        if self.word.kind is Kind.NAME:
+    def name(self, what: str) -> SchemaWord:
+        if self.word.kind is WordKind.NAME:
             return self.take()
         raise self.unexpected(what)
 
@@ -157,10 +157,10 @@ class Reader:
 
     # ---- places ---------------------------------------------------------------------------------------------------
 
-    def place(self, word: Word | None = None) -> Place:
+    def place(self, word: SchemaWord | None = None) -> Place:
         return place_in(self.source, (word or self.word).span.start)
 
-    def text_since(self, first: Word) -> str:
+    def text_since(self, first: SchemaWord) -> str:
         return self.source.text[first.span.start : self.previous.span.end]
 
     # ---- depth ----------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _lines_of(comment: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedMember:
     """A relation or permission of the same definition."""
 
     name: str
@@ -248,8 +248,8 @@ class Self:
 
 
 @dataclass(frozen=True)
-class Sum:
-    parts: tuple[Term, ...]
+class SumTerm:
+    parts: tuple[SchemaTerm, ...]
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -257,7 +257,7 @@ class Sum:
 class Common:
     """`a & b`."""
 
-    parts: tuple[Term, ...]
+    parts: tuple[SchemaTerm, ...]
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -265,12 +265,12 @@ class Common:
 class Without:
     """`base - removed`."""
 
-    base: Term
-    removed: Term
+    base: SchemaTerm
+    removed: SchemaTerm
     place: Place = field(default=NOWHERE, compare=False)
 
 
-Term: TypeAlias = Named | Along | Nil | Self | Sum | Common | Without
+SchemaTerm: TypeAlias = NamedMember | Along | Nil | Self | SumTerm | Common | Without
 
 # ---- declarations ---------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class RelationDeclared:
 @dataclass(frozen=True)
 class PermissionDeclared:
     name: str
-    term: Term
+    term: SchemaTerm
     comment: tuple[str, ...] = ()  # its lines, without their marks
     place: Place = field(default=NOWHERE, compare=False)
 
@@ -311,13 +311,13 @@ class PartialNamed:
     place: Place = field(default=NOWHERE, compare=False)
 
 
-Member: TypeAlias = RelationDeclared | PermissionDeclared | PartialNamed
+DefinitionMember: TypeAlias = RelationDeclared | PermissionDeclared | PartialNamed
 
 
 @dataclass(frozen=True)
 class Definition:
     name: str
-    members: tuple[Member, ...]
+    members: tuple[DefinitionMember, ...]
     is_partial: bool = False
     comment: tuple[str, ...] = ()  # its lines, without their marks
     place: Place = field(default=NOWHERE, compare=False)
@@ -335,7 +335,7 @@ class ParameterType:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class CaveatParameter:
     name: str
     type: ParameterType
     place: Place = field(default=NOWHERE, compare=False)
@@ -344,7 +344,7 @@ class Parameter:
 @dataclass(frozen=True)
 class Caveat:
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[CaveatParameter, ...]
     source: Source = field(compare=False)
     start: int = field(compare=False)  # where the condition begins in it
     text: str = ""  # of the condition
@@ -353,7 +353,7 @@ class Caveat:
 
 
 @dataclass(frozen=True)
-class Import:
+class ImportStatement:
     path: str
     place: Place = field(default=NOWHERE, compare=False)
 
@@ -365,21 +365,21 @@ class SchemaText:
     comment: tuple[str, ...] = ()  # at the start of the file
     definitions: tuple[Definition, ...] = ()
     caveats: tuple[Caveat, ...] = ()
-    imports: tuple[Import, ...] = ()
+    imports: tuple[ImportStatement, ...] = ()
 
 
 # ---- Schema text -> what it says ----------------------------------------------------------------------------------
 
 FLAGS = ("expiration", "import", "partial", "self", "typechecking")
 NO_RELATION = "..."
-Comment = tuple[str, ...]
+CommentLines = tuple[str, ...]
 
 
 def parse(source: Source) -> SchemaText:
-    return _Parser(source).schema()
+    return _SchemaParser(source).schema()
 
 
-class _Parser:
+class _SchemaParser:
     def __init__(self, source: Source):
         self.read = Reader(source)
         self.flags: set[str] = set()
@@ -387,9 +387,9 @@ class _Parser:
     def schema(self) -> SchemaText:
         definitions: list[Definition] = []
         caveats: list[Caveat] = []
-        imports: list[Import] = []
+        imports: list[ImportStatement] = []
         head = self.read.comment_at_the_start()
-        while self.read.word.kind is not Kind.END:
+        while self.read.word.kind is not WordKind.END:
             comment = self.read.comment_before()
             if self.read.took(";"):
                 continue
@@ -420,12 +420,12 @@ class _Parser:
             )
         self.flags.add(flag.text)
 
-    def _import(self) -> Import:
+    def _import(self) -> ImportStatement:
         first = self.read.take()
-        if self.read.word.kind is not Kind.TEXT:
+        if self.read.word.kind is not WordKind.TEXT:
             raise self.read.unexpected("the path of a file in quotes")
         path = self.read.take().text.strip("\"'")
-        return Import(path, self.read.place(first))
+        return ImportStatement(path, self.read.place(first))
 
     def _path(self, what: str) -> str:
         """Parse a name, perhaps with others before it: `tenant/document`."""
@@ -436,13 +436,13 @@ class _Parser:
 
     # ---- definitions ------------------------------------------------------------------------------------------------
 
-    def _definition(self, comment: Comment, is_partial: bool = False) -> Definition:
+    def _definition(self, comment: CommentLines, is_partial: bool = False) -> Definition:
         first = self.read.take()
         name = self._path("the name of the definition")
         place = self.read.place(first)
         self.read.expect("{", "that begins the definition")
         comment += self.read.comment_after()
-        members: list[Member] = []
+        members: list[DefinitionMember] = []
         while not self.read.is_sign("}"):
             above = self.read.comment_before()
             if self.read.took(";"):
@@ -452,7 +452,7 @@ class _Parser:
         self.read.take()
         return Definition(name, tuple(members), is_partial, comment, place)
 
-    def _member(self, comment: Comment) -> Member:
+    def _member(self, comment: CommentLines) -> DefinitionMember:
         if self.read.is_name("relation"):
             return self._relation(comment)
         if self.read.is_name("permission"):
@@ -462,7 +462,7 @@ class _Parser:
             return PartialNamed(self._path("the name of a partial"), self.read.place(first))
         raise self.read.unexpected("`relation`, `permission` or `}`")
 
-    def _relation(self, comment: Comment) -> RelationDeclared:
+    def _relation(self, comment: CommentLines) -> RelationDeclared:
         first = self.read.take()
         name = self.read.name("the name of the relation").text
         self.read.expect(":", f"and the types that `{name}` takes")
@@ -501,7 +501,7 @@ class _Parser:
 
     # ---- permissions ------------------------------------------------------------------------------------------------
 
-    def _permission(self, comment: Comment) -> PermissionDeclared:
+    def _permission(self, comment: CommentLines) -> PermissionDeclared:
         first = self.read.take()
         name = self.read.name("the name of the permission").text
         if self.read.took(":"):  # what may have it: known from the relations anyway
@@ -513,7 +513,7 @@ class _Parser:
         comment += self.read.comment_after()
         return PermissionDeclared(name, term, comment, self.read.place(first))
 
-    def _term(self) -> Term:
+    def _term(self) -> SchemaTerm:
         """Parse a term. `-` binds loosest, then `&`, then `+`."""
         first = self.read.word
         left = self._common()
@@ -521,21 +521,21 @@ class _Parser:
             left = Without(left, self._common(), self.read.place(first))
         return left
 
-    def _common(self) -> Term:
+    def _common(self) -> SchemaTerm:
         first = self.read.word
         parts = [self._sum()]
         while self.read.took("&"):
             parts.append(self._sum())
         return parts[0] if len(parts) == 1 else Common(tuple(parts), self.read.place(first))
 
-    def _sum(self) -> Term:
+    def _sum(self) -> SchemaTerm:
         first = self.read.word
         parts = [self._single()]
         while self.read.took("+"):
             parts.append(self._single())
-        return parts[0] if len(parts) == 1 else Sum(tuple(parts), self.read.place(first))
+        return parts[0] if len(parts) == 1 else SumTerm(tuple(parts), self.read.place(first))
 
-    def _single(self) -> Term:
+    def _single(self) -> SchemaTerm:
         first = self.read.word
         if self.read.took("("):
             self.read.deeper()
@@ -549,7 +549,7 @@ class _Parser:
             return Self(self.read.place(first))
         name = self.read.name("a relation or permission").text
         if not self.read.is_sign("->", "."):
-            return Named(name, self.read.place(first))
+            return NamedMember(name, self.read.place(first))
         along = self._along(name)
         if self.read.is_sign("->", "."):
             raise SourceError(
@@ -573,7 +573,7 @@ class _Parser:
 
     # ---- caveats ----------------------------------------------------------------------------------------------------
 
-    def _caveat(self, comment: Comment) -> Caveat:
+    def _caveat(self, comment: CommentLines) -> Caveat:
         first = self.read.take()
         name = self._path("the name of the caveat")
         place = self.read.place(first)
@@ -592,16 +592,16 @@ class _Parser:
     def _condition(self, name: str) -> tuple[int, str]:
         """Take all up to the brace that closes the caveat: another language, which another parser reads."""
         first, open_braces = self.read.word, 0
-        while self.read.word.kind is not Kind.END and (open_braces or not self.read.is_sign("}")):
+        while self.read.word.kind is not WordKind.END and (open_braces or not self.read.is_sign("}")):
             open_braces += self.read.is_sign("{") - self.read.is_sign("}")
             self.read.take()
         if self.read.word is first:
             raise self.read.unexpected(f"the condition of `{name}`")
         return first.span.start, self.read.text_since(first)
 
-    def _parameter(self) -> Parameter:
+    def _parameter(self) -> CaveatParameter:
         first = self.read.name("the name of a parameter")
-        return Parameter(first.text, self._parameter_type(), self.read.place(first))
+        return CaveatParameter(first.text, self._parameter_type(), self.read.place(first))
 
     def _parameter_type(self) -> ParameterType:
         name = self.read.name("the type of the parameter").text

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from authz_project.command_line.overview import program_name
 from authz_project.environments import environment_made
-from authz_project.examples import Example, Question, example_named, examples, load
+from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
 from policy.errors import AuthzError, Unavailable
 from policy.ground.files import written_file
 from policy.ground.journal import by_command

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 import checks.urls
-from checks.decisions.lines import BadLine, Line, lines_of
+from checks.decisions.lines import BadLogLine, LogLine, lines_of
 from checks.decisions.log import shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import explanation_to_text
@@ -58,11 +58,11 @@ class Command(ServiceCommand):
 
 
 def _told(
-    lines: Iterable[Line | BadLine], is_now: bool, explains: bool, is_coloured: bool, counts: Counter[str]
+    lines: Iterable[LogLine | BadLogLine], is_now: bool, explains: bool, is_coloured: bool, counts: Counter[str]
 ) -> Iterator[tuple[bool, str]]:
     """Ask the lines again; yield what to write about them, each with whether it is an error."""
     for line in lines:
-        if isinstance(line, BadLine):
+        if isinstance(line, BadLogLine):
             counts["unreadable"] += 1
             yield True, line.message
             continue
@@ -89,14 +89,14 @@ def _explained(found: Replayed, is_now: bool, is_coloured: bool) -> Iterator[str
         yield f"not explained: {reason.message}"
 
 
-def _question(line: Line) -> str:
+def _question(line: LogLine) -> str:
     try:
         return str(given_by(line))
     except AuthzError:
         return line.endpoint
 
 
-def _endpoints_for(line: Line) -> Endpoints:
+def _endpoints_for(line: LogLine) -> Endpoints:
     """Return those among which the line's is. What reads bindings is imported where somebody asked with them."""
     if line.endpoint in checks.urls.endpoints:
         return checks.urls.endpoints

@@ -16,8 +16,8 @@ from checks.engine.plan.plan import (
     FactScan,
     ForeignCondition,
     Holds,
+    PlanSource,
     Same,
-    Source,
     State,
     Tagged,
     Variant,
@@ -156,7 +156,7 @@ class Draft:
 
     pending: tuple[Literal, ...]
     outs: tuple[Term, ...]
-    sources: tuple[Source, ...] = ()
+    sources: tuple[PlanSource, ...] = ()
     conditions: tuple[Condition, ...] = ()
     inside: Enclosing = OUTERMOST
 
@@ -183,7 +183,7 @@ class Draft:
         return f"({', '.join(map(str, self.outs))}) of {pending} <- {self.branch}"
 
 
-def read(draft: Draft, source: Source, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()) -> Draft:
+def read(draft: Draft, source: PlanSource, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()) -> Draft:
     """Return the draft with one more source, whose columns bind variables, and with more conditions."""
     made = bind(draft, bound)
     tests = (*made.conditions, *conditions)

@@ -232,7 +232,7 @@ class ArgumentPosition:
         return f"{self.signature}.{self.index}"
 
 
-Source = FactScan | Ids | Goals | Answers | DerivedTable | Candidates | Domain | ForeignSource
+PlanSource = FactScan | Ids | Goals | Answers | DerivedTable | Candidates | Domain | ForeignSource
 
 
 # ---- conditions ---------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ Condition = Same | Among | Comparison | Tagged | Holds | ForeignCondition
 @hashed_once
 @value
 class Branch:
-    sources: tuple[Source, ...] = ()
+    sources: tuple[PlanSource, ...] = ()
     conditions: tuple[Condition, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 

@@ -28,7 +28,7 @@ from checks.engine.plan.draft import (
     variant_of,
     without_prefix,
 )
-from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, Holds, Ids, Plan, Same, Source, Variant
+from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, Holds, Ids, Plan, PlanSource, Same, Variant
 from checks.engine.rules.clauses import (
     Call,
     Cmp,
@@ -108,7 +108,7 @@ class Subqueries:
             return draft
         return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
 
-    def tested(self, literal: Literal, among: tuple[Source, ...] = ()) -> Condition | bool:
+    def tested(self, literal: Literal, among: tuple[PlanSource, ...] = ()) -> Condition | bool:
         """Return the condition that the test becomes, or its outcome if that is certain.
 
         `among` are the sources whose rows are tested (see `holds`).
@@ -127,7 +127,7 @@ class Subqueries:
                 return not held if isinstance(held, bool) else Holds(held.plan, negated=True)
         raise AssertionError(f"{literal} is no test, or not ready")
 
-    def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:
+    def holds(self, call: Call, among: tuple[PlanSource, ...] = ()) -> Holds | bool:
         """Return the condition that the call holds for some values of its variables, or the outcome if that is certain.
 
         For rows of facts in `among`, all answers may be evaluated once as a set, in which each row is looked up.
@@ -240,7 +240,7 @@ def _with_answers(rest: Draft, source: DerivedTable, results: tuple[Var, ...], j
 # ---- by set, or row by row ------------------------------------------------------------------------------------------
 
 
-def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> bool:
+def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[PlanSource, ...]) -> bool:
     """Say whether to look columns of rows up in the set of all answers of the call.
 
     That is if the rows may be many, if the call takes more than one look-up for each, and if what the question gives

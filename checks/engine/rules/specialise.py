@@ -31,20 +31,20 @@ from checks.engine.rules.recursion import Closure, about_between, closure_of, va
 from checks.engine.rules.rewrite import applied
 from policy.rules import program as p
 from policy.rules.components import reachable
-from policy.rules.flatten import Key, atoms_of, key_of, variables_in
+from policy.rules.flatten import PredicateKey, atoms_of, key_of, variables_in
 from policy.values import Value
 
 # ---- Which types the variables of a rule can have, given the facts and rules that there are -----------------------
 # `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder,
 # or else a Site, where those are the parents that a Doc can have.
 
-Typing = dict[p.Var, str]
+ConcreteTyping = dict[p.Var, str]
 ArgumentTypes = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
 TypesByPredicate = Mapping[tuple[str, int], tuple[ArgumentTypes, ...]]  # what calls can match, by name and arity
 AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
 
 
-def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
+def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[ConcreteTyping]:
     """Yield every typing of the rule's variables by which each call in the body can match a fact or the head of a rule.
 
     `types` are those of the head's arguments.
@@ -66,9 +66,9 @@ def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
     return type_name in p.types_of(term, rule.types)
 
 
-def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
+def head_typing(rule: p.Rule, types: tuple[str, ...]) -> ConcreteTyping | None:
     """Return the types of the head's variables; None where the head cannot have these types."""
-    typing: Typing = {}
+    typing: ConcreteTyping = {}
     for term, name in zip(rule.head.args, types):
         match term:
             case Value(type=own):
@@ -80,7 +80,7 @@ def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
     return typing
 
 
-def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
+def _member_typings(rule: p.Rule, typing: ConcreteTyping) -> list[ConcreteTyping]:
     """Return the typing with the variables that are in lists of values: one for each type of the values."""
     found = [typing]
     for literal in rule.body:
@@ -96,8 +96,8 @@ def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
 
 
 def _typings(
-    types_by_predicate: TypesByPredicate, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]
-) -> Iterator[Typing]:
+    types_by_predicate: TypesByPredicate, rule: p.Rule, atoms: list[p.Atom], starts: list[ConcreteTyping]
+) -> Iterator[ConcreteTyping]:
     """Yield every typing of the variables of the atoms. The atom with the fewest untyped variables goes first."""
     for typing in starts:
         if not atoms:
@@ -108,7 +108,9 @@ def _typings(
         yield from _typings(types_by_predicate, rule, rest, list(atom_typings(types_by_predicate, rule, atom, typing)))
 
 
-def atom_typings(types_by_predicate: TypesByPredicate, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
+def atom_typings(
+    types_by_predicate: TypesByPredicate, rule: p.Rule, atom: p.Atom, typing: ConcreteTyping
+) -> Iterator[ConcreteTyping]:
     """Yield the typings of the atom's variables by which it can match a fact or a rule's head."""
     seen = set()
     known = [types_of(rule, term, typing) for term in atom.args]
@@ -124,7 +126,7 @@ def atom_typings(types_by_predicate: TypesByPredicate, rule: p.Rule, atom: p.Ato
                     yield extended
 
 
-def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | None:
+def _extended(atom: p.Atom, typing: ConcreteTyping, names: tuple[str, ...]) -> ConcreteTyping | None:
     """Return the typing with the atom's arguments of these types; None where a variable would have two types."""
     extended = dict(typing)
     for term, name in zip(atom.args, names):
@@ -133,7 +135,7 @@ def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | 
     return extended
 
 
-def types_of(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
+def types_of(rule: p.Rule, term: p.Term, typing: ConcreteTyping) -> p.Types:
     """Return the types that the term can have: one, if its variable has a type already."""
     if isinstance(term, p.Var) and term in typing:
         return frozenset((typing[term],))
@@ -155,10 +157,10 @@ MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to 
 MOST_LOOKS = 20_000  # at argument types; where rules take more, nothing is narrowed
 
 
-def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -> bool:
+def are_missing(program: p.Program, asked: Iterable[PredicateKey], are_facts: AreFacts) -> bool:
     """Say whether the predicates depend on some signature that has no facts."""
 
-    def called(key: Key) -> list[Key]:
+    def called(key: PredicateKey) -> list[PredicateKey]:
         return [key_of(atom) for rule in program.rules_by_predicate.get(key, ()) for atom in atoms_of(rule.body)]
 
     patterns = ((key[0], each) for key in reachable(asked, called) for each in program.accepted.get(key, ()))
@@ -170,11 +172,11 @@ def narrowed(program: p.Program, are_facts: AreFacts) -> TypesByPredicate:
 
     Where that takes too many looks, return all that the program allows.
     """
-    work = _Work(program, are_facts)
+    work = _TypingWork(program, are_facts)
     return work.found() if work.is_finished() else program.types_by_predicate
 
 
-class _Work:
+class _TypingWork:
     """The argument types found so far: those of stored facts, and for each rule some that grow until the fixpoint."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts):
@@ -183,8 +185,8 @@ class _Work:
             key: tuple(argument_types for pattern in patterns for argument_types in _stored(key[0], pattern, are_facts))
             for key, patterns in program.accepted.items()
         }
-        self._heads: dict[Key, dict[int, ArgumentTypes]] = {}  # by the rule's place
-        self._callers: dict[Key, list[int]] = {}
+        self._heads: dict[PredicateKey, dict[int, ArgumentTypes]] = {}  # by the rule's place
+        self._callers: dict[PredicateKey, list[int]] = {}
         self._looks = 0
         for place, rule in enumerate(program.rules):
             for key in {key_of(each) for each in rule.body if isinstance(each, p.Atom)}:
@@ -210,7 +212,7 @@ class _Work:
                 waiting |= dict.fromkeys(self._callers.get(key, ()))
         return True
 
-    def _of(self, key: Key) -> tuple[ArgumentTypes, ...]:
+    def _of(self, key: PredicateKey) -> tuple[ArgumentTypes, ...]:
         return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
 
     def _head(self, rule: p.Rule) -> ArgumentTypes | None:
@@ -229,7 +231,7 @@ class _Work:
                     types[variable] &= {value.type for value in values}
         return tuple(p.types_of(term, types) for term in rule.head.args)
 
-    def _met(self, key: Key, types: ArgumentTypes) -> ArgumentTypes | None:
+    def _met(self, key: PredicateKey, types: ArgumentTypes) -> ArgumentTypes | None:
         """Return the types of each argument that facts and heads of the predicate allow; None where none fits."""
         met: list[p.Types] | None = None
         every = self._of(key)
@@ -415,7 +417,7 @@ def _clauses(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[st
 
 
 def concrete_literals(
-    types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: Typing
+    types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: ConcreteTyping
 ) -> tuple[Literal, ...] | None:
     """Return one literal of the rule with concrete types; None where it can never hold.
 
@@ -425,12 +427,12 @@ def concrete_literals(
     return None if made is None else tuple(made)
 
 
-def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
+def numbers_of(rule: p.Rule, typing: ConcreteTyping) -> dict[p.Var, Var]:
     """Return what each of the rule's variables is in its clauses."""
     return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
-def _clause(types_by_predicate: TypesByPredicate, rule: p.Rule, typing: Typing) -> Clause | None:
+def _clause(types_by_predicate: TypesByPredicate, rule: p.Rule, typing: ConcreteTyping) -> Clause | None:
     numbers = numbers_of(rule, typing)
     body: list[Literal] = []
     for literal in rule.body:
@@ -455,7 +457,11 @@ def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
 
 
 def _literals(
-    types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
+    types_by_predicate: TypesByPredicate,
+    rule: p.Rule,
+    literal: p.Literal,
+    typing: ConcreteTyping,
+    numbers: dict[p.Var, Var],
 ) -> list[Literal] | None:
     """Return what the literal becomes with concrete types; None where it can never hold."""
     match literal:
@@ -484,7 +490,7 @@ def only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
 
 
 def _comparison(
-    rule: p.Rule, operator: str, left: p.Term, right: p.Term, typing: Typing, numbers: dict[p.Var, Var]
+    rule: p.Rule, operator: str, left: p.Term, right: p.Term, typing: ConcreteTyping, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
     """Return the comparison; nothing where it always holds by its types, None where it never does."""
     types = [types_of(rule, term, typing) for term in (left, right)]
@@ -496,7 +502,7 @@ def _comparison(
     return [Cmp(operator, _term(left, numbers), _term(right, numbers))]
 
 
-def _call(rule: p.Rule, atom: p.Atom, typing: Typing, numbers: Mapping[p.Var, Term]) -> Call:
+def _call(rule: p.Rule, atom: p.Atom, typing: ConcreteTyping, numbers: Mapping[p.Var, Term]) -> Call:
     types = tuple(min(types_of(rule, term, typing)) for term in atom.args)
     return Call(atom.predicate, types, tuple(_term(term, numbers) for term in atom.args))
 

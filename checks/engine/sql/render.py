@@ -22,8 +22,8 @@ from checks.engine.plan.plan import (
     Holds,
     Jump,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
 )
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
@@ -46,14 +46,14 @@ from checks.engine.sql.text import (
 # ---- scope --------------------------------------------------------------------------------------------------------
 # What a SELECT can mention: the sources in scope, and the names of its tables of goals and answers.
 
-Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
+Mentioned = TypeVar("Mentioned")  # what a renderer remembers of a source in sight
 
 
-class Scope(NamedTuple, Generic[Seen]):
+class SelectScope(NamedTuple, Generic[Mentioned]):
     """What a select can mention: its own sources, those of the selects around it, and the tables of its plan."""
 
     names: Mapping[int, str] = {}  # by number, the alias of each source
-    seen: Mapping[int, Seen] = {}
+    seen: Mapping[int, Mentioned] = {}
     depth: int = 0
     prefix: str = ""  # of the names of tables
     plan: Plan | None = None  # the plan whose goals and answers can be read
@@ -73,7 +73,7 @@ class Scope(NamedTuple, Generic[Seen]):
         """The alias of the row that a recursive step goes on from; its depth tells it from that of a step inside."""
         return f"{self.mark}p{self.depth}"
 
-    def inside(self, plan: Plan) -> Scope[Seen]:
+    def inside(self, plan: Plan) -> SelectScope[Mentioned]:
         """Return the scope of the plan's branches, one level deeper; its tables are still to be named."""
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
@@ -83,10 +83,10 @@ class Scope(NamedTuple, Generic[Seen]):
         seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
         return seen, len(self.names), self.depth, self.prefix, self.mark
 
-    def is_outer(self, source: Source) -> bool:
+    def is_outer(self, source: PlanSource) -> bool:
         return self.lateral is not None and isinstance(source, self.lateral)
 
-    def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    def read(self, sources: tuple[PlanSource, ...]) -> tuple[PlanSource, ...]:
         """Return the sources that this select reads itself; the recursive row comes from around it."""
         if self.lateral is None:
             return sources
@@ -97,7 +97,7 @@ class Scope(NamedTuple, Generic[Seen]):
 # A branch as steps of a nested loop: each source, with the conditions that it is looked up by.
 
 
-def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
+def steps_of(branch: Branch, read: tuple[PlanSource, ...]) -> Iterator[tuple[PlanSource | None, list[Condition]]]:
     """Yield each source with the conditions that can be tested from it on; first None, with those on no source."""
     places = {source.number: place for place, source in enumerate(read, 1)}
     ready: list[list[Condition]] = [[] for _ in range(len(read) + 1)]
@@ -106,7 +106,7 @@ def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source 
     yield from zip((None, *read), ready)
 
 
-def existential_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
+def existential_in(branch: Branch, columns: Iterable[Column]) -> list[PlanSource]:
     """Return the facts to test with EXISTS: no column shows them, and no condition joins them with others.
 
     There are none unless the branch also has a nested plan to test that mentions no source: testing the facts first may
@@ -130,10 +130,10 @@ def _shown_by(column: Column) -> Iterable[int]:
     return ()
 
 
-Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
+ColumnNames = tuple[Col, frozenset[str]]  # a column and the constants it may be
 
 
-def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
+def names_of(source: PlanSource | None, conditions: list[Condition]) -> dict[Condition, ColumnNames]:
     """Return the conditions that name constants, if the conditions cover all columns of a stored fact; else nothing."""
     if not isinstance(source, FactScan) or source.store != "stored":
         return {}
@@ -144,7 +144,7 @@ def names_of(source: Source | None, conditions: list[Condition]) -> dict[Conditi
     return {each: names for each, names in named if names}
 
 
-def _names_in(condition: Condition) -> Names | None:
+def _names_in(condition: Condition) -> ColumnNames | None:
     match condition:
         case Same(Col() as column, Const(text)):
             return column, frozenset((text,))
@@ -226,7 +226,7 @@ class DialectForRendering(Protocol):
         """Return the arms as a recursive table may have them; they call the row that they go on from `row`."""
 
 
-class Layout(Protocol):
+class TableLayout(Protocol):
     """The columns of a table of goals or answers."""
 
     @property
@@ -241,7 +241,7 @@ AnyDialect = TypeVar("AnyDialect", bound=DialectForRendering)
 
 
 @dataclass
-class Renderer(ABC, Generic[AnyDialect, Seen]):
+class Renderer(ABC, Generic[AnyDialect, Mentioned]):
     """Walks a plan and writes its SELECTs; each database's own renderer says what to read and how to compare."""
 
     dialect: AnyDialect
@@ -250,47 +250,47 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     # ---- what differs: where sources are read, and how values are compared ------------------------------------------
 
     @abstractmethod
-    def letter(self, source: Source) -> str:
+    def letter(self, source: PlanSource) -> str:
         """Return what aliases of such a source start with."""
 
     @abstractmethod
-    def seen(self, source: Source, alias: str, branch: Branch, scope: Scope[Seen]) -> Seen:
+    def seen(self, source: PlanSource, alias: str, branch: Branch, scope: SelectScope[Mentioned]) -> Mentioned:
         """Return what the scope remembers of a source of the branch."""
 
     @abstractmethod
-    def table(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Text | None:
+    def table(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Text | None:
         """Return what the source, which is neither goals nor answers, is read from; None if it has no rows."""
 
     @abstractmethod
-    def row_tests(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Iterable[Text]:
+    def row_tests(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Iterable[Text]:
         """Return the tests that make a row of the table one of the source's."""
 
     @abstractmethod
-    def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Layout:
+    def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> TableLayout:
         """Return the columns of the plan's goals or answers."""
 
     @abstractmethod
-    def shown(self, column: Shown, scope: Scope[Seen]) -> Text | None:
+    def shown(self, column: Shown, scope: SelectScope[Mentioned]) -> Text | None:
         """Return the term as a column of a SELECT; None if it can have no such value."""
 
     @abstractmethod
-    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool:
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test that the operand is one of the ids, or a bool if that is certain."""
 
     @abstractmethod
-    def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+    def equal(self, left: Operand, right: Operand, scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test that both are the same id, or a bool if that is certain."""
 
     @abstractmethod
-    def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+    def unequal(self, left: Operand, right: Operand, scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test that they are different ids, or a bool if that is certain."""
 
     @abstractmethod
-    def number(self, operand: Operand, scope: Scope[Seen]) -> Text:
+    def number(self, operand: Operand, scope: SelectScope[Mentioned]) -> Text:
         """Return the operand as a number, to be compared by size."""
 
     @abstractmethod
-    def entered(self, plan: Plan, scope: Scope[Seen]) -> tuple[Scope[Seen], list[Text]]:
+    def entered(self, plan: Plan, scope: SelectScope[Mentioned]) -> tuple[SelectScope[Mentioned], list[Text]]:
         """Return the scope of the plan's exits, and the tables to define in the plan's own WITH clause."""
 
     # ---- plans ---------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     def query(
         self,
         plan: Plan,
-        scope: Scope[Seen],
+        scope: SelectScope[Mentioned],
         columns: ColumnsOf = no_columns,
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
@@ -309,13 +309,15 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
         return (*recursion, *union(arms, distinct)) if arms else None
 
-    def arms(self, ends: Iterable[Exit], scope: Scope[Seen], columns: ColumnsOf = no_columns) -> list[Text]:
+    def arms(self, ends: Iterable[Exit], scope: SelectScope[Mentioned], columns: ColumnsOf = no_columns) -> list[Text]:
         return _some(self.arm(end, columns(end), scope) for end in ends)
 
-    def arm(self, end: Exit, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
+    def arm(self, end: Exit, columns: Sequence[Column], scope: SelectScope[Mentioned]) -> Text | None:
         return self.select(end.branch, columns or [("1",)], scope)
 
-    def with_tables(self, plan: Plan, scope: Scope[Seen], goals: str, answers: str) -> tuple[Scope[Seen], list[Text]]:
+    def with_tables(
+        self, plan: Plan, scope: SelectScope[Mentioned], goals: str, answers: str
+    ) -> tuple[SelectScope[Mentioned], list[Text]]:
         """Return the scope of the plan's exits, and its recursive tables under these names, if they have first rows."""
         tables = []
         made = self.goals(plan, scope, goals) if plan.seeds else None
@@ -328,20 +330,20 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
             tables.append(made)
         return scope, tables
 
-    def goals(self, plan: Plan, scope: Scope[Seen], name: str) -> Text | None:
+    def goals(self, plan: Plan, scope: SelectScope[Mentioned], name: str) -> Text | None:
         layout = self.layout(plan, Goals)
 
-        def row(jump: Jump, scope: Scope[Seen]) -> Text | None:
+        def row(jump: Jump, scope: SelectScope[Mentioned]) -> Text | None:
             return self._row(layout, plan.tag_of[jump.state], jump.branch, goal_terms(jump), scope)
 
         step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
         seeds, moves = [row(jump, scope) for jump in plan.seeds], [row(jump, step) for jump in plan.moves]
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, moves)
 
-    def answers(self, plan: Plan, scope: Scope[Seen], name: str) -> Text | None:
+    def answers(self, plan: Plan, scope: SelectScope[Mentioned], name: str) -> Text | None:
         layout = self.layout(plan, Answers)
 
-        def row(arm: AnswerArm, scope: Scope[Seen]) -> Text | None:
+        def row(arm: AnswerArm, scope: SelectScope[Mentioned]) -> Text | None:
             branch = _answers_first(arm.exit.branch) if arm.is_recursive else arm.exit.branch
             return self._row(layout, arm.tag, branch, answer_terms(arm), scope)
 
@@ -351,7 +353,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, arms)
 
     def _row(
-        self, layout: Layout, tag: int, branch: Branch, terms: Mapping[str, Term], scope: Scope[Seen]
+        self, layout: TableLayout, tag: int, branch: Branch, terms: Mapping[str, Term], scope: SelectScope[Mentioned]
     ) -> Text | None:
         return self.select(branch, [self.tag(tag), *layout.cells(tag, terms)], scope)
 
@@ -371,12 +373,12 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
-    def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
+    def select(self, branch: Branch, columns: Sequence[Column], scope: SelectScope[Mentioned]) -> Text | None:
         """Return a SELECT of columns from a branch; None if it can have no rows."""
         tick()
         return self.selected(branch, columns, self.named(branch, scope))
 
-    def named(self, branch: Branch, scope: Scope[Seen]) -> Scope[Seen]:
+    def named(self, branch: Branch, scope: SelectScope[Mentioned]) -> SelectScope[Mentioned]:
         """Return the scope with the branch's sources in it."""
         names, seen = dict(scope.names), dict(scope.seen)
         scope = scope._replace(names=names, seen=seen)
@@ -386,7 +388,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
             names[source.number] = alias
         return scope
 
-    def selected(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
+    def selected(self, branch: Branch, columns: Sequence[Column], scope: SelectScope[Mentioned]) -> Text | None:
         """Return the same as `select`, in a scope that has the branch's sources already."""
         shown = [self.column(each, scope) for each in columns]
         written = _some(shown)
@@ -401,7 +403,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
             text = (*text, self.dialect.dual)
         return fused((*text, " WHERE ", *joined(" AND ", tests)) if tests else text)
 
-    def column(self, column: Column, scope: Scope[Seen]) -> Text | None:
+    def column(self, column: Column, scope: SelectScope[Mentioned]) -> Text | None:
         """Return the column as a SELECT writes it; None if it can have no such value."""
         match column:
             case Written(text):
@@ -411,7 +413,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         return column
 
     def read(
-        self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]
+        self, branch: Branch, columns: Sequence[Column], scope: SelectScope[Mentioned]
     ) -> tuple[list[Text], list[Text]] | None:
         """Return the tables to join and the tests of their rows; None if some table or test lets no row through."""
         tables: list[Text] = []
@@ -431,7 +433,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
                 tests.append(verdict)
         return tables, tests
 
-    def source(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Text | None:
+    def source(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Text | None:
         """Return what the source is read from; None if it has no rows."""
         match source:
             case Goals(number):
@@ -444,7 +446,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
 
     # ---- conditions -----------------------------------------------------------------------------------------------
 
-    def condition(self, condition: Condition, scope: Scope[Seen]) -> Text | bool:
+    def condition(self, condition: Condition, scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test; True or False instead of a text if its outcome is certain."""
         match condition:
             case Same(Col() as left, Const(text)):
@@ -463,7 +465,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
                 return self.holds(plan, negated, scope)
         raise AssertionError(f"{condition} is tested by another renderer")
 
-    def holds(self, plan: Plan, negated: bool, scope: Scope[Seen]) -> Text | bool:
+    def holds(self, plan: Plan, negated: bool, scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test that the plan has an answer (or, negated, none)."""
         query = self.query(plan, scope)
         return negated if query is None else ("NOT EXISTS (" if negated else "EXISTS (", *query, ")")

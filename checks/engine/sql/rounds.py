@@ -29,15 +29,15 @@ from checks.engine.plan.plan import (
     Ids,
     Jump,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
     Variant,
 )
 from checks.engine.rules.clauses import Col, Slot, Term, Var, value
 from checks.engine.rules.limits import tick
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.render import Padded, Scope, answer_terms, goal_terms, padded
+from checks.engine.sql.render import Padded, SelectScope, answer_terms, goal_terms, padded
 from checks.engine.sql.text import (
     MANY,
     READS,
@@ -98,7 +98,7 @@ class ArmKeyMaker:
         sources = tuple([self._source(each) for each in branch.sources])
         return sources, tuple([self._condition(each) for each in branch.conditions])
 
-    def _source(self, source: Source) -> Hashable:
+    def _source(self, source: PlanSource) -> Hashable:
         self.ranks.setdefault(source.number, len(self.ranks))
         match source:
             case FactScan(number, signature, store):
@@ -249,7 +249,7 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
-Arm = Jump | AnswerArm  # a branch that makes goals, or answers
+RoundArm = Jump | AnswerArm  # a branch that makes goals, or answers
 
 
 class Renders(Protocol):
@@ -257,7 +257,7 @@ class Renders(Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
-    def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
+    def select(self, branch: Branch, columns: Sequence[Column], scope: SelectScope[PlanSource]) -> Text: ...
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text: ...
     def arm_key_maker(self, *numbers: int) -> ArmKeyMaker: ...
     def with_holes(self, holes: Mapping[int, int]) -> Renders: ...
@@ -276,7 +276,7 @@ def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
 class _Alike:
     """Arms that differ only in numbers, and the numbers of each; without numbers, one arm as it is."""
 
-    arms: list[Arm]
+    arms: list[RoundArm]
     holes: Mapping[int, int] = field(default_factory=dict)
     numbers: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -301,14 +301,14 @@ class _Statements:
 
         Each branch is rendered once for all of these, and many branches that are alike are rendered as one.
         """
-        arms: list[Arm] = [*self.plan.moves, *self.plan.answers]
+        arms: list[RoundArm] = [*self.plan.moves, *self.plan.answers]
         deltas = [each for alike in self._alike(arms) for each in self._with_deltas(alike)]
         if len(arms) > MOST_BRANCHES:
             deltas.sort(key=lambda each: min(each[0]))
         chunks = [deltas[start : start + 2 * MOST_BRANCHES] for start in range(0, len(deltas), 2 * MOST_BRANCHES)]
         return tuple(self._step(chunk) for chunk in chunks)
 
-    def _alike(self, arms: list[Arm]) -> list[_Alike]:
+    def _alike(self, arms: list[RoundArm]) -> list[_Alike]:
         """Group arms with equal keys if they are many; leave the others alone, each in its place."""
         if len(arms) < MANY:
             return [_Alike([arm]) for arm in arms]
@@ -327,7 +327,7 @@ class _Statements:
             if len(each.arms) < MANY or arm is each.arms[0]
         ]
 
-    def _arm_key(self, arm: Arm) -> ArmKey:
+    def _arm_key(self, arm: RoundArm) -> ArmKey:
         is_answer, tag, terms = self._row_terms(arm)
         arm_key_maker = self.renderer.arm_key_maker(tag)
         branch = arm_key_maker.branch(_branch_of(arm))
@@ -354,7 +354,7 @@ class _Statements:
         tags = frozenset[Tag]().union(*(each for each, _ in deltas))
         return RoundStep(tags, self._statement([row for _, row in deltas]))
 
-    def _row(self, arm: Arm) -> Text:
+    def _row(self, arm: RoundArm) -> Text:
         is_answer, tag, terms = self._row_terms(arm)
         return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
 
@@ -368,7 +368,7 @@ class _Statements:
         assert len(holes) == len(alike.numbers[0]) and READS in row, "an arm for many has a hole for each number"
         return row
 
-    def _row_terms(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
+    def _row_terms(self, arm: RoundArm) -> tuple[str, int, dict[str, Term]]:
         """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
             return "0", self.plan.tag_of[arm.state], goal_terms(arm)
@@ -377,7 +377,7 @@ class _Statements:
     def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:
         """Return the branch's SELECT, whose tables of goals and answers `read_from` fills in later."""
         tables: dict[int, Piece] = {number: Unnamed(number) for number in _every(branch)}
-        return (renderer or self.renderer).select(branch, columns, Scope(tables=tables))
+        return (renderer or self.renderer).select(branch, columns, SelectScope(tables=tables))
 
     @cached_property
     def _layout(self) -> Padded:
@@ -424,5 +424,5 @@ def _rows_read(branch: Branch) -> list[Goals | Answers]:
     return [source for source in branch.sources if isinstance(source, (Goals, Answers))]
 
 
-def _branch_of(arm: Arm) -> Branch:
+def _branch_of(arm: RoundArm) -> Branch:
     return arm.branch if isinstance(arm, Jump) else arm.exit.branch

@@ -23,8 +23,8 @@ from checks.engine.plan.plan import (
     Holds,
     Ids,
     Plan,
+    PlanSource,
     Same,
-    Source,
     Tagged,
     Variant,
     stored_first,
@@ -33,11 +33,11 @@ from checks.engine.rules.clauses import FRESH, NOW, Col, Const, Given, Operand, 
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.frames import INLINE, inline_table, with_tables
 from checks.engine.sql.render import (
+    ColumnNames,
     ColumnsOf,
-    Names,
     Padded,
     Renderer,
-    Scope,
+    SelectScope,
     existential_in,
     names_of,
     no_columns,
@@ -50,8 +50,8 @@ from checks.engine.sql.text import (
     Column,
     ConstantSet,
     Formed,
-    Numbered,
     NumberHole,
+    NumberTest,
     Shown,
     Table,
     Text,
@@ -69,11 +69,11 @@ from policy.values import INTEGER
 # For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number where its signature says that it
 # is one.
 
-Scoped = Scope[Source]
+Scoped = SelectScope[PlanSource]
 
 
 @dataclass
-class StoredOperands(Renderer[Dialect, Source]):
+class StoredOperands(Renderer[Dialect, PlanSource]):
     """The part of a renderer that knows nothing of plans."""
 
     number_of: Callable[[Signature], int]
@@ -126,7 +126,7 @@ class StoredOperands(Renderer[Dialect, Source]):
         column = f"{name}.sig" if name else "sig"
         if source.number in self.holes:
             return (NumberHole(column, self.holes[source.number]),)
-        test = Numbered(column, self.number_of(source.signature))
+        test = NumberTest(column, self.number_of(source.signature))
         return (test if self.dialect.joins_numbers else str(test),)
 
 
@@ -272,13 +272,13 @@ class StoredRenderer(StoredOperands):
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
-    def letter(self, source: Source) -> str:
+    def letter(self, source: PlanSource) -> str:
         """Return the letter for aliases: that of stored facts is easily found in the database's query plans."""
         if isinstance(source, FactScan):
             return "f" if source.store == "stored" else "c"
         return "i" if isinstance(source, Ids) else "t"
 
-    def seen(self, source: Source, alias: str, branch: Branch, scope: Scoped) -> Source:
+    def seen(self, source: PlanSource, alias: str, branch: Branch, scope: Scoped) -> PlanSource:
         return source
 
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> Text:
@@ -288,7 +288,7 @@ class StoredRenderer(StoredOperands):
         assert isinstance(column, Formed), "what is shown of stored facts has a form"
         return column.form(self.operand(column.term, scope))
 
-    def row_tests(self, source: Source, branch: Branch, scope: Scoped) -> Iterable[Text]:
+    def row_tests(self, source: PlanSource, branch: Branch, scope: Scoped) -> Iterable[Text]:
         return self._fact_tests(source, scope) if isinstance(source, FactScan) else ()
 
     def _fact_tests(self, source: FactScan, scope: Scoped) -> list[Text]:
@@ -313,7 +313,9 @@ class StoredRenderer(StoredOperands):
             return super().read(branch, columns, scope)
         return self._read_apart(branch, existential_in(branch, columns), scope)
 
-    def _read_apart(self, branch: Branch, existential: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
+    def _read_apart(
+        self, branch: Branch, existential: list[PlanSource], scope: Scoped
+    ) -> tuple[list[Text], list[Text]]:
         """Return the same as `read`, with each stored fact that is joined in a SELECT of its own.
 
             CROSS JOIN LATERAL (SELECT * FROM fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
@@ -347,16 +349,16 @@ class StoredRenderer(StoredOperands):
                 tables.append(("LATERAL (SELECT * FROM ", *looked_up, f" OFFSET 0) {alias}"))
         return tables, tests
 
-    def _named(self, source: Source, branch: Branch, scope: Scoped) -> Text:
+    def _named(self, source: PlanSource, branch: Branch, scope: Scoped) -> Text:
         alias = scope.names[source.number]
         return (*_always(self.source(source, branch, scope)), *((f" {alias}",) if alias else ()))
 
-    def _names(self, names: Names, alias: str) -> Text:
+    def _names(self, names: ColumnNames, alias: str) -> Text:
         """Return the constants that a column may equal, as a table."""
         column, ids = names
         return (ConstantSet(f"{alias}{column.name}", ids, is_table=True),)
 
-    def _named_test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
+    def _named_test(self, condition: Condition, scope: Scoped, names: dict[Condition, ColumnNames], alias: str) -> Text:
         if condition not in names:
             return self._test(condition, scope)
         column, _ = names[condition]
@@ -369,7 +371,7 @@ class StoredRenderer(StoredOperands):
 
     # ---- sources --------------------------------------------------------------------------------------------------
 
-    def table(self, source: Source, branch: Branch, scope: Scoped) -> Text:
+    def table(self, source: PlanSource, branch: Branch, scope: Scoped) -> Text:
         match source:
             case FactScan(store=store):
                 return self._with_index(source, branch, scope) if self._ends(source) else (self._facts(store),)
@@ -415,7 +417,7 @@ class StoredRenderer(StoredOperands):
     def _given(self, value: Slot | Other | Given) -> Text:
         if isinstance(value, Given):
             return ("SELECT v FROM ", *self.dialect.values((Slot(value.slot),)), " x")
-        return ("SELECT ", *self.dialect.seed(self.operand(value, Scope())), " AS v")
+        return ("SELECT ", *self.dialect.seed(self.operand(value, SelectScope())), " AS v")
 
     def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
         """Return a SELECT of the ids that a store's facts have at a position."""
@@ -450,8 +452,8 @@ class StoredRenderer(StoredOperands):
 
     def _defined(self, source: DerivedTable, name: str) -> Text:
         if source.plan.is_plain_path:
-            return self._path(source.plan, name, Scope())
-        rows = _always(self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True))
+            return self._path(source.plan, name, SelectScope())
+        rows = _always(self.query(source.plan, SelectScope(prefix=name), self.outs, _exits_of(source), distinct=True))
         return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
     def _fetched(self, plan: Plan, name: str, slot: str) -> Text:
@@ -617,7 +619,7 @@ class TabledAsOfRenderer(StoredRenderer):
         return FACTS_THEN if store == "stored" else super()._facts(store)
 
 
-def _is_stored(source: Source) -> bool:
+def _is_stored(source: PlanSource) -> bool:
     return isinstance(source, FactScan) and source.store == "stored"
 
 

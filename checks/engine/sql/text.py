@@ -38,7 +38,7 @@ class ConstantSet:
 
 
 @value
-class Numbered:
+class NumberTest:
     """The test that the column is this number."""
 
     column: str
@@ -86,7 +86,7 @@ class Unnamed:
     source: int
 
 
-Piece = str | Const | Other | Slot | ConstantSet | Numbered | NumberHole | Reads | Table | Unnamed
+Piece = str | Const | Other | Slot | ConstantSet | NumberTest | NumberHole | Reads | Table | Unnamed
 Text = tuple[Piece, ...]
 
 
@@ -185,7 +185,7 @@ def _with_holes(arm: Text) -> tuple[Text, tuple[int, ...]]:
     numbers: list[int] = []
     pieces: list[Piece] = []
     for piece in arm:
-        if isinstance(piece, Numbered):
+        if isinstance(piece, NumberTest):
             pieces.append(NumberHole(piece.column, len(numbers)))
             numbers.append(piece.number)
         else:
@@ -221,7 +221,7 @@ def settled(arm: Text) -> Text:
 
 def _settled(piece: Piece) -> Piece:
     match piece:
-        case Numbered() | Reads():
+        case NumberTest() | Reads():
             return str(piece)
         case ConstantSet():
             return replace(piece, is_inside=True)
@@ -306,7 +306,7 @@ def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
             texts.append(piece)
         elif isinstance(piece, ConstantSet):
             texts.append(_chosen(piece, [mark(Const(each)) for each in sorted(piece.ids)]))
-        elif isinstance(piece, (Numbered, Reads, Table)):
+        elif isinstance(piece, (NumberTest, Reads, Table)):
             texts.append(str(piece))
         else:
             assert not isinstance(piece, (Unnamed, NumberHole)), "a finished statement has nothing open"

@@ -10,9 +10,9 @@ from django.core.management.base import CommandError
 
 from facts.accept import sentences
 from localsql.management.sync_command import SyncCommand
-from localsql.sync.compare import OnProgress, Plan
-from localsql.sync.config import Config, Pattern
-from localsql.sync.run import Failed, MostDeletes, Passed, Wanted, lines_of, most_deletes, passed, summary
+from localsql.sync.compare import OnProgress, SyncPlan
+from localsql.sync.config import Config, SyncPattern
+from localsql.sync.run import Failed, MostDeletes, Passed, SyncOptions, lines_of, most_deletes, passed, summary
 from localsql.sync.watch import Metrics
 from policy.management.command import Progress
 from policy.models import Environment
@@ -35,7 +35,7 @@ class Command(SyncCommand):
         watch, port = options["watch"], options["metrics_port"]
         self.check_watch(watch, port)
         read = self.config(config, connection)
-        wanted = Wanted(options["apply"], options["max_deletes"], options["skip_bad"])
+        wanted = SyncOptions(options["apply"], options["max_deletes"], options["skip_bad"])
         if watch is None:
             found = self._once(environment, read, wanted, is_quiet=False)
             self.stdout.write(summary(found))
@@ -47,14 +47,14 @@ class Command(SyncCommand):
         metrics = Metrics("authz_sync")
         self.keep(lambda: self._again(environment, read, wanted, metrics), read, watch, metrics, port)
 
-    def _once(self, environment: Environment, config: Config, wanted: Wanted, is_quiet: bool) -> Passed:
+    def _once(self, environment: Environment, config: Config, wanted: SyncOptions, is_quiet: bool) -> Passed:
         with self.progress("comparing") as shown:
             found = passed(environment.pk, config, wanted, _Listener(self, shown, len(config.patterns), is_quiet))
         for sentence in sentences(found.unknown):
             self.stderr.write(f"warning: {sentence}")
         return found
 
-    def _again(self, environment: Environment, config: Config, wanted: Wanted, metrics: Metrics) -> bool:
+    def _again(self, environment: Environment, config: Config, wanted: SyncOptions, metrics: Metrics) -> bool:
         found = self._once(environment, config, wanted, is_quiet=True)
         self.stdout.write(f"{time.strftime('%H:%M:%S')} {summary(found)}")
         _count(found, metrics)
@@ -71,11 +71,11 @@ class _Listener:
     def __init__(self, command: Command, shown: Progress, patterns: int, is_quiet: bool):
         self.command, self.shown, self.patterns, self.is_quiet = command, shown, patterns, is_quiet
 
-    def begin(self, pattern: Pattern, place: int) -> OnProgress:
+    def begin(self, pattern: SyncPattern, place: int) -> OnProgress:
         self.shown.what = f"{place + 1} of {self.patterns}: {pattern}"
         return lambda compared: self.shown.tell(compared)
 
-    def compared(self, plan: Plan) -> None:
+    def compared(self, plan: SyncPlan) -> None:
         if self.is_quiet and plan.is_in_step:
             return
         with self.shown.aside():

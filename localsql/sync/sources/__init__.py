@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from localsql.sync.config import Kind, Pattern
+from localsql.sync.config import DatabaseKind, SyncPattern
 from localsql.sync.sources import csv_files, mongodb, mysql, postgresql, sqlite
-from localsql.sync.sources.row import Row
+from localsql.sync.sources.row import SourceRow
 
 _READERS = {
-    Kind.POSTGRES: postgresql.rows,
-    Kind.MYSQL: mysql.rows,
-    Kind.SQLITE: sqlite.rows,
-    Kind.MONGODB: mongodb.rows,
-    Kind.CSV: csv_files.rows,
+    DatabaseKind.POSTGRES: postgresql.rows,
+    DatabaseKind.MYSQL: mysql.rows,
+    DatabaseKind.SQLITE: sqlite.rows,
+    DatabaseKind.MONGODB: mongodb.rows,
+    DatabaseKind.CSV: csv_files.rows,
 }
-_SORTING = (Kind.POSTGRES, Kind.MYSQL, Kind.SQLITE)
+_SORTING = (DatabaseKind.POSTGRES, DatabaseKind.MYSQL, DatabaseKind.SQLITE)
 
 
-def can_sort(pattern: Pattern) -> bool:
+def can_sort(pattern: SyncPattern) -> bool:
     """Say whether the database itself can put its rows into our order."""
     return pattern.database.kind in _SORTING
 
 
-def rows_of(pattern: Pattern, in_order: bool) -> Generator[Row, None, None]:
+def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, None]:
     """Yield the pattern's rows. Closing the generator closes its connection."""
     yield from _READERS[pattern.database.kind](pattern, in_order)

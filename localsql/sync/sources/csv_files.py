@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import IO
 
-from localsql.sync.config import CsvFile, Pattern, PatternRefused, SourceFailed
-from localsql.sync.sources.row import Row
+from localsql.sync.config import CsvFile, PatternRefused, SourceFailed, SyncPattern
+from localsql.sync.sources.row import SourceRow
 
 
-def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+def rows(pattern: SyncPattern, in_order: bool) -> Iterator[SourceRow]:
     asked, name = pattern.asked, pattern.database.name
     assert isinstance(asked, CsvFile), "a CSV file is asked for"
     try:
@@ -53,7 +53,7 @@ def _state(file: IO[str]) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _places(pattern: Pattern, asked: CsvFile, header: list[str] | None) -> list[int]:
+def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> list[int]:
     """Return which columns are read: by name, or by number from 1 if there are no names; else all, in order."""
     wanted = max(len(pattern.key.columns), 1)
     if not asked.fields:

@@ -9,14 +9,14 @@ from uuid import UUID
 
 import orjson
 
-from localsql.sync.config import ConfigRejected, Database, Field, MongoQuery, Pattern, SourceFailed
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, NotText, Row, driver, text_of
+from localsql.sync.config import ConfigRejected, Database, Field, MongoQuery, SourceFailed, SyncPattern
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, NotText, SourceRow, driver, text_of
 
 _NOTHING = object()
 _UUID_SUBTYPES = (3, 4)
 
 
-def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+def rows(pattern: SyncPattern, in_order: bool) -> Iterator[SourceRow]:
     asked, database = pattern.asked, pattern.database
     assert isinstance(asked, MongoQuery), "a collection is asked for"
     errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
@@ -79,7 +79,7 @@ def _moment(value: Any) -> Any:
 # ---- documents -----------------------------------------------------------------------------------------------------
 
 
-def rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> Iterator[Row]:
+def rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> Iterator[SourceRow]:
     """Yield one row; if a field is an array, one for each of its elements."""
     array = next((field for field in fields if field.is_array), None)
     if array is None:
@@ -130,4 +130,3 @@ def _text(value: Any) -> str | None:
         return text_of(value)
     except NotText as reason:
         return f"\0{reason}"  # no id, and `rows` says why
-

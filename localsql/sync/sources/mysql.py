@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from localsql.sync.config import ConfigRejected, Database, Pattern, SourceFailed
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, driver, reading
+from localsql.sync.config import ConfigRejected, Database, SourceFailed, SyncPattern
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, SourceRow, driver, reading
 
 _PORT = 3306
 # The server is to wait for a slow reader, sort by whole ids, and show times the same everywhere.
@@ -40,7 +40,7 @@ def failed(database: Database, error: Exception) -> SourceFailed:
     return SourceFailed(database.name, database.without_secrets(str(said)))
 
 
-def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+def rows(pattern: SyncPattern, in_order: bool) -> Iterator[SourceRow]:
     database = pattern.database
     statement = reading(pattern, database.sql_dialect, in_order)
     module = pymysql(database)
@@ -87,4 +87,3 @@ def _tls(database: Database) -> dict[str, Any]:
     if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, but the server is not verified
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return {"ssl": context}
-

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from localsql.sync.config import Database, Pattern, SourceFailed, Tls
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, driver, reading
+from localsql.sync.config import Database, SourceFailed, SyncPattern, Tls
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, SourceRow, driver, reading
 
 # Values look the same whatever a server or a role is set to.
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
@@ -36,7 +36,7 @@ def failed(database: Database, error: Exception) -> SourceFailed:
     return SourceFailed(database.name, database.without_secrets(str(error)))
 
 
-def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+def rows(pattern: SyncPattern, in_order: bool) -> Iterator[SourceRow]:
     database = pattern.database
     module = psycopg(database)
     statement = reading(pattern, database.sql_dialect, in_order, ' COLLATE "C"')

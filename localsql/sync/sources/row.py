@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from localsql.dialects import Dialect, Family, Typed
-from localsql.sync.config import Database, DriverMissing, Pattern, SqlQuery
+from localsql.sync.config import Database, DriverMissing, SqlQuery, SyncPattern
 
 # ---- What all readers yield, and how values that a database does not give as text become text ---------------------
 
-Row = tuple[str | None, ...]
+SourceRow = tuple[str | None, ...]
 
 AT_ONCE = 2_000  # rows that are fetched by one call
 CONNECT_WITHIN = 10  # seconds
@@ -68,7 +68,7 @@ def driver(database: Database, module: str, package: str, extra: str) -> Any:
 # A pattern's query as the statement that is run: ids as texts in the dialect's normal form, and in order of bytes.
 
 
-def reading(pattern: Pattern, dialect: Dialect, in_order: bool, collated: str = "") -> str:
+def reading(pattern: SyncPattern, dialect: Dialect, in_order: bool, collated: str = "") -> str:
     """Return the statement; `collated` follows each column of ids, for databases that do not sort texts by bytes."""
     asked = pattern.asked
     assert isinstance(asked, SqlQuery), "a database of tables is asked by SQL"

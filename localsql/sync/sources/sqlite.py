@@ -9,8 +9,8 @@ from operator import methodcaller
 from pathlib import Path
 from urllib.parse import quote
 
-from localsql.sync.config import Database, Pattern, SourceFailed
-from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row, reading
+from localsql.sync.config import Database, SourceFailed, SyncPattern
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, SourceRow, reading
 
 _text = methodcaller("decode", "utf-8", "surrogateescape")  # runs for each value, so it is no Python function
 
@@ -37,7 +37,7 @@ def path_of(database: Database) -> Path:
     return database.folder / written
 
 
-def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+def rows(pattern: SyncPattern, in_order: bool) -> Iterator[SourceRow]:
     database = pattern.database
     statement = reading(pattern, database.sql_dialect, in_order)
     with closing(connected(database)) as connection:

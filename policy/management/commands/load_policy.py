@@ -9,7 +9,7 @@ from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, note, rejection, warnings
 from policy.models import Environment
-from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on
+from policy.publishing import CheckedDraft, draft, ignored_facts, publish, remarks_on
 
 
 class Command(PolicyCommand):
@@ -28,7 +28,7 @@ class Command(PolicyCommand):
         **options: Any,
     ) -> None:  # fmt: skip
         bundle = bundle_of_files(files, sys.stdin)
-        drafted: Draft | None
+        drafted: CheckedDraft | None
         try:
             with self.progress("compiling and testing the policy"):
                 if dry_run:

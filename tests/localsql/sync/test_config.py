@@ -12,8 +12,8 @@ from localsql.sync.config import (
     Config,
     ConfigRejected,
     CsvFile,
+    DatabaseKind,
     Field,
-    Kind,
     MongoQuery,
     SqlQuery,
     Tls,
@@ -49,7 +49,7 @@ def fact(entry: str, database: str = "connection_string: $URL", key: str = "p(Us
 def test_the_hosted_products_file_is_taken_as_it_is():
     (pattern,) = read(HOSTED).patterns
     assert str(pattern) == "has_relation(Repository:_, String:parent, Organization:_)"
-    assert (pattern.database.name, pattern.database.kind) == ("app_db", Kind.POSTGRES)
+    assert (pattern.database.name, pattern.database.kind) == ("app_db", DatabaseKind.POSTGRES)
     assert pattern.database.tls == Tls("/etc/ca.pem", False, True)
     assert isinstance(pattern.asked, SqlQuery) and pattern.asked.text.startswith("select repository.public_id")
 
@@ -59,7 +59,12 @@ def test_the_file_of_the_page_has_every_kind():
     text = text.partition("<<'END'\n")[2].rpartition("END\n")[0]
     names = {"APP_DATABASE_URL": "postgres://a/b", "CODE_PASSWORD": "x", "DIRECTORY_URL": "mongodb://a/b"}
     found = read(text, environment=names)
-    assert [each.database.kind for each in found.patterns] == [Kind.POSTGRES, Kind.MYSQL, Kind.MONGODB, Kind.CSV]
+    assert [each.database.kind for each in found.patterns] == [
+        DatabaseKind.POSTGRES,
+        DatabaseKind.MYSQL,
+        DatabaseKind.MONGODB,
+        DatabaseKind.CSV,
+    ]
     assert found.patterns[2].asked == MongoQuery("teams", (Field("_id"), Field("members", True)), {"active": True})
     assert found.patterns[3].asked == CsvFile(Path("/var/exports/contractors.csv"), (Field("login"),))
     assert len(bindings_from_text(text).facts) == 2  # the same file, of data bindings
@@ -70,7 +75,7 @@ def test_a_file_of_bindings_needs_a_connection_alone():
     with pytest.raises(ConfigRejected, match=r"line 3: `p.User:_.`: needs a database: .* or give --connection"):
         read(text)
     (pattern,) = read(text, connection="mariadb://u:${PASSWORD}@h/d").patterns
-    assert (pattern.database.kind, pattern.database.connection) == (Kind.MYSQL, "mariadb://u:s3cret@h/d")
+    assert (pattern.database.kind, pattern.database.connection) == (DatabaseKind.MYSQL, "mariadb://u:s3cret@h/d")
 
 
 def asked(query: str, url: str) -> str:
@@ -110,14 +115,14 @@ def test_what_may_be_no_comment_is_refused(url, query, said):
 @pytest.mark.parametrize(
     ("database", "kind"),
     [
-        ("connection_string: 'postgresql://a/b'", Kind.POSTGRES),
-        ("connection_string: 'mysql://a/b'", Kind.MYSQL),
-        ("connection_string: 'mysql+pymysql://a/b'", Kind.MYSQL),
-        ("connection_string: 'mariadb://a/b'", Kind.MYSQL),
-        ("connection_string: 'sqlite:///a'", Kind.SQLITE),
-        ("connection_string: a.db, type: SQLite", Kind.SQLITE),
-        ("connection_string: 'host=db dbname=app'", Kind.POSTGRES),
-        ("connection_string: $URL", Kind.POSTGRES),
+        ("connection_string: 'postgresql://a/b'", DatabaseKind.POSTGRES),
+        ("connection_string: 'mysql://a/b'", DatabaseKind.MYSQL),
+        ("connection_string: 'mysql+pymysql://a/b'", DatabaseKind.MYSQL),
+        ("connection_string: 'mariadb://a/b'", DatabaseKind.MYSQL),
+        ("connection_string: 'sqlite:///a'", DatabaseKind.SQLITE),
+        ("connection_string: a.db, type: SQLite", DatabaseKind.SQLITE),
+        ("connection_string: 'host=db dbname=app'", DatabaseKind.POSTGRES),
+        ("connection_string: $URL", DatabaseKind.POSTGRES),
     ],
 )
 def test_the_type_of_a_database(database, kind):
@@ -131,7 +136,9 @@ def test_secrets_come_from_the_environment_and_are_not_shown(written):
     assert "s3cret" not in repr(database) + database.without_secrets(f"no: {SET['URL']}, me:s3cret, s3cret")
 
 
-@pytest.mark.parametrize("written", ["host=db password=s3cret", "host=db password = 's3cret'", "postgres://a:s3%63ret@b/c"])
+@pytest.mark.parametrize(
+    "written", ["host=db password=s3cret", "host=db password = 's3cret'", "postgres://a:s3%63ret@b/c"]
+)
 def test_passwords_are_found_wherever_they_stand(written):
     database = read(fact("query: SELECT id FROM t", f'connection_string: "{written}"')).patterns[0].database
     assert "cret" not in database.without_secrets("it said s3cret")

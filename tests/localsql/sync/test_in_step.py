@@ -13,7 +13,7 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
 from localsql.sync.config import Around, config_from_text
-from localsql.sync.run import MostDeletes, Passed, Wanted
+from localsql.sync.run import MostDeletes, Passed, SyncOptions
 from policy.ground.journal import NOBODY, By
 from policy.values import Value
 from tests.localsql.sync.conftest import KINDS
@@ -44,7 +44,7 @@ class Quiet:
 
 def passed(environment, config: str, applies: bool = False, skips_bad: bool = False, most: MostDeletes = ALL) -> Passed:
     made = config_from_text(config, Around(Path(), os.environ))
-    return run.passed(environment.pk, made, Wanted(applies, most, skips_bad), Quiet())
+    return run.passed(environment.pk, made, SyncOptions(applies, most, skips_bad), Quiet())
 
 
 def fact(who: str, role: str, org: str) -> Fact:

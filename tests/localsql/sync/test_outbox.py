@@ -19,7 +19,7 @@ from facts.store import changes_from_json
 from localsql.models import OutboxRow
 from localsql.sync import outbox as draining
 from localsql.sync.config import Around, Outbox, SourceFailed, config_from_text
-from localsql.sync.outbox import Drained, RowRejected, Table, drain
+from localsql.sync.outbox import Drained, OutboxTable, RowRejected, drain
 from policy.errors import NotFound
 from policy.ground.journal import current_offset
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff
@@ -153,7 +153,7 @@ def test_a_drainer_that_is_killed_loses_nothing_and_does_nothing_twice(published
 
     with monkeypatch.context() as patched:
         place: tuple[Any, str] = {
-            "remove": (Table, "remove"), "forget": (draining, "forget"), "apply": (store, "apply"),
+            "remove": (OutboxTable, "remove"), "forget": (draining, "forget"), "apply": (store, "apply"),
         }[at]  # fmt: skip
         patched.setattr(*place, killed)
         with suppress(Killed):
@@ -181,7 +181,7 @@ def test_a_drainer_that_is_killed_among_wrong_rows_and_ends_makes_the_rest_once(
         write(connection, {"inserts": [ending]}, wrong[2], deleting("cat"), inserting("fay"))
         connection.commit()
     place: tuple[Any, str] = {
-        "remove": (Table, "remove"), "forget": (draining, "forget"), "apply": (store, "apply"),
+        "remove": (OutboxTable, "remove"), "forget": (draining, "forget"), "apply": (store, "apply"),
     }[at]  # fmt: skip
     usual, done = getattr(*place), []
 
@@ -220,9 +220,7 @@ def test_a_number_that_is_given_again_is_another_row(published, app, monkeypatch
         overriding = "OVERRIDING SYSTEM VALUE" if isinstance(app, PostgresqlStaff) else ""
         text = orjson.dumps([inserting("second")]).decode()
         mark = "?" if isinstance(app, SqliteStaff) else "%s"
-        cursor.execute(
-            f"INSERT INTO authz_outbox (id, changes) {overriding} VALUES ({mark}, {mark})", (number, text)
-        )
+        cursor.execute(f"INSERT INTO authz_outbox (id, changes) {overriding} VALUES ({mark}, {mark})", (number, text))
         connection.commit()
     assert drained(published, app).rows == 1
     assert members(published) == {"first", "second"}
@@ -240,7 +238,7 @@ def test_however_a_file_spells_it_an_outbox_is_the_same(published, app, monkeypa
         write(connection, inserting("ann"))
         connection.commit()
     with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(Table, "remove", raise_killed)
+        patched.setattr(OutboxTable, "remove", raise_killed)
         drained(published, app)
     from_elsewhere(published, "ann")
     other = outbox_of(app, "another", f"{SCHEMAS[type(app)]}.authz_outbox")

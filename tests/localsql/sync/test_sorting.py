@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localsql.sync.compare import MOST_FILES, Ids, OutOfOrder, brought_in_order, in_order
+from localsql.sync.compare import MOST_FILES, OutOfOrder, RowIds, brought_in_order, in_order
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=60)
 
 
-def by_bytes(row: Ids) -> list[bytes]:
+def by_bytes(row: RowIds) -> list[bytes]:
     return [each.encode() for each in row]
 
 

@@ -66,9 +66,7 @@ def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, start
     """While its source is away and back, and with numbers of it all."""
     staff = staff_of("sqlite")
     (tmp_path / "sync.yaml").write_text(config_of(staff, "sqlite"))
-    process = started(
-        "sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--watch", "0.2s", "--metrics-port", "0"
-    )
+    process = started("sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--watch", "0.2s", "--metrics-port", "0")
     assert process.stdout is not None
     address = re.fullmatch(r"numbers at (\S+)\n", process.stdout.readline())[1]
     staff.fill([("ann", "member", "acme")])
@@ -149,7 +147,7 @@ def test_what_fails_is_tried_again_later_and_later():
         def wait(self, pause: float) -> bool:
             pauses.append(pause)
             if len(pauses) == 7:
-                raise watch.Stopped
+                raise watch.WatchStopped
             return False
 
     outcomes = iter([True, True, True, True, False, False, True])
