@@ -2,7 +2,7 @@
 
     pytest -s tests/test_weight.py -n 0
 
-prints the figures. A limit that is too large by more than the work of a day is to be lowered.
+prints the figures. Whoever makes one smaller lowers its limit.
 """
 
 import ast
@@ -29,17 +29,17 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 0,
-    "files": 0,
-    "lines with imports": 0,
-    "files with `FROM fact`": 0,
-    "files that start threads": 0,
-    "loops while the policy changes": 0,
-    "lines of golden files": 0,
-    "benchmark programs": 0,
-    "files for a question": 0,
-    "files for a batch": 0,
-    "files for a policy": 0,
+    "lines": 68_300,
+    "files": 363,
+    "lines with imports": 4_740,
+    "files with `FROM fact`": 14,
+    "files that start threads": 21,
+    "loops while the policy changes": 1,
+    "lines of golden files": 4_800,
+    "benchmark programs": 10,
+    "files for a question": 26,
+    "files for a batch": 24,
+    "files for a policy": 69,
 }
 POLICY = """
 actor User {}

@@ -1,15 +1,11 @@
 """A made-up company to measure with: people in nested teams, organisations with repositories, trees of documents.
 
-    python -m tests.benchmarks.generate 100000 > facts.jsonl      # for `manage.py load_facts`
-    python -m tests.benchmarks.generate --policy > policy.polar
-
 About as many facts as asked for, always the same ones. One user, the boss, sees a whole organisation and a whole
 tree: the long lists.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -248,14 +244,3 @@ def line_of(fact: Fact) -> bytes:
     """As `load_facts` reads it."""
     predicate, row = fact
     return orjson.dumps({"predicate": predicate, "args": [{"type": each.type, "id": each.id} for each in row]}) + b"\n"
-
-
-def main() -> None:
-    if "--policy" in sys.argv:
-        print(POLICY)
-        return
-    sys.stdout.buffer.writelines(line_of(each) for each in facts_of(Size(int(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()

@@ -65,7 +65,7 @@ class Command(ServiceCommand):
             self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.answer_text}: {question.why}")
 
 
-def _asked(question: Question, slug: str) -> str:
+def _asked(question: ExampleQuestion, slug: str) -> str:
     """Write the question as it is asked here."""
     options = [] if slug == DEFAULT_SLUG else ["--environment", slug]
     kind, *words = question.parameters.values()
