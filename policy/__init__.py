@@ -3,11 +3,9 @@
 In the order in which a policy passes through them: `views`, `admin` and the commands receive a text; all of them call
 `publishing`; `language` parses the text into a syntax tree, and `rules` compiles the tree into a `Program` (neither
 imports Django); `testing` has the classes that report the policy's test results (the app above runs the tests);
-`models` stores versions; `offsets` makes the writers of an environment wait for each other; and `active` gives every
-part of the service the program that is in force now.
-
-For people: `files` joins several files into one policy, and `pages` has the admin's pages about policies.
+`models` stores versions, and `active` gives every part of the service the program that is in force now. `pages` has
+the admin's pages about policies.
 
 For everyone: `values` (typed ids), `fact_text` (facts as people write them), `errors` (what callers did wrong),
-`endpoint` (what all paths share), `serializers` (how bodies are decoded and described).
+`serializers` (how bodies are decoded and described), `replicas`, and `ground`, which knows nothing of policies.
 """

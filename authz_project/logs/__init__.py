@@ -1,6 +1,6 @@
 """What the service writes to standard error: one format for all of it, whole lines, and nothing that is secret.
 
-`formats` makes a line of a record, plain or as JSON; `lines` writes it in one piece; `current` knows which request a
-thread answers, so that every line says so. `access` writes a line for each request and `slow` one for each question
-that took long: both are observers (`authz_project/observing.py`), which `begin` starts.
+`formats` makes a line of a record, plain or as JSON, with the id of the request that the thread answers. `access` has
+a line for each request, and one for each question that took long. Both are observers (`authz_project/observing.py`),
+which `begin` starts.
 """
