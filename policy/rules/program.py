@@ -263,6 +263,21 @@ def policy_of(program: Program) -> str:
 
 
 __all__ = [
-    "Assertion", "Atom", "Compare", "Literal", "Member", "Not", "Now", "Program", "Rule", "Signature", "Term", "Test",
-    "TypeDef", "Types", "Var", "policy_of", "types_of",
+    "Assertion",
+    "Atom",
+    "Compare",
+    "Literal",
+    "Member",
+    "Not",
+    "Now",
+    "Program",
+    "Rule",
+    "Signature",
+    "Term",
+    "Test",
+    "TypeDef",
+    "Types",
+    "Var",
+    "policy_of",
+    "types_of",
 ]

@@ -189,8 +189,11 @@ def test_another_policy_is_asked_with_and_without_a_moment(api, story):
         ({"as_of": "0" * 20 + "9" * 5000}, "as_of: must be the number of a revision, or a time"),
         ({"as_of": "0" * 5000 + "8"}, "as_of: revision 8 is still to come"),
         ({"as_of": "0001-01-01T00:00:00Z"}, "there was no policy at revision 0"),
-        ({"as_of": "2026-11-03T14:02:11 01:00"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not "
-         "'2026-11-03T14:02:11 01:00' (in an address, write its + as %2B), or the number of a revision"),
+        (
+            {"as_of": "2026-11-03T14:02:11 01:00"},
+            "as_of: must be a time such as 2026-11-03T14:02:11Z, not "
+            "'2026-11-03T14:02:11 01:00' (in an address, write its + as %2B), or the number of a revision",
+        ),
         ({"policy_version": 9}, "policy_version: there is no policy version 9"),
         ({"policy_version": "1"}, "policy_version: must be the number of a policy version"),
     ],

@@ -77,9 +77,7 @@ def fill(client: Client) -> None:
     """Docs in folders in folders; user n reads what is in folder n."""
     client.post("/policy", {"src": POLICY}).raise_for_status()
     facts = [fact("has_relation", ("Doc", f"d{n}"), "folder", ("Folder", f"f{n % FOLDERS}")) for n in range(DOCS)]
-    facts += [
-        fact("has_relation", ("Folder", f"f{n}"), "parent", ("Folder", f"f{n // 2}")) for n in range(1, FOLDERS)
-    ]
+    facts += [fact("has_relation", ("Folder", f"f{n}"), "parent", ("Folder", f"f{n // 2}")) for n in range(1, FOLDERS)]
     facts += [fact("has_role", ("User", f"u{n}"), "reader", ("Folder", f"f{n % FOLDERS}")) for n in range(USERS)]
     facts += [fact("size", ("Doc", f"d{n}"), ("Integer", "7")) for n in range(DOCS)]
     client.post("/batch", [{"inserts": facts}]).raise_for_status()

@@ -77,6 +77,7 @@ SIGNATURES = {
     "shares": ("Team", "Doc"), "has_relation": ("Team", "String", "Team"),
 }  # fmt: skip
 
+
 def collated_case(name: str, rng: Random) -> Case:
     ids = {each: some_equal_ids(rng, 4) for each in ("User", "Team", "Doc")}
     text = HEAD + POLICIES[name]

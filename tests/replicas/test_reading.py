@@ -74,6 +74,8 @@ def test_a_question_is_one_statement_there_as_well(api, watching, monkeypatch):
 
 
 ANN = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+
+
 def test_without_replicas_nothing_is_looked_at(api, watching, monkeypatch):
     with monkeypatch.context() as patched, override_settings(REPLICAS={}):
         patched.setattr(reading, "watch", lambda: pytest.fail("nobody needs it"))

@@ -65,9 +65,7 @@ def no(formula: ast.Formula) -> ast.Formula:
     return ast.Not(formula)
 
 
-def _joined(
-    kind: type[ast.And] | type[ast.Or], parts: list[ast.Formula], empty: ast.Formula
-) -> ast.Formula:
+def _joined(kind: type[ast.And] | type[ast.Or], parts: list[ast.Formula], empty: ast.Formula) -> ast.Formula:
     unique = tuple(dict.fromkeys(parts))
     if not unique:
         return empty
