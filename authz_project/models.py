@@ -21,7 +21,7 @@ class ApiKey(models.Model):
     may_change_policy = models.BooleanField("publish policies", default=True, db_default=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.TextField(blank=True, default="", db_default="")  # as revisions name authors
-    last_used_at = models.DateTimeField("last used", null=True, blank=True)  # the day: see `authz_project.key_use`
+    last_used_at = models.DateTimeField("last used", null=True, blank=True)  # the day: see `authz_project.keys`
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     successor = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")

@@ -217,7 +217,7 @@ def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, i
     if not may_end:
         return _counts(numbers)
     stored = f"SELECT sig, COUNT(*) AS count FROM fact WHERE sig IN ({_listed(numbers)}) GROUP BY sig"
-    # The plus keeps databases from going by the signature, as in `facts.expiry`.
+    # The plus keeps databases from going by the signature, as in `facts.ends`.
     gone = f"SELECT +sig, -COUNT(*) FROM fact WHERE +sig IN ({_listed(may_end)}) AND {ended()} GROUP BY +sig"
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")

@@ -1,7 +1,7 @@
 """Errors whose message is meant for the caller.
 
 `AuthzError` is the caller's mistake. `Unavailable` is nobody's mistake, and the request may be tried again. Any other
-exception is a fault of the service. Errors in a policy's text are in `policy.language.rejection`.
+exception is a fault of the service. Errors in a policy's text are in `policy.language.source`.
 """
 
 from __future__ import annotations

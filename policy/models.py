@@ -54,7 +54,7 @@ class PolicyVersion(models.Model):
     # Who published it. Its revision says so too, but revisions are pruned with the history, and versions are not.
     author = models.TextField(blank=True, default="", db_default="")
     note = models.TextField(blank=True, default="", db_default="")  # of whoever published it
-    # What was found when it was published; null in versions that are older than these columns. See `policy.figures`.
+    # What was found when it was published; null in versions that are older than these columns. See `policy.publishing`.
     tests = models.PositiveIntegerField(null=True)
     failed_tests = models.PositiveIntegerField(null=True)  # null if the tests were not run to their end
     rules = models.PositiveIntegerField(null=True)  # how many the text has

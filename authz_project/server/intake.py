@@ -42,7 +42,7 @@ from policy.ground.memory import NeedsTooMuchMemory, Room, budget
 
 log = logging.getLogger("authz.server")
 
-# Endpoints of changes that may wait for one another: see `facts.together`.
+# Endpoints of changes that may wait for one another: see `facts.group_commit`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change
 CROWDED = "more is asked than can be answered, try again"

@@ -232,7 +232,7 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
 class ChangeThreads:
     """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 
-    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.server_thread`).
+    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.ground.waking`).
     Making threads wait for nothing but the database, so the waiting always ends.
     """
 
