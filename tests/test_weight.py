@@ -29,9 +29,9 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 68_300,
+    "lines": 68_450,
     "files": 363,
-    "lines with imports": 4_740,
+    "lines with imports": 4_760,
     "files with `FROM fact`": 14,
     "files that start threads": 21,
     "loops while the policy changes": 1,
