@@ -29,10 +29,11 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     time.left()  # raises if there is none
     clock = _Clock(time, sql, values)
-    cursor = raw.cursor()
+    cursor = None
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:
-        return memory.fetched(cursor.execute(sql, values))
+        cursor = raw.execute(sql, values)
+        return memory.fetched(cursor)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             raise clock.refusal from None
@@ -41,7 +42,8 @@ def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: D
         raise
     finally:
         raw.set_progress_handler(None, 0)
-        cursor.close()
+        if cursor is not None:
+            cursor.close()
         clock.end(raw)
 
 
@@ -57,10 +59,10 @@ class _Clock:
     _turn: Turn | None = None
     _has_slot = True
     _refusal: BaseException | None = None
+    _holding: memory.Holding | None = None  # from the first look on
 
     def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
         self._time, self._asked = time, (sql, values)
-        self._holding = memory.holding()
         self._is_known = known.times(sql, values) > 0
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
 
@@ -91,8 +93,9 @@ class _Clock:
         """Give way to other threads as needed, or raise that the time is over."""
         if self._time.is_over():
             raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
-        if self._holding is not None:
-            budget.look(self._holding)
+        if (holding := self._holding or memory.holding()) is not None:
+            self._holding = holding
+            budget.look(holding)
         if self._has_slot:
             self._has_slot = False
             waking.give_up_slot()

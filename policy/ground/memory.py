@@ -464,7 +464,8 @@ class Fetches(Protocol):
 def fetched(cursor: Fetches, overhead: int = 0) -> list[Any]:
     """Return all rows, counted as they come; each is counted as `overhead` bytes larger than it is."""
     rows = cursor.fetchmany(AT_ONCE)
-    count(rows, overhead)
+    if len(rows) > FEW:
+        count(rows, overhead)
     if len(rows) == AT_ONCE:
         while more := cursor.fetchmany(AT_ONCE):
             count(more, overhead)
