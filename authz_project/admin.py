@@ -34,9 +34,8 @@ from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.history_pages import timeline_url
 from policy.errors import Unavailable
-from policy.ground.journal import Done, Kind, advance, changing, record
+from policy.ground.journal import Done, Kind, advance, by_admin, changing, record
 from policy.models import DEFAULT_SLUG, Environment
-from policy.pages.author import by_admin
 
 RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 

@@ -25,8 +25,8 @@ from facts.pages.files import FileOnDisk
 from facts.pages.listing import end_of, narrowed
 from facts.wire import Fact
 from policy.errors import AuthzError, Unavailable
+from policy.ground.journal import by_admin
 from policy.models import Environment, default_environment
-from policy.pages.author import by_admin
 from policy.values import Value
 
 

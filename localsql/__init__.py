@@ -4,7 +4,8 @@ Read it in this order:
 
 * `bindings`                which queries of the application give which facts
 * `asking`                  the use cases
-* `plan`, `fold`, `render`  the engine's plan over the application's tables; what stored facts decide is evaluated; SQL
+* `plan`, `split`           the engine's plan over the application's tables, and which parts of it stored facts decide
+* `fold`, `render`          evaluates these parts, and renders what is left
 * `dialects`                what differs between databases
 * `statements`              conditions and rows around it
 * `sync`                    keeps stored facts equal to rows of the application

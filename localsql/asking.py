@@ -35,9 +35,10 @@ from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
 from localsql.errors import CannotSay, TooLargeStatement
-from localsql.fold import Execution, Residual, SplitBranch, SplitBranches, Splitter, pruned
+from localsql.fold import Residual, pruned
 from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
+from localsql.split import Execution, SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from policy.active import Seen, versions
 from policy.errors import AuthzError

@@ -31,11 +31,47 @@ from checks.engine.rules.clauses import Col, Const, Operand, Term, Var, type_of
 from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.bindings import Bindings
-from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed
+from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed, is_possible
 from localsql.errors import CannotSay
-from localsql.fold import Columns, families_of, fitting
 from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain
 from policy.values import INTEGER
+
+# ---- constants ----------------------------------------------------------------------------------------------------
+# Rows of constants beside columns: which rows can match, and how their own columns are compared.
+
+ConstantTable = list[tuple[str, ...]]
+Columns = Callable[[str], Typed]  # gives a column of a source, by its name in the plan
+
+
+def fitting(source: ConstantRows, branch: Branch, scope: SelectScope[Columns]) -> ConstantTable:
+    """Return the rows without those that have a value which a column that must equal it cannot have.
+
+    rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
+    """
+    rows: ConstantTable = list(source.rows)
+    for condition in branch.conditions:
+        match condition:
+            case Same(Col(number, name), Col() as other) if number == source.number:
+                rows = _possible(rows, int(name[1:]), other, scope)
+            case Same(Col() as other, Col(number, name)) if number == source.number:
+                rows = _possible(rows, int(name[1:]), other, scope)
+    return rows
+
+
+def _possible(rows: ConstantTable, index: int, other: Col, scope: SelectScope[Columns]) -> ConstantTable:
+    if other.source not in scope.seen:
+        return rows  # a source that is not in scope yet
+    family = scope.seen[other.source](other.name).family
+    return [row for row in rows if is_possible(row[index], family)]
+
+
+def families_of(rows: ConstantTable, wanted: list[Family]) -> list[Family]:
+    """Return the wanted families; text for a column in which some value does not fit."""
+    return [
+        family if all(not row[index] or is_possible(row[index], family) for row in rows) else Family.TEXT
+        for index, family in enumerate(wanted)
+    ]
+
 
 # ---- The columns of tables that a statement makes itself ----------------------------------------------------------
 # A column of goals or answers means one thing in one state and another in the next: a user here, a folder there. So

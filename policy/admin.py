@@ -15,9 +15,9 @@ from django.utils.html import format_html
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.ground.journal import by_admin
 from policy.models import Environment, PolicyVersion
-from policy.pages.author import by_admin, may_view_facts
-from policy.pages.editing import EditingAdmin
+from policy.pages.editing import EditingAdmin, may_view_facts
 from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of
 from policy.publishing import Figures, Ignored, Published, ReplacedMeanwhile
 from policy.rules.program import Program

@@ -29,9 +29,9 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 68_450,
+    "lines": 68_370,
     "files": 363,
-    "lines with imports": 4_760,
+    "lines with imports": 4_756,
     "files with `FROM fact`": 14,
     "files that start threads": 21,
     "loops while the policy changes": 1,

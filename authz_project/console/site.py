@@ -18,8 +18,8 @@ from authz_project.limits import LoginForm
 from checks.ask_pages.question import query_of
 from policy import publishing
 from policy.errors import AuthzError, Unavailable
+from policy.ground.journal import by_admin
 from policy.models import DEFAULT_SLUG, Environment, environment_named
-from policy.pages.author import by_admin
 
 _OF_VERSIONS = {"policy": "change", "ask": "ask", "picture": "picture", "preview": "preview", "review": "review"}
 _NEEDED = {"review": "preview"}  # addresses that need what an entry needs

@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
+from django.http import HttpRequest
 
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.ground import spans
@@ -51,6 +52,11 @@ NOBODY = By()
 
 def by_command(name: str) -> By:
     return By(f"command {name}")
+
+
+def by_admin(request: HttpRequest) -> By:
+    """Return the user who is logged in to the admin."""
+    return By(f"admin {request.user.get_username()}", getattr(request, "request_id", ""))
 
 
 @dataclass(frozen=True, slots=True)

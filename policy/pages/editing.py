@@ -26,13 +26,12 @@ from django.utils.module_loading import import_string
 from policy import publishing, rules
 from policy.errors import AuthzError, PolicyTestsFailed, TooLarge, Unavailable
 from policy.ground.clock import time_of
-from policy.ground.journal import By, Kind
+from policy.ground.journal import By, Kind, by_admin
 from policy.language.completion import Completions, completions
 from policy.language.format import formatted
 from policy.language.parser import MAX_BYTES
 from policy.language.source import PolicyRejected, Problem, Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, Revision, default_environment, environment_named
-from policy.pages.author import by_admin, may_view_facts
 from policy.pages.highlight import (
     DifferenceRow,
     Excerpt,
@@ -357,6 +356,11 @@ JsonObject = dict[str, object]
 
 _OPENED_BY_ANOTHER = "this page was opened by somebody else"
 _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}: look whose name is above, and publish again"
+
+
+def may_view_facts(request: HttpRequest) -> bool:
+    """Say whether the user may see stored facts, and so their number."""
+    return any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
 
 
 class EditingAdmin(admin.ModelAdmin):

@@ -15,14 +15,7 @@ from policy.language import ast, parse
 from policy.language.source import Source
 from policy.values import BOOLEAN, Value
 from tests.reference import Model, World, model_of, solutions, unified, unmentioned
-from tests.reference_clauses import (
-    Clause,
-    clauses_of,
-    declared,
-    longhand,
-    shorthand,
-    vocabulary,
-)
+from tests.reference_clauses import Clause, clauses_of, declared, longhand, shorthand, vocabulary
 
 Row = tuple[Value, ...]
 TRUTHS = ("true", "false")

@@ -21,15 +21,7 @@ from policy.rules import compile_text
 from policy.values import INTEGER, STRING, Value
 from tests.checks.in_memory import NOW
 from tests.policy.program_clauses import clauses_of
-from tests.properties.passes_by_meaning import (
-    Held,
-    accepted,
-    held,
-    named,
-    patterns_from,
-    rows_of_rules,
-    values_of,
-)
+from tests.properties.passes_by_meaning import Held, accepted, held, named, patterns_from, rows_of_rules, values_of
 from tests.properties.random_policies import random_case
 from tests.reference import World, fixpoint
 from tests.reference_rules import Meaning

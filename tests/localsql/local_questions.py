@@ -16,16 +16,7 @@ from tests.localsql.databases import Database
 from tests.localsql.moving import Moved, everything, fill, kept, moved, shown
 from tests.properties import ask_adapter
 from tests.properties.ask_adapter import Caller
-from tests.properties.questions import (
-    Actions,
-    Ask,
-    Authorize,
-    Evaluate,
-    List,
-    Refused,
-    _expected_rows,
-    values_in,
-)
+from tests.properties.questions import Actions, Ask, Authorize, Evaluate, List, Refused, _expected_rows, values_in
 from tests.properties.random_policies import Case
 from tests.reference import Model, Row, World, model_of, unmentioned
 

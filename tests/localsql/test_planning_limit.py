@@ -11,8 +11,9 @@ import pytest
 from checks.asking import run
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules import limits
-from localsql.fold import Residual, Splitter, StoredStatements
+from localsql.fold import Residual
 from localsql.render import LocalRenderer
+from localsql.split import Splitter, StoredStatements
 from tests.localsql.test_residual import fact
 
 POLICY = """

@@ -18,16 +18,7 @@ from policy.rules import compile_source
 from policy.values import STRING, Value
 from tests.properties.draft import Block, Draft, Shape, Slot
 from tests.properties.features import FEATURES, LADDERS, foundation
-from tests.properties.questions import (
-    Actions,
-    Ask,
-    Authorize,
-    AuthorizeResources,
-    Evaluate,
-    List,
-    QueryFacts,
-    Question,
-)
+from tests.properties.questions import Actions, Ask, Authorize, AuthorizeResources, Evaluate, List, QueryFacts, Question
 from tests.reference import Row
 
 QUESTIONS = 14
