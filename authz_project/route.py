@@ -25,10 +25,10 @@ from authz_project.limits import take_token
 from authz_project.logs.formats import current, enter, leave
 from authz_project.middleware import request_id_of
 from policy.active import Caller
+from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
 from policy.ground import memory, spans
 from policy.ground.cache import configured
-from policy.ground.endpoint import Endpoint, Request, Response
 from policy.ground.memory import demand, size_of_parsed
 from policy.ground.spans import WAITS_SINCE
 from policy.replicas.reading import primary

@@ -13,7 +13,7 @@ from authz_project import views
 from authz_project.documents import library as documents
 from authz_project.openapi.document import OpenAPIDocument, OpenAPIPage
 from authz_project.route import view_class
-from policy.ground.endpoint import Endpoint
+from policy.endpoint import Endpoint
 
 _below_api: dict[str, Endpoint] = {
     **checks.urls.endpoints,

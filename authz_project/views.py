@@ -11,7 +11,7 @@ from django.views import defaults
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
-from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
+from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
 
 API_VERSION = 0
 

@@ -26,8 +26,8 @@ from facts.admin import FactAdmin
 from facts.history_pages import activated_url
 from facts.models import Signature
 from policy.admin import PolicyVersionAdmin
+from policy.endpoint import public_url_of
 from policy.errors import AuthzError
-from policy.ground.endpoint import public_url_of
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
 from policy.pages.editing import LatestOnly, Pane, editor_url_name, program_of

@@ -12,9 +12,9 @@ from facts.accept import HEADER
 from facts.batches import lasting_from_json
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
+from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest, TooLarge
 from policy.ground.cache import configured
-from policy.ground.endpoint import Schema, many, nullable, ref, taken
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING

@@ -28,9 +28,7 @@ from checks.serializers import (
 )
 from facts.accept import answer
 from policy.active import Caller
-from policy.errors import MalformedRequest
-from policy.ground.cache import configured
-from policy.ground.endpoint import (
+from policy.endpoint import (
     Doc,
     Endpoint,
     Request,
@@ -43,6 +41,8 @@ from policy.ground.endpoint import (
     ref,
     unconfirmed_caller,
 )
+from policy.errors import MalformedRequest
+from policy.ground.cache import configured
 from policy.ground.journal import current_offset
 from policy.moments import Moment, moment_of
 from policy.replicas.reading import AttemptResult, read

@@ -20,8 +20,8 @@ from facts.models import COLUMNS
 from facts.numbering import signature_numbers
 from facts.read import count_up_to
 from facts.wire import Fact
+from policy.endpoint import OFFSET, Request, Response
 from policy.errors import AuthzError
-from policy.ground.endpoint import OFFSET, Request, Response
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
 from policy.rules.signatures import _HAS_ROLE, PLACE, known_names

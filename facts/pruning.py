@@ -17,9 +17,9 @@ from facts.numbering import signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import fact_table
 from facts.wire import FactPattern
-from policy.ground.clock import now_in
+from policy.ground.clock import new_moment, now_in
 from policy.ground.journal import changing
-from policy.models import Environment, new_moment
+from policy.models import Environment
 
 # ---- pruning ------------------------------------------------------------------------------------------------------
 # Pruning deletes old history: revisions before the horizon, and past facts that ended by then.

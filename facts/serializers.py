@@ -20,10 +20,10 @@ from facts.history import FactChange, History, HistoryCursor
 from facts.models import MAX_ARGUMENTS
 from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, fact_to_json
+from policy import endpoint
+from policy.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.errors import MalformedRequest
-from policy.ground import endpoint
 from policy.ground.clock import short_text_of, text_of
-from policy.ground.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 

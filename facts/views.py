@@ -25,9 +25,7 @@ from facts.serializers import (
 )
 from facts.store import Change, Deletes, Inserts
 from policy.active import NOTHING_SEEN, Caller
-from policy.errors import TooLarge
-from policy.ground import spans
-from policy.ground.endpoint import (
+from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
     Doc,
@@ -44,6 +42,8 @@ from policy.ground.endpoint import (
     unconfirmed_caller,
     writing,
 )
+from policy.errors import TooLarge
+from policy.ground import spans
 from policy.ground.journal import By
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading

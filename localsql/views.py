@@ -11,8 +11,8 @@ from localsql import asking
 from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
+from policy.endpoint import Doc, Endpoint, Request, Response, caller, position_seen, ref, unconfirmed_caller
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Doc, Endpoint, Request, Response, caller, position_seen, ref, unconfirmed_caller
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded

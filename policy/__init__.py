@@ -7,5 +7,6 @@ imports Django); `testing` has the classes that report the policy's test results
 the admin's pages about policies.
 
 For everyone: `values` (typed ids), `fact_text` (facts as people write them), `errors` (what callers did wrong),
-`serializers` (how bodies are decoded and described), `replicas`, and `ground`, which knows nothing of policies.
+`endpoint` (what all paths share), `serializers` (how bodies are decoded and described), `files`, `replicas`, and
+`ground`, which knows nothing of policies.
 """

@@ -1,18 +1,13 @@
 """Environments, and the versions of each one's policy."""
 
-import secrets
-
 from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 
+from policy.ground.clock import new_moment
+
 SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's short name is 1 to 40 letters and digits")
 DEFAULT_SLUG = "default"
-
-
-def new_moment() -> int:
-    """Return a random number that identifies one state of one environment, also among copies of this database."""
-    return secrets.randbits(62)
 
 
 class Environment(models.Model):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from rest_framework import serializers
 
+from policy.endpoint import Schema, nullable
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Schema, nullable
 from policy.publishing import MAX_NOTE
 
 MAX_FILENAME = 1000  # characters

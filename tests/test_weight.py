@@ -31,7 +31,7 @@ TWO_MEANINGS = {
 LIMITS = {
     "lines": 68_370,
     "files": 363,
-    "lines with imports": 4_756,
+    "lines with imports": 4_755,
     "files with `FROM fact`": 14,
     "files that start threads": 21,
     "loops while the policy changes": 1,

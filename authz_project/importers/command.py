@@ -29,7 +29,7 @@ from facts.numbering import signature_numbers
 from facts.wire import Fact
 from policy.active import forget_program
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
-from policy.ground.files import Bundle
+from policy.files import Bundle
 from policy.ground.journal import By, by_command, changing
 from policy.language import ast
 from policy.language.format import formatted

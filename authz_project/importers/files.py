@@ -14,7 +14,7 @@ import yaml
 
 from authz_project.importers.model import Fault, Imported, ImportRejected, Place
 from policy.errors import AuthzError
-from policy.ground.files import Unwritable, shown_name, why, written_file
+from policy.files import Unwritable, shown_name, why, written_file
 
 # ---- Reads YAML, JSON and CSV with the place of each value --------------------------------------------------------
 

@@ -16,7 +16,7 @@ from authz_project.openapi.operations import Operation, OperationTag, tags_of
 from authz_project.openapi.schemas import SHAPES, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST
-from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
+from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 
 # ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from authz_project.openapi.schemas import parameters_of, schema_of_body
-from policy.ground.endpoint import Doc, Endpoint, QueryParameter, Schema
+from policy.endpoint import Doc, Endpoint, QueryParameter, Schema
 from policy.scopes import Scope
 
 TAGS = {  # name -> description

@@ -11,7 +11,7 @@ import localsql.serializers as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.ground.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
+from policy.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
 from policy.serializers import DecodedField, JsonType, PolicyBody, TextField
 
 # ---- JSON schemas of what is answered, by name. Answers have exactly the keys that are listed ---------------------

@@ -19,9 +19,9 @@ from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.connection_limits import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk
+from policy.endpoint import MAY_WAIT
 from policy.errors import Unavailable
 from policy.ground import memory, spans
-from policy.ground.endpoint import MAY_WAIT
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",

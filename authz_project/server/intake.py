@@ -35,9 +35,9 @@ from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Wai
 from authz_project.side_listener import start_listener
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
+from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 from policy.ground import memory, spans
-from policy.ground.endpoint import MAY_WAIT
 from policy.ground.memory import NeedsTooMuchMemory, Room, budget
 
 log = logging.getLogger("authz.server")

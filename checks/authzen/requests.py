@@ -16,8 +16,8 @@ from checks.asking.paging import moment_from_token
 from checks.asking.question import Asked, Page
 from checks.serializers import check_number
 from facts.wire import Fact, id_from_json, name_from_json
+from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Schema, many, nullable, ref, taken
 from policy.moments import Moment
 from policy.rules.program import Program
 from policy.serializers import DecodedField, JsonType, decoded

@@ -1,7 +1,7 @@
 """The whole paths of AuthZEN's endpoints."""
 
 from checks.authzen import views
-from policy.ground.endpoint import Endpoint
+from policy.endpoint import Endpoint
 
 endpoints: dict[str, Endpoint] = {
     "access/v1/evaluation": views.AccessEvaluation(),

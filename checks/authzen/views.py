@@ -32,8 +32,8 @@ from checks.authzen.requests import (
 from checks.explain.explain import Explanation, explanation_to_json
 from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
+from policy.endpoint import Doc, Endpoint, Request, Response, public_url_of, ref
 from policy.errors import MalformedRequest
-from policy.ground.endpoint import Doc, Endpoint, Request, Response, public_url_of, ref
 from policy.moments import Moment, seen_since
 from policy.serializers import decoded
 

@@ -18,10 +18,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from policy.active import Caller, caller_of_hash
+from policy.endpoint import Request, is_published_client
 from policy.ground import spans
 from policy.ground.cache import configured
 from policy.ground.clock import text_of, timeline
-from policy.ground.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
 
 # ---- memo ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from checks.testing import policy_tests
 from policy import rules
-from policy.ground.files import Bundle
+from policy.files import Bundle
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.management.command import annotation, problem_line

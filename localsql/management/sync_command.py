@@ -16,7 +16,7 @@ from django.db import Error, connection
 from localsql.sync.config import Around, Config, config_from_text
 from localsql.sync.watch import Bell, Metrics, again_and_again, seconds, served
 from policy.errors import AuthzError, Unavailable
-from policy.ground.files import STANDARD_INPUT, decoded, text_of_file
+from policy.files import STANDARD_INPUT, decoded, text_of_file
 from policy.management.command import PolicyCommand, number
 
 LAST_PORT = 65_535

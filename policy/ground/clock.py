@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -170,3 +171,8 @@ def microseconds_of_text(text: str) -> int:
     if found > _LAST:
         raise ValueError("later than can be written")
     return found
+
+
+def new_moment() -> int:
+    """Return a random number that identifies one state of one environment, also among copies of this database."""
+    return secrets.randbits(62)

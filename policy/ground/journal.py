@@ -19,9 +19,8 @@ from django.http import HttpRequest
 
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.ground import spans
-from policy.ground.clock import now_in
+from policy.ground.clock import new_moment, now_in
 from policy.ground.waking import watch
-from policy.models import new_moment
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
-from policy.ground.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
+from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment

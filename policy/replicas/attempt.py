@@ -1,7 +1,5 @@
 """Make one attempt on a replica: all that it reads by the default connection is read there."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

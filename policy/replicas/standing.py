@@ -1,7 +1,5 @@
 """Report how replicas stand: in lines for people, and in numbers for metrics."""
 
-from __future__ import annotations
-
 import time
 from math import isfinite
 from typing import Any, NamedTuple

@@ -251,7 +251,7 @@ def test_what_is_raised_inside(ways, place, error):
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("gone")], ids=repr)
 def test_what_is_raised_while_a_refusal_is_confirmed(ways, error):
     ways.post("/authorize", QUESTION)
-    with mock.patch("policy.ground.endpoint.caller", side_effect=error):
+    with mock.patch("policy.endpoint.caller", side_effect=error):
         status, _, _ = ways.post("/authorize", {})
     assert status == "503 Service Unavailable"
 

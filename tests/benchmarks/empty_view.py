@@ -10,8 +10,8 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import finished
 from checks.serializers import AuthorizeQuery
 from policy.active import key_check
+from policy.endpoint import Endpoint, Request, Response, unconfirmed_caller
 from policy.errors import KeyRefused
-from policy.ground.endpoint import Endpoint, Request, Response, unconfirmed_caller
 from policy.scopes import Scope
 from policy.serializers import decoded
 

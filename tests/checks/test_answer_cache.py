@@ -20,8 +20,9 @@ from facts.accept import HEADER
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import fact_from_json
+from policy.ground.clock import new_moment
 from policy.ground.journal import advance
-from policy.models import Environment, Revision, new_moment
+from policy.models import Environment, Revision
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.statements import counted

@@ -17,8 +17,8 @@ from authz_project.keys import create_key
 from localsql.bindings import bindings_from_text
 from localsql.sync.config import Around, config_from_text
 from policy import publishing, rules
+from policy.endpoint import MAY_WAIT
 from policy.errors import AuthzError
-from policy.ground.endpoint import MAY_WAIT
 from policy.language.format import formatted, says_the_same
 from policy.language.source import PolicyRejected
 from policy.models import default_environment

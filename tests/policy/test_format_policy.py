@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from policy.ground.files import Unwritable, replace_text
+from policy.files import Unwritable, replace_text
 from policy.management.commands import format_policy
 
 LAID_OUT = 'actor User {}\n\nresource Repo {  # a comment\n  roles = ["a"];\n}\n'

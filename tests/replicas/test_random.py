@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from django.db import connections
 
-from policy.ground.endpoint import OFFSET
+from policy.endpoint import OFFSET
 from policy.replicas import reading
 from tests.replicas.cluster import pause, resume
 from tests.replicas.conftest import answers, asked, role

@@ -26,7 +26,7 @@ from authz_project.importers.model import (
     wrong,
 )
 from authz_project.importers.openfga.models import ModelPart, model_of_files, read_dsl, read_json_model
-from policy.ground.files import text_of_file
+from policy.files import text_of_file
 
 # ---- tuples -------------------------------------------------------------------------------------------------------
 # Tuples: JSON, lines of JSON, YAML and CSV, as OpenFGA's command line reads and writes them.

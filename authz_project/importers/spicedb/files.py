@@ -27,7 +27,7 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.spicedb.schema import SpiceDBSchema, SubjectKind, model_of, passed_through, schema_of
 from authz_project.importers.spicedb.syntax import ImportStatement, SchemaText, SourceError, parse, place_in, words_of
-from policy.ground.files import Unreadable, text_of_file
+from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
 
 # ---- relationships ------------------------------------------------------------------------------------------------

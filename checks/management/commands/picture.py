@@ -9,7 +9,7 @@ from checks.picture.page import KINDS, exported
 from policy import rules
 from policy.active import program_of_version
 from policy.errors import AuthzError, NotFound
-from policy.ground.files import bundle_of_files
+from policy.files import bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, number, rejection
 from policy.models import Environment

@@ -7,7 +7,7 @@ from typing import Any
 from checks.compare.differences import Compared
 from checks.compare.preview import MOST_SHOWN, SECONDS, Flip, Preview, preview
 from checks.explain.explain import Explanation, explanation_to_text
-from policy.ground.files import bundle_of_files, text_of_file
+from policy.files import bundle_of_files, text_of_file
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings
 from policy.models import Environment

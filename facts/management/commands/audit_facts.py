@@ -7,7 +7,7 @@ from facts.accept import sentences, stored_names, unused_signatures
 from policy import rules
 from policy.active import active_program
 from policy.errors import NotFound
-from policy.ground.files import bundle_of_files
+from policy.files import bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment

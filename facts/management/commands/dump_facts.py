@@ -4,7 +4,7 @@ from typing import Any
 
 from facts.notation import WRITERS
 from facts.read import every
-from policy.ground.files import written_file
+from policy.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, moment_asked
 from policy.models import Environment
 

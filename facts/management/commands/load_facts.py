@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from facts.accept import sentences
 from facts.loading import LinesRejected, load
 from facts.notation import READERS
-from policy.ground.files import shown_name, why
+from policy.files import shown_name, why
 from policy.ground.journal import by_command
 from policy.language.source import without_collections
 from policy.management.command import PolicyCommand

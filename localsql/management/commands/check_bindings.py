@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from policy.active import active_program
-from policy.ground.files import decoded, text_of_file
+from policy.files import decoded, text_of_file
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.rules.program import Program

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy import rules
-from policy.ground.files import Unreadable, bundle_of_files
+from policy.files import Unreadable, bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import (
     FILES,

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy.errors import AuthzError
-from policy.ground.files import bundle_of_files
+from policy.files import bundle_of_files
 from policy.management.command import MOST, PolicyCommand
 from policy.models import Environment
 from policy.pages.highlight import unified

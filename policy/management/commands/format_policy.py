@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from policy.ground.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
+from policy.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
 from policy.language.format import formatted, says_the_same
 from policy.language.source import PolicyRejected
 from policy.management.command import ServiceCommand, counted

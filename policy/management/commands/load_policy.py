@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from policy.errors import PolicyTestsFailed
-from policy.ground.files import bundle_of_files
+from policy.files import bundle_of_files
 from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, note, rejection, warnings

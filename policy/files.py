@@ -1,4 +1,4 @@
-"""Read and write files that people name."""
+"""Read and write files that people name, and join several into one policy."""
 
 import os
 import stat
