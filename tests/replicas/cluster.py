@@ -25,10 +25,13 @@ PATIENCE = 60  # seconds for what is to come true
 DATABASE = "replicated"
 
 
-def wait_for(holds: Callable[[], object], what: str, within: float = PATIENCE) -> None:
+def wait_for(
+    holds: Callable[[], object], what: str, instead: Callable[[], object] = lambda: "", within: float = PATIENCE
+) -> None:
+    """Wait until it holds. If it does not, fail with what is the case instead."""
     until = time.monotonic() + within
     while not holds():
-        assert time.monotonic() < until, f"it did not come to pass in {within} seconds: {what}"
+        assert time.monotonic() < until, f"not true after {within} seconds: {what} {instead()}"
         time.sleep(0.02)
 
 
