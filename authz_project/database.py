@@ -185,14 +185,14 @@ def let_go_if_broken() -> BaseDatabaseWrapper:
     than most of what is done for a request.
     """
     mine = connections[DEFAULT_DB_ALIAS]
-    had_one = mine.connection is not None
-    if mine.in_atomic_block:
+    if mine.connection is None or mine.in_atomic_block:
         return mine
-    mine.close_if_unusable_or_obsolete()
+    if mine.errors_occurred or not mine.autocommit:
+        mine.close_if_unusable_or_obsolete()
     # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
     if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:
         mine.close()
-    if had_one and mine.connection is None:  # it was broken: none is dropped for its age
+    if mine.connection is None:  # it was broken: none is dropped for its age
         _note_lost()
     return mine
 

@@ -1,6 +1,7 @@
 """The bodies of requests that ask questions: how they are decoded, and their JSON schemas."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from rest_framework import serializers
 
@@ -173,11 +174,16 @@ class ReferenceField(DecodedField):
         super().__init__(kind)
 
     def get_value(self, body):
-        return body.get(f"{self.field_name}_type"), body.get(f"{self.field_name}_id")
+        type_name, id_name = self._names
+        return body.get(type_name), body.get(id_name)
+
+    @cached_property
+    def _names(self) -> tuple[str, str]:
+        return f"{self.field_name}_type", f"{self.field_name}_id"
 
     @property
     def members(self) -> dict[str, Schema]:
-        return {f"{self.field_name}_type": NAME.schema, f"{self.field_name}_id": self.schema}
+        return dict(zip(self._names, (NAME.schema, self.schema)))
 
 
 def context_field() -> DecodedField:

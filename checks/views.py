@@ -1,6 +1,7 @@
 """The endpoints that answer questions, and those that explain an answer or take note of an expected one."""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import orjson
@@ -112,8 +113,13 @@ class Answering(Asking, ABC):
 
     def _what(self, request: Request) -> str:
         """Return the part of the cache key that names the endpoint, and says whether a published client asks."""
+        return self._names[is_published_client(request)]
+
+    @cached_property
+    def _names(self) -> tuple[str, str]:
         mine = type(self)
-        return f"{mine.__module__} {mine.__name__} {'of a published client' if is_published_client(request) else ''}"
+        name = f"{mine.__module__} {mine.__name__}"
+        return name, f"{name} of a published client"
 
     @abstractmethod
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -307,7 +313,7 @@ def moment_asked(request: Request, who: Caller) -> Moment | None:
 
 def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
     """Return the moment that all questions of a request are about: the first names it, and no other may differ."""
-    if not any(name in body for body in bodies for name in MOMENT):
+    if all(body.keys().isdisjoint(MOMENT) for body in bodies):
         return None
     for index, body in enumerate(bodies):
         for name in MOMENT:
@@ -317,7 +323,7 @@ def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
 
 
 def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
-    if not any(name in body for name in MOMENT):
+    if body.keys().isdisjoint(MOMENT):
         return None
     asked = decoded(MomentQuery, body, path)
     return moment_of(who.environment_id, asked["as_of"], asked["policy_version"])

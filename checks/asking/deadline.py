@@ -26,7 +26,8 @@ class Deadline:
     def __init__(self, seconds: float, processor: float = inf):
         self.seconds = seconds
         self.end = monotonic() + seconds if seconds > 0 else inf
-        self.processor_end = thread_time() + processor  # of the thread that opens it
+        # Of the thread that opens it. To ask for its time is a call of the system, so it is left out where it can be.
+        self.processor_end = inf if processor == inf else thread_time() + processor
         self._token: Token[Deadline | None] | None = None
 
     def __enter__(self) -> None:

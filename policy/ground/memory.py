@@ -428,18 +428,20 @@ _reserve: mmap | None = None  # which nobody touches: let go when memory runs ou
 # ---- the request of this thread ------------------------------------------------------------------------------------
 
 
-class _ThreadHolding(threading.local):
-    holding: Holding | None = None  # None: outside of requests, nothing is counted
+class _Counted(threading.local):
+    is_counted = False  # outside of requests, nothing is
+    holding: Holding | None = None  # from the first use on: most requests need none
 
 
-_mine = _ThreadHolding()
+_mine = _Counted()
 
 
 def begin_request() -> None:
-    _mine.holding = Holding() if budget.most else None
+    _mine.is_counted = budget.most > 0
 
 
 def end_request() -> None:
+    _mine.is_counted = False
     holding = _mine.holding
     if holding is not None:
         _mine.holding = None
@@ -447,6 +449,9 @@ def end_request() -> None:
 
 
 def holding() -> Holding | None:
+    """Return what this thread's request holds; None where nothing is counted."""
+    if _mine.holding is None and _mine.is_counted:
+        _mine.holding = Holding()
     return _mine.holding
 
 
@@ -475,8 +480,7 @@ def fetched(cursor: Fetches, overhead: int = 0) -> list[Any]:
 
 def count(rows: Sequence[tuple[Any, ...]], overhead: int = 0) -> None:
     """Count rows for this thread's request. Raise an error if it is to be refused."""
-    mine = _mine.holding
-    if mine is not None and len(rows) > FEW:
+    if len(rows) > FEW and (mine := holding()) is not None:
         size = sum(map(getsizeof, rows)) + sum(map(getsizeof, chain.from_iterable(rows)))
         budget.count(mine, COPIES * size + overhead * len(rows))
 
