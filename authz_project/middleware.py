@@ -42,7 +42,7 @@ def request_id_of(given: str) -> str:
 
 def new_id() -> str:
     """Return a random UUID, which need not be hard to guess. The library's own way takes five times as long."""
-    digits = f"{getrandbits(128):032x}"  # noqa: S311  of a generator that starts anew in each process
+    digits = f"{getrandbits(128):032x}"  # of a generator that starts anew in each process
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 

@@ -28,7 +28,7 @@ ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
 _of_thread = threading.local()
 for _connection in connections.all(initialized_only=True):
     setattr(_of_thread, _connection.alias, _connection)
-connections._connections = _of_thread
+connections._connections = _of_thread  # type: ignore[attr-defined]
 
 # What is imported stays: no collection need look at it again. Requests make much and leave nothing behind.
 gc.collect()

@@ -236,7 +236,9 @@ def test_a_role_without_rights_may_use_replicas(watching, cluster):
         wait_for(lambda each=each: each.asked(f"SELECT pg_last_wal_replay_lsn() >= '{at}'")[0][0], "it knows the role")
     url, urls = (text.replace("postgres@", "plain@") for text in (cluster.url, cluster.replica_urls))
     with connected((url, urls)):
-        wait_for(lambda: all("is in use" in line for line in standing.described()), "both may be asked", standing.described)
+        wait_for(
+            lambda: all("is in use" in line for line in standing.described()), "both may be asked", standing.described
+        )
     cluster.primary.asked("DROP OWNED BY plain; DROP ROLE plain", DATABASE)
 
 
