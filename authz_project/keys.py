@@ -153,7 +153,7 @@ CHECK = KeyCheck(
     expires_at="k.expires_at",
     hash="k.hash",
     number="k.id",
-    label="k.label",
+    author="""'key ' || k.id || CASE k.label WHEN '' THEN '' ELSE ' "' || k.label || '"' END""",
     scopes={scope: f"k.{column}" for scope, column in SCOPE_COLUMNS.items()},
     version="k.xmin",
 )

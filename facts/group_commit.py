@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from threading import Event, Lock
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts import store
 from facts.accept import check_facts
-from facts.batches import some_end
+from facts.batches import rows_of, some_end
 from facts.models import ROW_LENGTH, NewRow, Row
+from facts.numbering import known_number, numbers_that_may_end
 from facts.store import Change, ChangeCounts, Deletes, Inserts, is_exact
-from facts.table import fact_table
-from policy.active import Caller, confirm, program_of_version
+from facts.table import INSERTING, columns_of, fact_table
+from policy.active import Caller, confirm, key_check, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.ground import spans
-from policy.ground.journal import By, Done, Kind, WriterTurn, advance, changing, claim, record
+from policy.ground.clock import is_to_come
+from policy.ground.journal import (
+    COLUMNS,
+    By,
+    Done,
+    Kind,
+    WriterTurn,
+    advance,
+    changing,
+    claim,
+    note_recorded,
+    record,
+    time_of_revision,
+)
 from policy.ground.waking import run_with_connection
 from policy.rules.program import Program
+from policy.scopes import Scope
 
 SMALL = 100  # facts and patterns, at most, of a change that may share a transaction
 MOST = 100  # writers of one commit
@@ -166,15 +182,23 @@ class _NobodyAccepted(Exception):
     """All writers of the group are refused: the transaction is rolled back, and with it the turn."""
 
 
+class _KeyRefused(Exception):
+    """A key of the group is refused, so `_store_at_once` has stored nothing: the writers' keys are looked up first."""
+
+
 def _lead(queue: _Queue, leader: _Writer) -> None:
     """Commit the changes of a group of writers, and tell each writer its outcome."""
     group: list[_Writer] = []
     waited = time.monotonic() - leader.since
     try:
+        with suppress(_KeyRefused):
+            with changing(waited):
+                turn = advance(queue.environment_id, waited)
+                group = queue.take()
+                _write(queue, turn, leader, group, _store_at_once)
+            return
         with changing(waited):
-            turn = advance(queue.environment_id, waited)
-            group = queue.take()
-            _write(queue, turn, leader, group)
+            _write(queue, advance(queue.environment_id, waited), leader, group, _store_checked)
     except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer finds out alone
         group = group or [leader]
     except (OperationalError, InterfaceError, Unavailable) as error:
@@ -191,17 +215,89 @@ def _lead(queue: _Queue, leader: _Writer) -> None:
             each.woken.set()
 
 
-def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer]) -> None:
-    _refuse_keys(queue.environment_id, group)
+Store = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writer], int]]
+
+
+def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: Store) -> None:
+    accepted, inserted = way(queue.environment_id, turn, group)
+    # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
+    fact_table().note_stored(inserted)
+
+
+# ---- by one statement ----------------------------------------------------------------------------------------------
+# Most writers insert a few facts of signatures that have been seen before, and end none. On PostgreSQL, one statement
+# looks up the keys of such a group, inserts its facts and its revisions, and counts them. It runs after the turn was
+# taken, by a snapshot of its own, so it sees all that the writers before have committed.
+
+
+def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
+    """Store the changes by one statement, if they are such that it can. Raise `_KeyRefused` if a key is refused."""
+    numbered = list(enumerate(group, turn.offset))
+    rows = _plain_rows(environment_id, turn, numbered) if connection.vendor == "postgresql" else None
+    if not rows:
+        return _store_checked(environment_id, turn, group)
+    claim(environment_id, len(group) - 1)
+    keys = [each.caller.key_hash for each in group]
+    check = key_check()
+    lasts = check.after(is_to_come(connection.vendor, check.expires_at))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH holder AS MATERIALIZED (SELECT {check.hash} AS hash, {check.author} AS author"
+            f" FROM {check.before}ANY(%s::text[]){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
+            f" stored AS ({INSERTING} WHERE (SELECT COUNT(*) FROM holder) = %s"
+            f" ON CONFLICT DO NOTHING RETURNING since)"
+            f" INSERT INTO revision ({COLUMNS})"
+            f" SELECT %s, each.number, {time_of_revision()}, holder.author, each.request, %s::bigint, %s,"
+            f" (SELECT COUNT(*) FROM stored WHERE since = each.number), 0"
+            f" FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS each (number, hash, request)"
+            f" JOIN holder USING (hash) RETURNING number, inserted",
+            (
+                keys, environment_id, *columns_of(rows), len(set(keys)),
+                environment_id, environment_id, turn.offset - 1, turn.policy_version_id, Kind.FACTS.value,
+                [number for number, _ in numbered], keys, [each.request_id for each in group],
+            ),
+        )  # fmt: skip
+        inserted = dict(cursor.fetchall())
+    if len(inserted) < len(group):
+        raise _KeyRefused
+    done = [_done(number, each, turn, ChangeCounts(inserted[number])) for number, each in numbered]
+    note_recorded(environment_id, done)
+    return group, sum(inserted.values())
+
+
+def _plain_rows(environment_id: int, turn: WriterTurn, numbered: Sequence[tuple[int, _Writer]]) -> list[NewRow] | None:
+    """Return the rows that the writers insert; None if one of them deletes or ends facts, or is not accepted."""
+    program = program_of_version(turn.policy_version_id)
+    rows: dict[Row, NewRow] = {}
+    try:
+        for number, writer in numbered:
+            if writer.caller.needs is not Scope.FACTS:
+                return None
+            for change in writer.changes:
+                if not isinstance(change, Inserts):
+                    return None
+                check_facts(program, change.facts, change.path)
+                for row in rows_of(change.facts, partial(known_number, environment_id), number):
+                    rows.setdefault(row[:ROW_LENGTH], row)
+    except (AuthzError, KeyError):  # refused by the policy, or of a signature that is not known here
+        return None
+    may_end = numbers_that_may_end(environment_id, turn.ends_mark)
+    return None if may_end and any(row[0] in may_end for row in rows) else list(rows.values())
+
+
+# ---- step by step --------------------------------------------------------------------------------------------------
+
+
+def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
+    """Look up the keys, and store the changes of all writers that are not refused; return those, and how many facts."""
+    _refuse_keys(environment_id, group)
     program = program_of_version(turn.policy_version_id)
     accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
     if not accepted:
         raise _NobodyAccepted
-    claim(queue.environment_id, len(accepted) - 1)
-    inserted = _store(queue.environment_id, turn, accepted)
-    # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
-    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
-    fact_table().note_stored(inserted)
+    claim(environment_id, len(accepted) - 1)
+    return accepted, _store(environment_id, turn, accepted)
 
 
 def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:

@@ -32,6 +32,11 @@ def signature_number(environment_id: int, signature: Signature, revision: int) -
     return number
 
 
+def known_number(environment_id: int, signature: Signature) -> int:
+    """Return the signature's number without asking the database. Raise `KeyError` if this process has not met it."""
+    return _numbers[environment_id, signature]
+
+
 class Marks(NamedTuple):
     """Two marks of an environment. They change when a signature is added, or gets its first fact with an end."""
 

@@ -30,6 +30,7 @@ class _Stored:
 
     def __init__(self) -> None:
         self.number = 0
+        self.due = FEWEST  # from how many on the statistics are looked at next: a look takes three statements
         self.lock = Lock()
 
     def add(self, number: int) -> int:
@@ -40,6 +41,7 @@ class _Stored:
     def take(self, number: int) -> None:
         with self.lock:
             self.number -= number
+            self.due = FEWEST
 
 
 _stored = _Stored()
@@ -53,12 +55,13 @@ def note_stored(number: int) -> None:
 
 
 def _look(stored: int) -> None:
-    if stored < FEWEST:
+    if stored < _stored.due:
         return
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'fact'::regclass")
         (counted,) = cursor.fetchone()
-        if stored < counted * SHARE:
+        if stored < max(FEWEST, counted * SHARE):
+            _stored.due = stored + FEWEST
             return
         _stored.take(stored)
         cursor.execute("SET LOCAL statement_timeout = 0")

@@ -258,12 +258,18 @@ class SqliteTable:
         """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
 
 
-class PostgresqlTable:
-    _TEXTS = ", ".join(["%s::text[]"] * len(COLUMNS))
+_TEXTS = ", ".join(["%s::text[]"] * len(COLUMNS))
+# Of PostgreSQL: inserts rows that are given as arrays, one for each column. A WHERE may follow.
+INSERTING = f"INSERT INTO fact ({NAMES}) SELECT * FROM unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[])"
 
+
+def columns_of(rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows)]
+
+
+class PostgresqlTable:
     def insert(self, rows: Sequence[NewRow]) -> int:
-        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[])"
-        return self._with_arrays(f"INSERT INTO fact ({NAMES}) SELECT * FROM {arrays} ON CONFLICT DO NOTHING", rows)
+        return self._with_arrays(f"{INSERTING} ON CONFLICT DO NOTHING", rows)
 
     def loader(self) -> AbstractContextManager[Loader]:
         return loader_behind(self._load, FirstLoad() if is_due() else None)
@@ -287,13 +293,13 @@ class PostgresqlTable:
         return inserted
 
     def end(self, rows: Sequence[GoneRow]) -> int:
-        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[]) AS gone ({KEY}, until)"
+        arrays = f"unnest(%s::integer[], {_TEXTS}, %s::bigint[]) AS gone ({KEY}, until)"
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
         """End what is stored of these facts with another end, where they are to be stored."""
         kept = f"({KEY}, until, expires_at)"
-        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
+        arrays = f"unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
         condition = f"{_EQUAL} AND fact.expires_at IS DISTINCT FROM gone.expires_at"
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {condition}", "gone.until"), rows)
 
@@ -339,7 +345,7 @@ class PostgresqlTable:
 
     def _with_arrays(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(statement, [list(column) for column in zip(*rows)])
+            cursor.execute(statement, columns_of(rows))
             return cursor.rowcount
 
 

@@ -46,9 +46,9 @@ class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is good, else none.
 
     `lasts` is the condition that `expires_at` is to come (`policy.ground.clock.is_to_come`). In it, `e` is the
-    environment that the key opens. `hash`, `number`, `label` and `expires_at` are expressions for columns of the key,
-    and `usable` is all of the condition that does not depend on the clock. `scopes` has a condition for each scope,
-    which is true if the key has it now.
+    environment that the key opens. `hash`, `number` and `expires_at` are expressions for columns of the key, `author`
+    for what revisions call it, and `usable` is all of the condition that does not depend on the clock. `scopes` has a
+    condition for each scope, which is true if the key has it now.
 
     On PostgreSQL, `version` is another number after each change of the key.
     """
@@ -58,7 +58,7 @@ class KeyCheck(NamedTuple):
     expires_at: str
     hash: str
     number: str
-    label: str
+    author: str
     scopes: Mapping[Scope, str]
     version: str
 
@@ -97,7 +97,7 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
     has_scope = "" if needs is None else f", {check.scopes[needs]}"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug,"
+            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.author}, e.slug,"
             f' e."offset", {MOMENT}{has_scope}'
             f" FROM {check.before}%s{check.after(is_to_come(connection.vendor, check.expires_at))}",
             (key_hash,),
@@ -107,9 +107,8 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
         raise KeyRefused
     if needs is not None and not row[8]:
         raise ScopeMissing(needs)
-    author = f'key {row[3]} "{row[4]}"' if row[4] else f"key {row[3]}"
     return Caller(
-        row[1], key_hash, needs, confirmed=True, policy_version_id=row[2], author=author, environment=row[5],
+        row[1], key_hash, needs, confirmed=True, policy_version_id=row[2], author=row[4], environment=row[5],
         key_id=row[3], seen=Seen(row[6], row[7]),
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ class Done:
     deleted: int = 0
 
 
-_COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, kind, inserted, deleted"
+COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, kind, inserted, deleted"
 
 
 def record(environment_id: int, changes: Sequence[Done]) -> None:
@@ -78,14 +78,23 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
     Their time is that of the database's clock, but never less than that of the revision before them.
     """
-    latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
-    before = "(SELECT at FROM revision WHERE environment_id = %s AND number = %s)"
-    at = f"{latest}({now_in(connection.vendor)}, COALESCE({before}, 0))"
-    rows = ", ".join([f"(%s, %s, {at}, %s, %s, %s, %s, %s, %s)"] * len(changes))
+    rows = ", ".join([f"(%s, %s, {time_of_revision()}, %s, %s, %s, %s, %s, %s)"] * len(changes))
     first = changes[0].number
     values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
+        cursor.execute(f"INSERT INTO revision ({COLUMNS}) VALUES {rows}", values)
+    note_recorded(environment_id, changes)
+
+
+def time_of_revision() -> str:
+    """Return the SQL of a revision's time; its values are the environment's id, and the number of the one before it."""
+    latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
+    before = "SELECT at FROM revision WHERE environment_id = %s AND number = %s"
+    return f"{latest}({now_in(connection.vendor)}, COALESCE(({before}), 0))"
+
+
+def note_recorded(environment_id: int, changes: Sequence[Done]) -> None:
+    """Tell whoever waits for changes of these revisions, once they are committed."""
     transaction.on_commit(partial(_tell, environment_id, changes[-1].number))
     if spans.is_on:
         transaction.on_commit(partial(_note, changes))
@@ -234,47 +243,55 @@ def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with spans.noted("wait", of="turn"):
-                _take(cursor, environment_id, left(waited))
+                row = _turn_on_server(cursor, environment_id, left(waited))
+            if waited > settings.WRITE_TIMEOUT / 10:  # the limit for the wait may be too short for what follows
+                cursor.execute(_limit(left(0)))
         else:  # on SQLite, the transaction has waited for its turn before it began
-            _take(cursor, environment_id, left(waited))
-        row = cursor.fetchone()
-        if waited > settings.WRITE_TIMEOUT / 10 and connection.vendor == "postgresql":
-            _limit_statements(cursor, left(0))  # the limit for the wait may be too short for the statements that follow
+            cursor.execute(_NEXT_TURN, (new_moment(), environment_id))
+            row = cursor.fetchone()
     if row is None:
         raise NotFound("the environment no longer exists")
     return WriterTurn(*row)
 
 
-def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
+_NEXT_TURN = (
+    'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
+    ' RETURNING "offset", policy_version_id, ends_mark'
+)
+
+
+def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) -> Sequence[Any] | None:
+    """Take the turn within `limit` seconds. If the transaction has not begun yet, that is one round trip in all.
+
+    Statements that are sent together have no parameters: their two numbers become part of the text.
+    """
+    driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
+    raw = connection.connection.pgconn
+    values = new_moment(), environment_id
     started = time.monotonic()
-    if connection.vendor == "postgresql":  # on SQLite, the transaction has waited before it began
-        _limit_statements(cursor, limit)
     try:
-        cursor.execute(
-            'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
-            ' RETURNING "offset", policy_version_id, ends_mark',
-            (new_moment(), environment_id),
-        )
+        if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
+            cursor.execute(_limit(limit))
+            cursor.execute(_NEXT_TURN, values)
+            return cursor.fetchone()
+        with connection.wrap_database_errors:
+            raw.send_query(f"BEGIN; {_limit(limit)}; {_NEXT_TURN.replace('%s', '%d') % values}".encode())
+            taken = connection.connection.wait(driver.generators.execute(raw))[-1]
+            if taken.status != driver.pq.ExecStatus.TUPLES_OK:
+                raise driver.errors.error_from_result(taken)
+            if not taken.ntuples:
+                return None
+            texts = [taken.get_value(0, column) for column in range(taken.nfields)]
+            return [None if text is None else int(text) for text in texts]
     except OperationalError as error:
         if was_cancelled(error) and limit <= time.monotonic() - started:
             raise Busy(settings.WRITE_TIMEOUT) from error
         raise
 
 
-def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
-    """Set the statement timeout for the rest of the transaction; send it together with BEGIN, if that is still due."""
-    driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
-    raw = connection.connection.pgconn
-    milliseconds = 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))
-    limit = f"SET LOCAL statement_timeout = {milliseconds}"
-    if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
-        cursor.execute(limit)
-        return
-    with connection.wrap_database_errors:
-        raw.send_query(f"BEGIN; {limit}".encode())
-        begun = connection.connection.wait(driver.generators.execute(raw))[-1]
-        if begun.status != driver.pq.ExecStatus.COMMAND_OK:
-            raise driver.errors.error_from_result(begun)
+def _limit(seconds: float) -> str:
+    """Return the statement that sets PostgreSQL's statement timeout for the rest of the transaction."""
+    return f"SET LOCAL statement_timeout = {0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))}"
 
 
 def claim(environment_id: int, offsets: int) -> None:

@@ -9,17 +9,33 @@ from threading import Event
 
 import pytest
 from django.db import DataError, connection
+from django.test.utils import CaptureQueriesContext
 
-from authz_project.keys import create_key, revoke_key
+from authz_project.keys import create_key, hash_of, revoke_key
 from facts import group_commit
+from facts.store import Deletes, Inserts
 from facts.table import fact_table
+from facts.wire import Fact, exact_pattern, fact_from_json
+from policy.active import Caller, caller_of_hash
 from policy.ground.journal import advance, changing, current_offset
-from policy.models import Environment
+from policy.models import Environment, Revision
 from policy.publishing import publish
+from policy.scopes import Scope
 from tests.conftest import Api
 from tests.waiting import another_writer
 
 POLICY = "actor User {} resource Repo { roles = ['reader']; }".replace("'", '"')
+
+
+ROUNDS = 200
+
+
+def caller_of(api: Api) -> Caller:
+    return caller_of_hash(hash_of(api.key), Scope.FACTS)
+
+
+def facts(user: str, name: str) -> list[Fact]:
+    return [fact_from_json(role(user, name), "")]
 
 
 def role(user: str, name: str = "reader") -> dict:
@@ -112,7 +128,72 @@ def users(api: Api) -> list[str]:
     return [fact["args"][0]["id"] for fact in api.get("/facts").json()]
 
 
+@pytest.fixture(params=[False, True], ids=["new signature", "known signature"])
+def warm(request, api) -> int:
+    """Whether this process knows the signature of the facts, so that PostgreSQL stores a group by one statement.
+
+    The value is the revision of the environment.
+    """
+    if request.param:
+        assert told(api, "gone").status_code == 200
+        assert sent(api, "DELETE", "/facts", role("gone")).status_code == 200
+    return current_offset(api.environment.pk)
+
+
 # ---- one group --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_group_that_only_inserts_is_one_statement(api):
+    assert told(api, "zoe").status_code == 200
+    for calls in ([("ann", "a")], [("bob", "b"), ("zoe", "reader"), ("bob", "b")]):
+        group = [group_commit._Writer(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
+        queues = [group_commit._entered(each) for each in group]
+        with CaptureQueriesContext(connection) as queries:
+            group_commit._lead(queues[0], group[0])
+        assert [each.error for each in group] == [None] * len(group)
+        claims = ["UPDATE"]  # of a larger group; the turn is taken together with BEGIN, past Django
+        expected = ["BEGIN", *claims[: len(group) - 1], "WITH", "COMMIT"]
+        assert [query["sql"].split()[0] for query in queries] == expected
+    found = Revision.objects.filter(environment=api.environment).order_by("number")
+    assert [(each.inserted, each.deleted, each.request_id) for each in found][-4:] == [
+        (1, 0, "by ann"), (1, 0, "by bob"), (0, 0, "by zoe"), (0, 0, "by bob"),
+    ]  # fmt: skip
+    assert {each.author for each in list(found)[-4:]} == {caller_of(api).author}
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(api):
+    """Each waits for the other's turn with a statement that must see what the other has just committed."""
+    assert told(api, "zoe").status_code == 200
+    first = current_offset(api.environment.pk)
+    caller, fact = caller_of(api), facts("ann", "reader")
+
+    def insert() -> None:
+        try:
+            for _ in range(ROUNDS):
+                group_commit.apply(caller, [Inserts(fact)])
+        finally:
+            connection.close()
+
+    def delete() -> None:
+        try:
+            for _ in range(ROUNDS):
+                group_commit._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(insert), pool.submit(delete)]:
+            future.result(120)
+    is_stored, last = False, 0
+    for each in Revision.objects.filter(environment=api.environment, number__gt=first).order_by("number"):
+        assert (each.inserted, each.deleted) in ([(0, 1), (0, 0)] if is_stored else [(1, 0), (0, 0)])
+        is_stored = bool(each.inserted) or (is_stored and not each.deleted)
+        assert each.at >= last
+        last = each.at
+    assert current_offset(api.environment.pk) == first + 2 * ROUNDS
+    assert ("ann" in users(api)) == is_stored
 
 
 def test_they_share_a_commit_and_have_an_offset_each(api):
@@ -176,7 +257,7 @@ def test_a_policy_that_comes_first_holds_for_all(api):
     assert codes(futures) == [200, 400, 200]
 
 
-def test_a_key_that_is_revoked_in_between_opens_nothing(api):
+def test_a_key_that_is_revoked_in_between_opens_nothing(api, warm):
     key, text = create_key(api.environment)
     revoked = Api(api.environment, text)
     assert revoked.get("/facts").status_code == 200
@@ -187,7 +268,7 @@ def test_a_key_that_is_revoked_in_between_opens_nothing(api):
     assert users(api) == ["ann"]
 
 
-def test_a_key_that_opens_another_environment_now_writes_there(api, new_api):
+def test_a_key_that_opens_another_environment_now_writes_there(api, new_api, warm):
     key, text = create_key(api.environment)
     moved, other = Api(api.environment, text), new_api("other")
     assert moved.get("/facts").status_code == 200
@@ -203,7 +284,7 @@ def test_a_key_that_opens_another_environment_now_writes_there(api, new_api):
     assert (users(api), users(other)) == (["ann"], ["bob"])
 
 
-def test_an_environment_that_is_removed_in_between_has_no_writers(api):
+def test_an_environment_that_is_removed_in_between_has_no_writers(api, warm):
     def remove() -> None:
         Environment.objects.filter(pk=api.environment.pk).delete()
 
@@ -242,12 +323,12 @@ def test_a_statement_that_fails_for_one_is_made_without_it(api, monkeypatch):
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
-def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, monkeypatch):
+def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, warm, monkeypatch):
     def lose(*arguments):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(group_commit, "_store", lose)
+    monkeypatch.setattr(group_commit, "claim", lose)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     for future in futures:
@@ -256,21 +337,21 @@ def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, monkeypatc
         assert answer.json() == {"message": "the database cannot be reached, try again"}
     monkeypatch.undo()
     assert users(api) == []
-    assert told(api, "ann")["OsoOffset"] == "2"
+    assert int(told(api, "ann")["OsoOffset"]) == warm + 2
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
-def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, monkeypatch):
+def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, warm, monkeypatch):
     def cancel(*arguments):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)")
 
-    monkeypatch.setattr(group_commit, "_store", cancel)
+    monkeypatch.setattr(group_commit, "claim", cancel)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     assert codes(futures) == [503] * 3
     assert "cancelled" in futures[2].result().json()["message"]
-    assert current_offset(api.environment.pk) == 1
+    assert current_offset(api.environment.pk) == warm + 1  # that of the writer before
 
 
 def test_who_has_waited_too_long_does_not_hold_up_the_others(api, settings):
