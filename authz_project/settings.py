@@ -381,9 +381,9 @@ REST_FRAMEWORK = {
 }
 
 # Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
-POLICY_TEST_RUNNER = "checks.testing.policy_tests.run"
+POLICY_TEST_RUNNER = "checks.testing.run"
 # Which rules its tests exercise, likewise.
-POLICY_COVERAGE = "checks.testing.policy_tests.measured"
+POLICY_COVERAGE = "checks.testing.measured"
 
 # Statements check the caller's key; what makes one good, the app above knows that keeps them.
 KEY_CHECK = "authz_project.keys.CHECK"

@@ -1,7 +1,7 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
-
-from facts.statistics import forget_statistics
 
 
 class FactsConfig(AppConfig):
@@ -13,4 +13,4 @@ class FactsConfig(AppConfig):
 
 
 def _prepared(**_: object) -> None:
-    forget_statistics()
+    import_module("facts.table").forget_statistics()  # models can be imported once the apps are loaded

@@ -215,10 +215,10 @@ def _lead(queue: _Queue, leader: _Writer) -> None:
             each.woken.set()
 
 
-Store = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writer], int]]
+StoringWay = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writer], int]]
 
 
-def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: Store) -> None:
+def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: StoringWay) -> None:
     accepted, inserted = way(queue.environment_id, turn, group)
     # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
     transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))

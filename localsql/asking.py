@@ -16,16 +16,14 @@ from django.conf import settings
 from checks.asking import deadline, run
 from checks.asking.advice import redacted_root
 from checks.asking.askers import Asker, confirmed, settled
-from checks.asking.cache import Cache
-from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.session import LiveSession
+from checks.asking.session import NEW_SIGNATURE, Cache, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.errors import NestedTooDeep, TooComplex
 from checks.engine.plan.plan import Plan
-from checks.engine.rules import limits
-from checks.engine.rules.limits import Refusals
+from checks.engine.rules import clauses
+from checks.engine.rules.clauses import Refusals
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Fetched
@@ -105,18 +103,18 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
         bindings = bindings_from_text(text)
 
         def attempt(session: LiveSession) -> tuple[LocalSql | None, int | None]:
-            with limits.uncounted():  # the policy may have to be compiled
+            with clauses.uncounted():  # the policy may have to be compiled
                 useful = session.brought(question.context, "query.context_facts")
             shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                with limits.uncounted():
+                with clauses.uncounted():
                     state = confirmed(asker)
                     is_known = _knows_signatures(shaped, session)
                 if state.version != session.version or not is_known:
                     return None, state.version if is_known else NEW_SIGNATURE
                 return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen), session.version
 
-        with limits.bounded(settings.PLANNING_TIMEOUT):
+        with clauses.bounded(settings.PLANNING_TIMEOUT):
             found = settled(asker, None, attempt)
             assert found is not None, "it is settled only if the version is the session's"
             return found
@@ -140,7 +138,7 @@ class Shaped:
 
 def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
     mentioned = question.mentioned.union(bindings.types)
-    with limits.uncounted():  # the policy may have to be compiled
+    with clauses.uncounted():  # the policy may have to be compiled
         program = session.program_for(mentioned)
     for predicate, _ in question.calls:
         check_predicate(program, predicate)
@@ -281,7 +279,7 @@ def _rendered(shaped: Shaped, render: RenderSql) -> str:
 
 
 def _executed(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
-    with limits.uncounted():  # statements have a limit of their own
+    with clauses.uncounted():  # statements have a limit of their own
         return run.execute(statement, slots)
 
 

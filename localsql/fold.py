@@ -39,7 +39,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules import limits
+from checks.engine.rules import clauses
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.plan import ConstantRows, FoldedCandidates, FoldedDerivedTable, is_local
@@ -115,7 +115,7 @@ class Residual:
     ) -> tuple[Branch, tuple[TermT, ...]] | None:
         """Return the folded branch and what is asked of its rows; None if it has no rows."""
         deadline.check()
-        limits.check()
+        clauses.check()
         inner = dict(substitution)
         for source in split.left.sources:
             inner.update(self._constants(source))

@@ -26,7 +26,7 @@ from checks.engine.plan.plan import (
     Same,
     Tagged,
 )
-from checks.engine.rules import limits
+from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var, type_of
 from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
@@ -424,7 +424,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
-        limits.check()
+        clauses.check()
         found = super().selected(branch, columns, scope)
         return found and (written(found),)  # as one piece: large statements nest selects many times over
 

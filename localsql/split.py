@@ -36,7 +36,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules import limits
+from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Col, Slot, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import SelectScope
@@ -268,7 +268,7 @@ class Splitter:
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """Split a branch, and all plans that it reads; `plan` is its own, `terms` are what is asked of its rows."""
         deadline.check()
-        limits.check()
+        clauses.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
             if isinstance(each, DerivedTable | Holds):

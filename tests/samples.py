@@ -40,7 +40,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.testing import policy_tests
+from checks import testing
 from policy import rules
 from tests.service import ROOT, Service, start_service
 
@@ -313,4 +313,4 @@ def are_alike(found: object, told: object) -> bool:
 def hold_to_its_tests(policy: str) -> None:
     program = rules.compile_text(policy, "main.polar")
     assert program.warnings == (), policy
-    assert policy_tests.run(program).errors == (), policy
+    assert testing.run(program).errors == (), policy

@@ -22,13 +22,11 @@ ALLOWED = {
         "policy",
         "checks.asking.advice",
         "checks.asking.askers",
-        "checks.asking.cache",
-        "checks.asking.confirmation",
+        "checks.asking.session",
         "checks.asking.deadline",
         "checks.asking.open_policy",
         "checks.asking.question",
         "checks.asking.run",
-        "checks.asking.session",
         "checks.decisions.log",
         "checks.engine",
         "checks.errors",
@@ -37,9 +35,9 @@ ALLOWED = {
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/asking/cache.py", "checks/asking/deadline.py", "checks/engine/", "localsql/bindings.py", "localsql/fold.py",
-    "localsql/plan.py", "localsql/render.py", "localsql/split.py", "localsql/statements.py", "policy/language/",
-    "policy/rules/", "policy/errors.py", "policy/fact_text.py", "policy/values.py",
+    "checks/asking/deadline.py", "checks/engine/", "localsql/bindings.py",
+    "localsql/fold.py", "localsql/plan.py", "localsql/render.py", "localsql/split.py", "localsql/statements.py",
+    "policy/language/", "policy/rules/", "policy/errors.py", "policy/fact_text.py", "policy/values.py",
 )  # fmt: skip
 # What is in `policy/ground` may use of the rest of the app: the replicas are told of a revision.
 GROUND = ("policy.ground", "policy.errors", "policy.replicas.reading", "policy.values")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from checks.testing import policy_tests
+from checks import testing
 from facts import store
 from facts.notation import fact_from_text
 from policy import rules
@@ -82,7 +82,7 @@ def test_a_policy_is_what_its_page_says(sample, environment):
         assert told(reason.problems, sample) == sample.problems
         return
     assert told(program.warnings, sample) == (sample.problems or [])
-    assert policy_tests.run(program).errors == ()
+    assert testing.run(program).errors == ()
     assert program.tests or sample.questions or sample.problems, "nothing shows what it means"
     publish(environment.pk, sample.policy, None)
     store.apply(environment.pk, [store.Inserts([fact_from_text(line) for line in sample.facts])])

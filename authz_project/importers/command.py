@@ -21,7 +21,7 @@ from authz_project.importers.polar.layout import PolicyLayout, layout_of
 from authz_project.importers.polar.policy import written_blocks
 from authz_project.importers.polar.relations import without_circles
 from authz_project.importers.polar.scenarios import WrittenTests, written_tests
-from checks.testing.policy_tests import run
+from checks.testing import run
 from facts import loading, read
 from facts.accept import check_facts
 from facts.notation import WRITERS

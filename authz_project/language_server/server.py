@@ -15,10 +15,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import json_rpc
 
 from authz_project.language_server import answers
-from authz_project.language_server.answers import RUN_TESTS, CannotRename
-from authz_project.language_server.document import OpenDocument, changed
+from authz_project.language_server.answers import RUN_TESTS, CannotRename, OpenDocument, changed
+from checks import testing
 from checks.asking.run import in_memory
-from checks.testing import policy_tests
 from policy.errors import AuthzError
 from policy.language.source import Problem, Span
 from policy.publishing import results_of
@@ -106,7 +105,7 @@ class PolicyServer(LanguageServer):
 def _tested(program: Program) -> TestReport:
     """Return what came of the tests; the thread keeps no connection."""
     try:
-        return policy_tests.run(program)
+        return testing.run(program)
     finally:
         connections.close_all()
 

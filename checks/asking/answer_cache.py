@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.asking.cache import Cache
-from checks.asking.confirmation import SnapshotState
+from checks.asking.session import Cache, SnapshotState
 from facts.accept import Unused
 from policy.active import Caller, Seen
 from policy.ground import spans

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from checks.asking import run
 from checks.asking.by_rows import Renumbered
-from checks.asking.confirmation import NEW_SIGNATURE, SnapshotState, state_statement
-from checks.asking.session import LiveSession, new_generation
-from checks.engine.rules.limits import uncounted
+from checks.asking.session import NEW_SIGNATURE, LiveSession, SnapshotState, new_generation, state_statement
+from checks.engine.rules.clauses import uncounted
 from checks.errors import PolicyMoved, QueryTooSlow
 from facts.numbering import latest_signature
 from policy.active import Caller, caller_of_hash, versions

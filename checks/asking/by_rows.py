@@ -18,11 +18,19 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from checks.asking import deadline, run
-from checks.asking.cache import Cache
-from checks.asking.confirmation import Confirmation, state_and_rows
 from checks.asking.open_policy import AskedPolicy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
-from checks.asking.session import LiveSession, Ready, StatementKey, StatementResult, reads_clock, rules_of
+from checks.asking.session import (
+    Cache,
+    Confirmation,
+    LiveSession,
+    Ready,
+    StatementKey,
+    StatementResult,
+    reads_clock,
+    rules_of,
+    state_and_rows,
+)
 from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.by_rows import AnswerExpression, expression_of, slot_of, statement_of
 from checks.engine.compile import MOST_WEIGHT

@@ -15,7 +15,7 @@ from checks.engine.answers import AnswerRow
 from checks.engine.compile import Root
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
-from checks.engine.sql.frames import Window
+from checks.engine.sql.render import Window
 from checks.errors import UnknownPredicate
 from facts import wire
 from facts.batches import by_signature

@@ -13,10 +13,10 @@ from django.conf import settings
 
 from checks.asking import deadline, run
 from checks.asking.askers import Asker, confirmed, settled
-from checks.asking.cache import Cache
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
 from checks.asking.session import (
+    Cache,
     LiveSession,
     PreparedStatement,
     Session,
@@ -28,11 +28,10 @@ from checks.asking.session import (
 from checks.engine.answers import AnswerRow
 from checks.engine.compile import Root, compiled
 from checks.engine.errors import TooComplex, TooMuchRecursion
-from checks.engine.rules.clauses import Slot
-from checks.engine.rules.limits import bounded
+from checks.engine.rules.clauses import Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.frames import Window
+from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined

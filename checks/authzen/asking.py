@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeVar
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
 from checks.asking.askers import Asker, confirmed, settled
-from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.question import Check, Page, Question, allow, by_ids
-from checks.asking.session import LiveSession
+from checks.asking.session import NEW_SIGNATURE, LiveSession
 from checks.authzen.requests import Evaluated, RequestProperties, facts_of
 from checks.errors import StatementTooLarge
 from checks.explain.explain import Explanation, explain

@@ -15,7 +15,7 @@ from checks.engine.compile import Compiled, Knows, Rendered, Shape, rendered
 from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.frames import inline_table, with_tables
+from checks.engine.sql.render import inline_table, with_tables
 from checks.engine.sql.text import Piece, Statement, Text, finished, joined
 from policy.rules.program import Signature
 

@@ -26,15 +26,16 @@ from checks.engine.rules.clauses import (
     Var,
     calls_made,
     pattern_of,
+    steps_taken,
     substituted,
+    tick,
     variables_of,
+    within,
 )
-from checks.engine.rules.limits import steps_taken, tick, within
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import are_missing
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.frames import Window, seen_through
-from checks.engine.sql.render import SelectScope
+from checks.engine.sql.render import SelectScope, Window, seen_through
 from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union

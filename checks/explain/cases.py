@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from checks.asking import deadline
-from checks.engine.rules.clauses import Call, Const, Other, Pattern
+from checks.engine.rules.clauses import Call, Const, Other, Pattern, tick
 from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
-from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import concrete_literals, may_match, numbers_of, only_in, typings_of
 from policy.rules.components import Components, reachable

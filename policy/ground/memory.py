@@ -428,12 +428,12 @@ _reserve: mmap | None = None  # which nobody touches: let go when memory runs ou
 # ---- the request of this thread ------------------------------------------------------------------------------------
 
 
-class _Counted(threading.local):
+class _RequestOfThread(threading.local):
     is_counted = False  # outside of requests, nothing is
     holding: Holding | None = None  # from the first use on: most requests need none
 
 
-_mine = _Counted()
+_mine = _RequestOfThread()
 
 
 def begin_request() -> None:

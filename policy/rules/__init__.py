@@ -17,9 +17,8 @@ from hashlib import sha256
 from policy.ground import spans
 from policy.language import ast, parse
 from policy.language.source import Source, without_collections
-from policy.rules.assertions import tests_of
 from policy.rules.declarations import Problems, vocabulary_of
-from policy.rules.desugar import longhand_rules
+from policy.rules.desugar import longhand_rules, tests_of
 from policy.rules.flatten import flat_rules, is_made_here
 from policy.rules.program import Program
 from policy.rules.safety import check_safety, check_strata

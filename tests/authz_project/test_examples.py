@@ -3,7 +3,7 @@
 import pytest
 
 from authz_project.examples import NotEmpty, example_named, examples, load
-from checks.testing import policy_tests
+from checks import testing
 from facts import read, store
 from facts.accept import unused_signatures
 from facts.notation import pattern_from_text
@@ -35,13 +35,13 @@ def test_names_are_of_one_kind():
 @each_example
 def test_a_policy_is_tested_whole(db, example):
     program = rules.compile_text(example.policy, example.filename)
-    assert policy_tests.run(program).success
+    assert testing.run(program).success
     assert [program.source.text[span.start : span.end] for span in _uncovered(program)] == []
     assert program.warnings == ()
 
 
 def _uncovered(program):
-    return policy_tests.uncovered(program, policy_tests.covered(program))
+    return testing.uncovered(program, testing.covered(program))
 
 
 @each_example

@@ -17,8 +17,7 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from authz_project.language_server import answers
-from authz_project.language_server.answers import hover_text
-from authz_project.language_server.document import OpenDocument, Positions, changed
+from authz_project.language_server.answers import OpenDocument, Positions, changed, hover_text
 from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source

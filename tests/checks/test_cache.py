@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from checks.asking.cache import Cache
 from checks.asking.deadline import Deadline
+from checks.asking.session import Cache
 from checks.errors import QueryTooSlow
 
 

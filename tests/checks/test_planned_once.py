@@ -9,8 +9,7 @@ import pytest
 from checks.engine import compile as forms
 from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
-from checks.engine.rules.clauses import Call, Const, Slot, Var, hashed_once, value
-from checks.engine.rules.limits import steps_taken
+from checks.engine.rules.clauses import Call, Const, Slot, Var, hashed_once, steps_taken, value
 from checks.engine.sql import rounds
 from checks.engine.sql.dialects import PostgreSQL
 from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in

@@ -8,8 +8,7 @@ import pytest
 from checks.asking.session import rule_sets
 from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
-from checks.engine.rules.clauses import Call, Slot, Var
-from checks.engine.rules.limits import bounded, tick
+from checks.engine.rules.clauses import Call, Slot, Var, bounded, tick
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import SQLite
 from policy.language.source import Source
@@ -55,7 +54,7 @@ def test_planning_ends_within_its_limit_and_is_not_begun_again():
 
 
 def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
-    monkeypatch.setattr("checks.engine.rules.limits.REFUSED_FOR", 0.0)
+    monkeypatch.setattr("checks.engine.rules.clauses.REFUSED_FOR", 0.0)
     rules = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
     planned(rules)
     assert planned(rules) > 0.1

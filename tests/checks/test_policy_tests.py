@@ -5,7 +5,7 @@ import io
 import pytest
 from django.core.management import call_command
 
-from checks.testing import policy_tests
+from checks import testing
 from policy import rules
 from policy.language.source import Source
 from tests.checks.conftest import POLICY, fact, publish, store
@@ -26,7 +26,7 @@ def program(text: str):
 
 def outcome(assertion: str, setup: str = "fixture team;", policy: str = POLICY + TEAM) -> str:
     """What is wrong with one assertion; nothing where it passes."""
-    report = policy_tests.run(program(policy + f'test "t" {{ setup {{ {setup} }} {assertion} }}'))
+    report = testing.run(program(policy + f'test "t" {{ setup {{ {setup} }} {assertion} }}'))
     (found,) = report.tests[0].assertions
     assert found.passed == (not found.message) == report.success
     return found.message
@@ -130,7 +130,7 @@ def test_tests_see_only_their_own_facts(api):
     test "two" { assert_not allow(User{"ann"}, "read", Repo{"a"}); }
     test "three" { setup { is_public(Repo{"a"}); } assert allow(User{"ann"}, "read", Repo{"a"}); }
     '''  # fmt: skip
-    assert policy_tests.run(program(text)).success
+    assert testing.run(program(text)).success
 
 
 def test_facts_of_the_policy_count_in_tests(db):
@@ -158,7 +158,7 @@ def test_recursion_and_rounds_work_in_tests(db):
 
 
 def test_outcomes_name_the_line_and_the_test(db):
-    report = policy_tests.run(program(POLICY + '\ntest "t" {\n  assert allow(User{"a"}, "read", Repo{"b"});\n}\n'))
+    report = testing.run(program(POLICY + '\ntest "t" {\n  assert allow(User{"a"}, "read", Repo{"b"});\n}\n'))
     line = POLICY.count("\n") + 3
     assert report.errors == (f"test `t`, line {line}: expected true, got false",)
 
@@ -175,7 +175,7 @@ test "later" { assert allow(User{"a"}, "read", Repo{"a"}); }
 
 
 def test_all_assertions_are_counted(db):
-    report = policy_tests.run(program(POLICY + TWO_FAIL))
+    report = testing.run(program(POLICY + TWO_FAIL))
     assert [(test.name, test.passed, test.total) for test in report.tests] == [
         ("good", 1, 1),
         ("bad", 1, 3),
@@ -185,7 +185,7 @@ def test_all_assertions_are_counted(db):
 
 
 def test_a_run_that_fails_fast_ends_at_the_first_failure(db):
-    report = policy_tests.run(program(POLICY + TWO_FAIL), fail_fast=True)
+    report = testing.run(program(POLICY + TWO_FAIL), fail_fast=True)
     assert [(test.name, test.passed, test.total) for test in report.tests] == [("good", 1, 1), ("bad", 1, 3)]
     assert len(report.errors) == 1
 
@@ -200,10 +200,10 @@ def test_a_thousand_assertions_take_few_statements(db):
     )
     compiled = program(text)
     setup = 'setup { has_role(User{"u"}, "reader", Repo{"r"}); }'
-    policy_tests.run(program(f'{POLICY}test "t" {{ {setup} assert allow(User{{"u"}}, "read", Repo{{"r"}}); }}'))
+    testing.run(program(f'{POLICY}test "t" {{ {setup} assert allow(User{{"u"}}, "read", Repo{{"r"}}); }}'))
     # What a connection prepares once, it has prepared by now.
     with seconds_at_most(2), counted() as statements:
-        report = policy_tests.run(compiled)
+        report = testing.run(compiled)
     assert report.success and sum(test.passed for test in report.tests) == 1000
     assert len(statements) <= 50 + 1  # one for each test, and one that reads the clock
 
@@ -213,7 +213,7 @@ def test_a_thousand_assertions_take_few_statements(db):
 
 def uncovered(text: str) -> list[str]:
     compiled = program(text)
-    missing = policy_tests.uncovered(compiled, policy_tests.covered(compiled))
+    missing = testing.uncovered(compiled, testing.covered(compiled))
     return [text[span.start : span.end] for span in missing]
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from facts import statistics
+from facts import table
 from tests.checks.conftest import fact, publish, store
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)  # SQLite has no statistics, on purpose
@@ -21,7 +21,7 @@ def nothing_counted(db):
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM fact")
         cursor.execute("ANALYZE fact")
-    statistics._stored.take(statistics._stored.number)
+    table._stored.take(table._stored.number)
 
 
 def in_folders(number: int) -> list[dict]:
@@ -62,6 +62,6 @@ def test_a_write_is_acknowledged_whatever_becomes_of_the_statistics(api, monkeyp
     def broken(stored: int) -> None:
         raise RuntimeError("no statistics today")
 
-    monkeypatch.setattr(statistics, "_look", broken)
+    monkeypatch.setattr(table, "_look", broken)
     store(api, *in_folders(1000))
     assert len(api.get("/facts?predicate=has_relation").json()) == 1000

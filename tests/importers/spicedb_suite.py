@@ -142,7 +142,7 @@ def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFile
     """Asks the file's own assertions, or these questions."""
     from django.core.management import call_command
 
-    from checks.testing.policy_tests import run
+    from checks.testing import run
     from policy.rules import compile_text
 
     files = [str(path)]

@@ -7,7 +7,7 @@ import pytest
 from authz_project.importers.command import carried
 from authz_project.importers.model import ImportReport, ModelKind
 from authz_project.importers.openfga.stores import read_files
-from checks.testing.policy_tests import run
+from checks.testing import run
 from facts.accept import check_facts
 from facts.notation import line_of
 from policy.language.format import formatted

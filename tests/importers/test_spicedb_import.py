@@ -9,7 +9,7 @@ import orjson
 import pytest
 from django.core.management import CommandError, call_command
 
-from checks.testing.policy_tests import run
+from checks.testing import run
 from policy.rules import compile_text
 from tests.importers import spicedb_suite
 from tests.importers.random_schemas import validation_file

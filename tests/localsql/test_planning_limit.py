@@ -10,7 +10,7 @@ import pytest
 
 from checks.asking import run
 from checks.engine.plan.unfold import Unfolder
-from checks.engine.rules import limits
+from checks.engine.rules import clauses
 from localsql.fold import Residual
 from localsql.render import LocalRenderer
 from localsql.split import Splitter, StoredStatements
@@ -94,7 +94,7 @@ def clock(monkeypatch):
     """The processor time that planning sees: it stands still, except in what is made slow."""
     clock = SimpleNamespace(now=0.0)
     seen = SimpleNamespace(thread_time=lambda: clock.now, monotonic=time.monotonic, sleep=time.sleep)
-    monkeypatch.setattr(limits, "time", seen)
+    monkeypatch.setattr(clauses, "time", seen)
 
     def slow(owner, name: str) -> None:
         work = getattr(owner, name)
@@ -148,9 +148,9 @@ def test_few_statements_are_rendered_of_a_policy_over_supertypes(api, asked, mon
     for name, owner, method in (("split", StoredStatements, "of"), ("rendered", StoredStatements, "_rendered")):
         counted(monkeypatch, counts, name, owner, method)
     counted(monkeypatch, counts, "ran", run, "execute")
-    before = limits.steps_taken()
+    before = clauses.steps_taken()
     assert asked().status_code == 200
-    steps = limits.steps_taken() - before
+    steps = clauses.steps_taken() - before
     assert counts["split"] > 400
     assert counts["rendered"] <= counts["ran"] < counts["split"] / 3
     assert steps < 5000, steps  # were facts of any signature read, more than 7,500

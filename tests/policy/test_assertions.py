@@ -1,7 +1,7 @@
 """The tests of a policy as the program holds them."""
 
 from policy.rules import compile_text
-from policy.rules.assertions import MAX_FACTS
+from policy.rules.desugar import MAX_FACTS
 from policy.rules.program import Atom, Var
 from policy.values import Value
 from tests.policy.rules_text import problems_of

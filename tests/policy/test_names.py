@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from authz_project.language_server.answers import CannotRename, renamable, renamed, with_name
-from authz_project.language_server.document import OpenDocument
-from checks.testing import policy_tests
+from authz_project.language_server.answers import CannotRename, OpenDocument, renamable, renamed, with_name
+from checks import testing
 from policy.language.completion import words_of
 from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
 from policy.rules import compile_text
@@ -139,7 +138,7 @@ def everything_renamed(text: str) -> int:
         assert with_name(changed, back, key.name) == text
         program = compile_text(changed)
         assert len(program.rules) == len(compile_text(text).rules)
-        assert policy_tests.run(program).errors == ()
+        assert testing.run(program).errors == ()
         count += 1
     return count
 

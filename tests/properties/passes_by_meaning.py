@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
-from checks.engine.rules.clauses import ClausesOf, Const, Other, Pattern, mentioned, pattern_of
-from checks.engine.rules.limits import bounded
+from checks.engine.rules.clauses import ClausesOf, Const, Other, Pattern, bounded, mentioned, pattern_of
 from checks.engine.rules.ruleset import Passes
 from policy.language.source import Source
 from policy.rules import compile_source

@@ -25,8 +25,7 @@ from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.subqueries import PlanRequest
 from checks.engine.plan.unfold import Explored, Outcome, Unfolder
-from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, pattern_of
-from checks.engine.rules.limits import bounded
+from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, bounded, pattern_of
 from checks.engine.rules.ruleset import RuleSet
 from facts.wire import Fact
 from policy.errors import AuthzError

@@ -60,13 +60,14 @@ from checks.engine.rules.clauses import (
     mentioned,
     pattern_of,
     renumbered,
+    spend,
     substituted,
     substituted_terms,
     terms_of,
+    tick,
     type_of,
     variables_of,
 )
-from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.rewrite import plain_bindings, resolved
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.components import reachable

@@ -21,9 +21,9 @@ from checks.engine.rules.clauses import (
     mentioned,
     pattern_of,
     renumbered,
+    tick,
     variables_of,
 )
-from checks.engine.rules.limits import tick
 from checks.engine.rules.rewrite import ComponentOf, Hop, Hops, applied, are_cyclic, hop_of, reaches, with_call
 from policy.rules import program as p
 from policy.rules.components import Components

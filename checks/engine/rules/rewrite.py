@@ -30,9 +30,9 @@ from checks.engine.rules.clauses import (
     substituted,
     substituted_terms,
     terms_of,
+    tick,
     variables_of,
 )
-from checks.engine.rules.limits import tick
 from policy.rules.components import Components, reachable
 from policy.rules.program import Signature
 

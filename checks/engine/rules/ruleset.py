@@ -9,6 +9,7 @@ from threading import RLock
 
 from checks.engine.errors import PlannedTooLong, TooComplex
 from checks.engine.rules.clauses import (
+    PATIENCE,
     Call,
     Clause,
     ClausesOf,
@@ -16,11 +17,14 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Pattern,
+    Refusals,
     Scan,
+    bounded,
     calls_made,
     pattern_of,
+    spent,
+    tick,
 )
-from checks.engine.rules.limits import PATIENCE, Refusals, bounded, spent, tick
 from checks.engine.rules.recursion import Separated, linearised
 from checks.engine.rules.rewrite import ComponentOf, Live, Renamed, merged, subsumed
 from checks.engine.rules.specialise import AreFacts, Specialised, any_signature

@@ -24,9 +24,10 @@ from checks.engine.rules.clauses import (
     Term,
     Var,
     canonical,
+    spend,
     substituted,
+    tick,
 )
-from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.recursion import Closure, about_between, closure_of, value_between
 from checks.engine.rules.rewrite import applied
 from policy.rules import program as p

@@ -34,8 +34,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules.clauses import Col, Slot, Term, Var, value
-from checks.engine.rules.limits import tick
+from checks.engine.rules.clauses import Col, Slot, Term, Var, tick, value
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Padded, SelectScope, answer_terms, goal_terms, padded
 from checks.engine.sql.text import (

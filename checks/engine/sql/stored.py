@@ -31,18 +31,20 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules.clauses import FRESH, NOW, Col, Const, Given, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.frames import INLINE, inline_table, with_tables
 from checks.engine.sql.render import (
+    INLINE,
     ColumnNames,
     ColumnsOf,
     Padded,
     Renderer,
     SelectScope,
     existential_in,
+    inline_table,
     names_of,
     no_columns,
     padded,
     steps_of,
+    with_tables,
 )
 from checks.engine.sql.rounds import ArmKeyMaker, Rounds, is_looked_into, rounds_for
 from checks.engine.sql.text import (

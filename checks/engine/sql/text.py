@@ -22,8 +22,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from checks.engine.rules.clauses import Const, Other, Slot, Term, value
-from checks.engine.rules.limits import tick
+from checks.engine.rules.clauses import Const, Other, Slot, Term, tick, value
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
 MANY = 8  # arms that differ in numbers only: fewer are quicker as they are

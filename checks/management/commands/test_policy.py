@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from checks.asking.run import in_memory
-from checks.testing.reports import FORMATS, ran
+from checks.testing import FORMATS, ran
 from policy.errors import AuthzError
 from policy.files import bundle_of_files
 from policy.management.command import FILES, ServiceCommand, add_watch, rejection, until_interrupted

@@ -1,1 +1,0 @@
-"""Run the tests of policies (`policy_tests`), and report the results for people and for other programs (`reports`)."""
