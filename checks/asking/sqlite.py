@@ -27,6 +27,7 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 
 
 def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
+    time.left()  # raises if there is none
     clock = _Clock(time, sql, values)
     cursor = None
     raw.set_progress_handler(clock.is_over, _STEPS)
@@ -61,12 +62,9 @@ class _Clock:
     _holding: memory.Holding | None = None  # from the first look on
 
     def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
-        now = monotonic()
-        if now >= time.end:
-            raise QueryTooSlow(time.seconds)
         self._time, self._asked = time, (sql, values)
         self._is_known = known.times(sql, values) > 0
-        self._free_until = 0.0 if self._is_known else now + LONG
+        self._free_until = 0.0 if self._is_known else monotonic() + LONG
 
     @property
     def refusal(self) -> BaseException:
