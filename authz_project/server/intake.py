@@ -74,7 +74,7 @@ class Intake:
             start_listener(host, int(port), health_application(self._lookout), "health", reuse_port=True)
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
-            import_string("authz_project.metrics.worker.start")(number, pools)
+            import_string("authz_project.metrics.start")(number, pools)
         start_watch()
         begin_logs()
         begin_traces()
