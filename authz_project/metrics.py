@@ -47,6 +47,7 @@ log = logging.getLogger("authz.metrics")
 PREFIX = "authz_"
 PATHS = ("/metrics", "/metrics/")
 PAUSE = 0.5  # seconds between updates of gauges
+PAUSE_AFTER_FAILURE = 5.0  # seconds
 MINUTE = 60.0  # seconds
 _PAGE = resource.getpagesize()
 
@@ -237,32 +238,36 @@ def write_to(path: Path, process: str) -> type[Any]:
     return values.ValueClass
 
 
-def later(written: type[Any]) -> Callable[[], None]:
-    """Have values take amounts in memory, and return the function that writes all of them to the files.
+def buffered(written: type[Any]) -> Callable[[], None]:
+    """Have values keep amounts in memory, and return the function that adds them to the files.
 
-    To write takes 2 µs for each amount, to append it to a list takes a twentieth of that.
+    To add an amount to a file takes 2 µs, to append it to a list takes a twentieth of that.
     """
-    every: list[Later] = []
+    every: list[BufferedValue] = []
 
-    class Later(written):  # type: ignore[misc]
+    class BufferedValue(written):  # type: ignore[misc]
         def __init__(self, *its: Any, **named: Any):
             super().__init__(*its, **named)
-            self.amounts: list[float] = []
-            self.inc = self.amounts.append
+            self._amounts: list[float] = []
+            self.inc = self._amounts.append
             every.append(self)
 
-        def write(self) -> None:
-            number = len(self.amounts)  # threads append meanwhile
-            if number:
-                super().inc(sum(self.amounts[:number]))
-                del self.amounts[:number]
+        def take(self) -> float:
+            amounts = self._amounts[:]  # threads append meanwhile
+            del self._amounts[: len(amounts)]
+            return sum(amounts)
 
-    def write_all() -> None:
-        for value in tuple(every):
-            value.write()
+        def add(self, amount: float) -> None:
+            super().inc(amount)
 
-    values.ValueClass = Later
-    return write_all
+    def flush() -> None:
+        taken = [(value, value.take()) for value in tuple(every)]  # of all, so that a failure leaves no list to grow
+        for value, amount in taken:
+            if amount:
+                value.add(amount)
+
+    values.ValueClass = BufferedValue
+    return flush
 
 
 def memory() -> int:
@@ -292,7 +297,7 @@ class Worker:
     """All metrics of a worker: it counts requests as they are answered, and looks at what lasts twice a second."""
 
     def __init__(self, number: int, pools: Mapping[str, Pool]):
-        self._write = later(values.ValueClass)
+        self._flush = buffered(values.ValueClass)
         self.metric = ProcessMetrics(OF_WORKERS)
         self._process, self._pools = str(number), pools
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
@@ -378,7 +383,7 @@ class Worker:
         """Write down what was counted, and set gauges to what is now."""
         with self._looking:
             self._look()
-            self._write()
+            self._flush()
 
     def _look(self) -> None:
         metric = self.metric
@@ -452,7 +457,7 @@ def _keep_looking(worker: Worker) -> None:
             worker.look()
         except Exception:  # such as a full disk; what was written before is still there
             log.exception("metrics cannot be written down")
-            time.sleep(MINUTE)
+            time.sleep(PAUSE_AFTER_FAILURE)
 
 
 # ---- in the server's parent process ---------------------------------------------------------------------------------

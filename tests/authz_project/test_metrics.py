@@ -24,7 +24,6 @@ from authz_project import metrics
 from authz_project.metrics import METRICS, OF_WORKERS, PAUSE, PREFIX, Worker
 from authz_project.observing import METHODS, AnsweredRequest, name_of
 from authz_project.server.supervisor import worker_ended, worker_started
-from policy.ground import spans
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
 from policy.replicas.standing import Standing
