@@ -483,7 +483,7 @@ class AllProcesses(Collector):
         """Keep the counters of a worker that has ended, and drop its gauges."""
         self._metric("workers").dec()
         self._metric("workers_ended").inc()
-        mark_process_dead(number, str(self._path))  # type: ignore[arg-type]
+        mark_process_dead(number, str(self._path))
 
     def collect(self) -> Iterator[metrics_core.Metric]:
         self._metric("process_resident_memory_bytes", "main").set(memory())

@@ -72,7 +72,7 @@ def search(text: str) -> list[SearchHit]:
     query = " AND ".join(f'("{word}" OR "{word}"*)' for word in words)  # a whole word counts twice
     with _index() as index:
         found = index.execute(_FIND, [query]).fetchall()
-    return [SearchHit(*map(_marked, shown), path) for *shown, path in found]
+    return [SearchHit(_marked(page), _marked(heading), _marked(text), path) for page, heading, text, path in found]
 
 
 def meant(text: str) -> str:
