@@ -202,7 +202,7 @@ Made = Counter | Gauge | Histogram
 
 
 class ProcessMetrics:
-    """The metrics of one process, by their names and labels: `counter("requests", "/api/list", "POST", 200)`."""
+    """The metrics of one process, by their names and labels: `metric("requests", "/api/list", "POST", 200).inc()`."""
 
     def __init__(self, table: Sequence[Metric]):
         registry = CollectorRegistry()
@@ -228,14 +228,10 @@ def _made(metric: Metric, registry: CollectorRegistry) -> Made:
     return Gauge(name, metric.help, metric.labels, registry=registry, multiprocess_mode=metric.mode)
 
 
-def write_to(path: Path, process: str) -> type[Any]:
-    """Have metrics that are made from now on keep values in files of this process, whose name no other one has.
-
-    Return the class of these values.
-    """
+def write_to(path: Path, process: str) -> None:
+    """Have metrics that are made from now on keep values in files of this process, whose name no other one has."""
     os.environ[_OF_CLIENT] = str(path)
     values.ValueClass = values.MultiProcessValue(process_identifier=lambda: process)
-    return values.ValueClass
 
 
 def buffered(written: type[Any]) -> Callable[[], None]:
