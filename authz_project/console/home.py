@@ -146,7 +146,7 @@ def questions_a_minute() -> int | None:
     """Return how many all workers answered; None where this server has no metrics."""
     if not settings.METRICS_FOLDER:
         return None
-    value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.serving.value_of")
+    value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.value_of")
     found = value_of(Path(settings.METRICS_FOLDER), "authz_questions_a_minute")
     return None if found is None else int(found)
 

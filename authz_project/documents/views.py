@@ -1,10 +1,11 @@
 """The pages of documents, and the search in them."""
 
+import json
 import re
+import sqlite3
 import threading
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from html import escape
 from typing import NamedTuple
@@ -16,31 +17,41 @@ from django.views.decorators.http import require_safe
 
 from authz_project.documents import library
 from authz_project.documents.library import Document, documents
-from authz_project.documents.markdown import DocumentSection, rendered, sections_of
+from authz_project.documents.markdown import rendered, sections_of
 from authz_project.environments import facts_text
 from policy.errors import Unavailable
 
 # ---- search -------------------------------------------------------------------------------------------------------
 # Words -> the sections of the documents that have all of them, those first that are about them.
 #
-# Anybody may search, so a search is cheap: an index of the words of all sections is made once in a process, a search
-# has few words and few hits, and one runs at a time.
+# Anybody may search, so a search is cheap: SQLite's full-text index of all sections is made once in a process, in
+# memory, a search has few words and few hits, and one runs at a time.
 
 LONGEST = 200  # characters that are looked for
 MOST_WORDS = 6
 LONGEST_WORD = 24  # letters of a word that another one is suggested for
-MOST_FOUND = 20
-EXCERPT = 240  # characters
-MOST_MARKED = 8  # words of a text
 WAIT = 2.0  # seconds for another search to end, or for the index to be made
 _WORD = re.compile(r"[^\W_]{2,}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_MARKS = str.maketrans({"\x02": "<mark>", "\x03": "</mark>"})
 _one_at_a_time = threading.Lock()
 
+_TABLES = """
+CREATE VIRTUAL TABLE section USING fts5(page, heading, text, path UNINDEXED, prefix = '2 3');
+CREATE VIRTUAL TABLE word USING fts5vocab(section, 'row');
+"""
+_FIND = """
+SELECT highlight(section, 0, char(2), char(3)), highlight(section, 1, char(2), char(3)),
+       snippet(section, 2, char(2), char(3), '…', 40), path
+FROM section WHERE section MATCH ? ORDER BY bm25(section, 2, 20, 1), rowid LIMIT 20
+"""
+_KNOWN = """
+SELECT term FROM word WHERE term IN (SELECT value FROM json_each(?)) ORDER BY term = ? DESC, cnt DESC, term LIMIT 1
+"""
 
-@dataclass(frozen=True)
-class SearchHit:
-    """A section, with the words marked."""
+
+class SearchHit(NamedTuple):
+    """A section, with the words marked; the one above all headings of a page has no `page`, but its title."""
 
     page: SafeString
     heading: SafeString
@@ -54,145 +65,62 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def search(text: str) -> list[SearchHit]:
-    """Return the sections that have all words, the best first; where scores are equal, in the order of the pages."""
+    """Return the sections that have all words, or longer ones that begin so: the best first, and at most 20."""
     words = words_of(text)
     if not words:
         return []
-    if not _one_at_a_time.acquire(timeout=WAIT):
-        raise Unavailable("too many search at once, try again")
-    try:
-        index = _index()
-        return [_found(index.entries[place], words) for place in index.best(words)]
-    finally:
-        _one_at_a_time.release()
+    query = " AND ".join(f'("{word}" OR "{word}"*)' for word in words)  # a whole word counts twice
+    with _index() as index:
+        found = index.execute(_FIND, [query]).fetchall()
+    return [SearchHit(_marked(page), _marked(heading), _marked(text), path) for page, heading, text, path in found]
 
 
 def meant(text: str) -> str:
     """Replace misspelled words by close ones of the documents; return nothing if one has no close one."""
     words = words_of(text)
-    close = [_index().closest(word) for word in words]
+    with _index() as index:
+        close = [_closest(word, index) for word in words]
     return " ".join(close) if all(close) and tuple(close) != words else ""
 
 
-# ---- the index ------------------------------------------------------------------------------------------------------
+def _closest(word: str, index: sqlite3.Connection) -> str:
+    """Return the word if it is known, else the most frequent one that differs in one letter, or in two swapped."""
+    parts = [(word[:place], word[place:]) for place in range(len(word) + 1)] if len(word) <= LONGEST_WORD else []
+    near = {start + end[1:] for start, end in parts if end}
+    near |= {start + end[1] + end[0] + end[2:] for start, end in parts if len(end) > 1}
+    near |= {start + letter + end[1:] for start, end in parts if end for letter in _LETTERS}
+    near |= {start + letter + end for start, end in parts for letter in _LETTERS}
+    found = index.execute(_KNOWN, [json.dumps([word, *near]), word]).fetchone()
+    return str(found[0]) if found else ""
 
 
-class IndexEntry(NamedTuple):
-    document: Document
-    section: DocumentSection
-    text: str  # of the section, on one line
-
-
-class Posting(NamedTuple):
-    """What a word scores in a section: for standing there as a whole, and for beginning a word there."""
-
-    whole: int
-    start: int
-
-
-class Index:
-    def __init__(self, entries: list[IndexEntry]):
-        self.entries = entries
-        self._postings: dict[str, dict[int, Posting]] = defaultdict(dict)
-        self._counts: Counter[str] = Counter()
-        for place, entry in enumerate(entries):
-            self._add(place, entry)
-        self._words = sorted(self._postings)
-
-    def _add(self, place: int, entry: IndexEntry) -> None:
-        heading, is_title = entry.section.heading, entry.section.heading.level == 1
-        in_heading, in_text = set(_words_in(heading.text)), Counter(_words_in(entry.text))
-        in_title = set() if is_title else set(_words_in(entry.document.title))
-        times = 2 if is_title else 1
-        for word in {*in_heading, *in_text, *in_title}:
-            whole = start = 0
-            if word in in_heading:
-                whole, start = 100 * times, 60 * times
-            if count := in_text[word]:
-                whole, start = whole + 10 + min(count, 10), start + 6
-            if word in in_title:
-                whole, start = whole + 10, start + 6
-            self._postings[word][place] = Posting(whole, start)
-        self._counts.update(in_text)
-
-    def best(self, words: tuple[str, ...]) -> list[int]:
-        """Return the places of the sections that have all the words, the best first."""
-        total: dict[int, int] | None = None
-        for word in words:
-            scores = self._scores(word)
-            total = {place: score + (total[place] if total else 0) for place, score in scores.items()
-                     if total is None or place in total}  # fmt: skip
-        assert total is not None, "there are words"
-        return sorted(total, key=lambda place: (-total[place], place))[:MOST_FOUND]
-
-    def _scores(self, word: str) -> dict[int, int]:
-        scores = {place: posting.whole for place, posting in self._postings.get(word, {}).items()}
-        for place in range(bisect_left(self._words, word), len(self._words)):
-            longer = self._words[place]
-            if not longer.startswith(word):
-                break
-            for section, posting in self._postings[longer].items():
-                if scores.get(section, 0) < posting.start:
-                    scores[section] = posting.start
-        return scores
-
-    def closest(self, word: str) -> str:
-        """Return the word if it is known, else the most frequent one that differs in one letter, or in two swapped."""
-        if word in self._postings or len(word) > LONGEST_WORD:
-            return word if word in self._postings else ""
-        parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
-        near = {start + end[1:] for start, end in parts if end}
-        near |= {start + end[1] + end[0] + end[2:] for start, end in parts if len(end) > 1}
-        near |= {start + letter + end[1:] for start, end in parts if end for letter in _LETTERS}
-        near |= {start + letter + end for start, end in parts for letter in _LETTERS}
-        return max(near & self._postings.keys(), key=lambda each: (self._counts[each], each), default="")
+@contextmanager
+def _index() -> Iterator[sqlite3.Connection]:
+    """Give the index to one search at a time."""
+    if not _one_at_a_time.acquire(timeout=WAIT):
+        raise Unavailable("too many search at once, try again")
+    try:
+        yield _made_index()
+    finally:
+        _one_at_a_time.release()
 
 
 @cache
-def _index() -> Index:
-    entries = [
-        IndexEntry(document, section, " ".join(section.text.split()))
-        for document in documents()
-        for section in sections_of(document)
-    ]
-    return Index(entries)
+def _made_index() -> sqlite3.Connection:
+    index = sqlite3.connect(":memory:", check_same_thread=False)
+    index.executescript(_TABLES)
+    for document in documents():
+        for section in sections_of(document):
+            heading, text = section.heading, " ".join(section.text.split())
+            is_title = heading.level == 1
+            place = document.path + ("" if is_title else f"#{heading.anchor}")
+            row = ("" if is_title else document.title, heading.text, text, place)
+            index.execute("INSERT INTO section VALUES (?, ?, ?, ?)", row)
+    return index
 
 
-def _words_in(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-# ---- what is shown of it --------------------------------------------------------------------------------------------
-
-
-def _found(entry: IndexEntry, words: tuple[str, ...]) -> SearchHit:
-    document, heading = entry.document, entry.section.heading
-    marks = re.compile(rf"(?<![^\W_])({'|'.join(sorted(words, key=len, reverse=True))})", re.IGNORECASE)
-    is_page = heading.level == 1
-    return SearchHit(
-        page=marked(document.title, marks),
-        heading=mark_safe("") if is_page else marked(heading.text, marks),
-        excerpt=marked(_excerpt(entry.text, marks), marks),
-        path=document.path + ("" if is_page else f"#{heading.anchor}"),
-    )
-
-
-def _excerpt(text: str, marks: re.Pattern[str]) -> str:
-    """Return the text from a little before the first place that has a word."""
-    first = marks.search(text)
-    start = max(0, (first.start() if first else 0) - EXCERPT // 4)
-    start = text.find(" ", start) + 1 if start else 0
-    shown = text[start : start + EXCERPT]
-    if start + EXCERPT < len(text):
-        shown = shown.rpartition(" ")[0] + " …"
-    return f"… {shown}" if start else shown
-
-
-def marked(text: str, marks: re.Pattern[str]) -> SafeString:
-    """Escape the text, and mark what the pattern's only group matches."""
-    pieces = [escape(piece) for piece in marks.split(text, MOST_MARKED)]
-    pieces[1::2] = [f"<mark>{piece}</mark>" for piece in pieces[1::2]]
-    return mark_safe("".join(pieces))  # noqa: S308  every piece is escaped
+def _marked(text: str) -> SafeString:
+    return mark_safe(escape(text).translate(_MARKS))  # noqa: S308  it is escaped
 
 
 # ---- views --------------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import orjson
+from django.conf import settings
 
 from authz_project.logs.formats import FACTS, most_at_once, write
-from authz_project.observing import AnsweredRequest
+from authz_project.observing import AnsweredRequest, observe
 from checks.asking.advice import redacted_questions, tables_read
 from checks.asking.session import StatementKey
 from localsql.asking import PlanKey
@@ -213,3 +214,24 @@ def _reads(keys: dict[object, None]) -> int | None:
             case PlanKey():
                 known.append(key.tables_read)
     return max((reads for reads in known if reads is not None), default=None)
+
+
+# ---- when a server's process starts -------------------------------------------------------------------------------
+
+
+def begin() -> None:
+    """Begin to log warnings, ended threads, requests and slow questions. Called once in each process that answers."""
+    logging.captureWarnings(True)
+    threading.excepthook = _ended
+    if settings.ACCESS_LOG:
+        observe(AccessLog(json if settings.LOG_FORMAT == "json" else plain))
+    if settings.SLOW_QUESTION_MS:
+        observe(tell_if_question, settings.SLOW_QUESTION_MS / 1000)
+
+
+def _ended(thread: threading.ExceptHookArgs) -> None:
+    """Log that a thread has ended by an exception that nothing caught."""
+    if thread.exc_type is SystemExit or thread.exc_value is None:
+        return
+    name = thread.thread.name if thread.thread is not None else "?"
+    logging.getLogger("authz.server").critical("the thread `%s` has ended", name, exc_info=thread.exc_value)

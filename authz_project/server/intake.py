@@ -24,7 +24,7 @@ from granian.rsgi import Scope
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
 from authz_project.database import HEALTH, MEMORY, READINESS
 from authz_project.errors import too_large
-from authz_project.logs.begin import begin as begin_logs
+from authz_project.logs.access import begin as begin_logs
 from authz_project.route import Environ
 from authz_project.server.bodies import SMALL, Body, Rest, Whole, allowance, largest, quick_allowance, start_watch
 from authz_project.server.connection_limits import in_use
@@ -33,7 +33,7 @@ from authz_project.server.lookout import Lookout, health_application
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Waiting
 from authz_project.side_listener import start_listener
-from authz_project.traces.begin import begin as begin_traces
+from authz_project.traces import begin as begin_traces
 from checks.asking.turns import turns
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
@@ -74,7 +74,7 @@ class Intake:
             start_listener(host, int(port), health_application(self._lookout), "health", reuse_port=True)
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
-            import_string("authz_project.metrics.worker.start")(number, pools)
+            import_string("authz_project.metrics.start")(number, pools)
         start_watch()
         begin_logs()
         begin_traces()

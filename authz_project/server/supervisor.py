@@ -21,6 +21,8 @@ from math import inf
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from django.dispatch import Signal
+
 from authz_project.server.listening import Signals
 
 log = logging.getLogger("authz.server")
@@ -29,6 +31,8 @@ SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is replaced: double
 LAST = 1.0  # at most, where no other worker is there and this one did serve: otherwise nobody would answer
 SETTLED = 30.0  # seconds of serving after which the next death counts as the first one
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+worker_started, worker_ended = Signal(), Signal()  # sent in the parent, with the worker's `number`
 
 _spawning = multiprocessing.get_context("spawn")  # workers read the settings anew, and share nothing
 
@@ -166,6 +170,8 @@ class Supervisor:
                 place.start(self._target, self._arguments)
                 if place.process is None:
                     self._note_death(place)
+                else:
+                    worker_started.send_robust(self, number=place.number)
 
     def _wait(self, signals: Signals, until: float) -> None:
         """Wait for a signal, a report, or the end of a process; `until` then at most."""
@@ -182,6 +188,8 @@ class Supervisor:
 
     def _note_death(self, place: _WorkerPlace) -> None:
         process_id, code = place.bury()
+        if process_id:
+            worker_ended.send_robust(self, number=place.number)
         if place.reason and place.reason != self._logged:
             log.error("worker %d cannot start: %s", place.number, place.reason.strip())
             self._logged = place.reason

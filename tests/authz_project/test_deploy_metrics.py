@@ -9,7 +9,7 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
 from authz_project.console import home
-from authz_project.metrics.table import METRICS, Metric
+from authz_project.metrics import METRICS, Metric
 from tests.samples import page
 from tests.service import ROOT
 

@@ -287,8 +287,9 @@ def test_one_search_runs_at_a_time(browser, monkeypatch):
 def test_what_renders_is_imported_with_the_first_page(tmp_path):
     code = (
         "import sys, authz_project.wsgi as w; from django.test import Client\n"
-        "loaded = lambda: {'markdown_it', 'authz_project.documents.views'} & set(sys.modules)\n"
-        "assert not loaded(); assert Client().get('/docs/').status_code == 200; assert len(loaded()) == 2"
+        "renders = {'markdown_it', 'pygments.lexers.shell', 'authz_project.documents.views'}\n"
+        "loaded = lambda: renders & set(sys.modules)\n"
+        "assert not loaded(); assert Client().get('/docs/tutorial/').status_code == 200; assert len(loaded()) == 3"
     )
     environment = {"DATABASE_URL": f"sqlite:///{tmp_path}/a.sqlite3", "SECRET_KEY": "s" * 40, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

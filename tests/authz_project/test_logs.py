@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import Error, OperationalError, connection, transaction
 
 from authz_project import errors, observing
-from authz_project.logs import access, begin, formats
+from authz_project.logs import access, formats
 from authz_project.logs.access import AccessLog, pieces
 from authz_project.logs.formats import FACTS, Json, Plain, current, enter, leave, shortened
 from authz_project.management.commands import serve
@@ -150,7 +150,7 @@ def test_another_format_is_refused(tmp_path, value):
 
 def test_a_thread_that_ends_is_said_in_a_line(caplog):
     from_thread = threading.ExceptHookArgs((ValueError, ValueError("lost"), None, threading.current_thread()))
-    begin._ended(from_thread)
+    access._ended(from_thread)
     assert "has ended" in caplog.text
 
 

@@ -17,14 +17,13 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
 
-from authz_project.metrics import folder, serving
-from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX
-from authz_project.metrics.tallies import Tallies, times_of
-from authz_project.metrics.worker import PAUSE, Worker
+from authz_project import metrics
+from authz_project.metrics import METRICS, OF_WORKERS, PAUSE, PREFIX, Worker
 from authz_project.observing import METHODS, AnsweredRequest, name_of
-from policy.ground import spans
+from authz_project.server.supervisor import worker_ended, worker_started
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
 from policy.replicas.standing import Standing
@@ -291,7 +290,7 @@ def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_pat
         server.once(lambda found: found.sum("requests_total", **asked) == 250)
         (place,) = home.glob("authz-metrics-*")
         assert place.stat().st_mode & 0o777 == 0o700
-        assert {each.stem for each in place.glob("*.alive")} == {"server", *(str(each.pid) for each in server.workers)}
+        assert {each.stem.rpartition("_")[2] for each in place.iterdir()} == {"main", "1", "2"}
         server.service.stop()
         assert list(home.glob("authz-metrics-*")) == []
 
@@ -307,10 +306,10 @@ def test_what_a_killed_server_left_behind_goes_with_the_next_one(tmp_path, migra
             worker.kill()
         psutil.wait_procs(workers, 30)
     (left,) = tmp_path.glob("authz-metrics-*")
-    folder.drop_old(tmp_path)
+    metrics.drop_old(tmp_path)
     assert left.exists()  # another server may be making it just now
     os.utime(left, (0, 0))
-    folder.drop_old(tmp_path)
+    metrics.drop_old(tmp_path)
     assert not left.exists()
 
 
@@ -349,10 +348,28 @@ def test_a_place_that_cannot_be_is_refused(options, said, tmp_path):
 # ---- small parts -------------------------------------------------------------------------------------------------
 
 
-def test_values_come_into_the_bucket_of_the_first_bound_that_they_do_not_exceed():
-    times = times_of([0.2, 0.1, 5.0, 0.05, 0.1], [0.1, 0.5])
-    assert list(times.buckets) == [3, 1, 1]
-    assert times.total == pytest.approx(5.45)
+@pytest.fixture
+def worker(tmp_path, monkeypatch) -> Worker:
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # which it sets
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    metrics.write_to(tmp_path, "1")
+    return Worker(1, {})
+
+
+def counts(worker: Worker, tmp_path: Path) -> dict[tuple[str, Labels], float]:
+    """What is in the files."""
+    worker.look()
+    samples = [sample for metric in metrics.merged(tmp_path) for sample in metric.samples]
+    return {(each.name.removeprefix(PREFIX), frozenset(each.labels.items())): each.value for each in samples}
+
+
+def test_values_come_into_the_bucket_of_the_first_bound_that_they_do_not_exceed(worker, tmp_path):
+    for entries in (1, 2, 2, 3, 100_000):
+        worker.noted(Part("change", 0.0, 0.0, {"entries": entries}))
+    found = counts(worker, tmp_path)
+    buckets = [found["batch_entries_bucket", frozenset({("le", le)})] for le in ("1.0", "2.0", "5.0", "+Inf")]
+    assert buckets == [1, 3, 4, 5]
+    assert found["batch_entries_sum", frozenset()] == 100_008
 
 
 def seen(**given: object) -> AnsweredRequest:
@@ -363,46 +380,68 @@ def seen(**given: object) -> AnsweredRequest:
     return AnsweredRequest(**usual | given)
 
 
-def test_every_part_is_counted_or_known_to_be_of_no_interest():
-    """What is written in `policy/ground/spans.py` is what is counted."""
-    told = set(re.findall(r"^\| `(\w+)` \|", spans.__doc__, re.MULTILINE))
+def test_every_part_that_the_code_notes_is_counted(worker, tmp_path):
+    noted = re.compile(r"spans\.(?:note|noted|lasting|add)\(\(?\"(\w+)\"")
+    files = [
+        file
+        for name in ("authz_project", "checks", "facts", "localsql", "policy")
+        for file in (ROOT / name).rglob("*.py")
+    ]
+    names = {"statement", "kept", "decision"}.union(*(noted.findall(file.read_text()) for file in files))
+    assert len(names) >= 13
     facts = {
         "of": "thread", "rows": 1, "allowed": 1, "denied": 0, "entries": 1, "changes": 1, "kind": "facts",
         "inserted": 1, "deleted": 1,
     }  # fmt: skip
-    for name in told:
-        tallies = Tallies()
+    of_process = re.compile("process_|questions_a_minute|connections_open$|requests_total|request_seconds")
+
+    def of_parts() -> dict[tuple[str, Labels], float]:
+        return {key: value for key, value in counts(worker, tmp_path).items() if not of_process.match(key[0])}
+
+    for name in names:
         known = {"written": 1, "dropped": 1} if name == "log" else facts
-        tallies.seen(seen(noted=[(name, 0.0, 0.001, known)]))
-        within = tallies.take()
-        assert len(within.counts) + len(within.times) > 2, name
-        tallies.noted(Part(name, 0.0, 0.001, known))
-        assert tallies.take() != ({}, {}), name
+        before = of_parts()
+        worker.seen(seen(noted=[(name, 0.0, 0.001, known)]))
+        within = of_parts()
+        assert within != before, name
+        worker.noted(Part(name, 0.0, 0.001, known))
+        assert of_parts() != within, name
 
 
-def test_what_comes_while_much_waits_is_counted_all_the_same(monkeypatch):
-    monkeypatch.setattr("authz_project.metrics.tallies.MOST", 10)
-    tallies = Tallies()
-    for _ in range(25):
-        tallies.seen(seen())
-    assert tallies.take().counts["requests", "/api/authorize", "POST", 200] == 25
-    assert tallies.take() == ({}, {})
-
-
-def test_many_threads_lose_nothing():
-    tallies, taken = Tallies(), []
+def test_many_threads_lose_nothing(worker, tmp_path):
+    key = ("requests_total", frozenset({("endpoint", "/api/authorize"), ("method", "POST"), ("code", "200")}))
     with ThreadPoolExecutor(4) as threads:
-        working = [threads.submit(lambda: [tallies.seen(seen()) for _ in range(5_000)]) for _ in range(4)]
+        working = [threads.submit(lambda: [worker.seen(seen()) for _ in range(5_000)]) for _ in range(4)]
         while not all(each.done() for each in working):
-            taken.append(tallies.take())
-    taken.append(tallies.take())
-    assert sum(each.counts.get(("requests", "/api/authorize", "POST", 200), 0) for each in taken) == 20_000
+            worker.look()
+    found = counts(worker, tmp_path)
+    assert found[key] == found["request_seconds_count", frozenset({("endpoint", "/api/authorize")})] == 20_000
+
+
+def test_who_takes_the_place_of_an_ended_worker_goes_on_with_its_counters(tmp_path, monkeypatch):
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    of_main = metrics.AllProcesses(tmp_path, "SQLite")
+    for times in (1, 2):
+        worker_started.send(None, number=1)
+        metrics.write_to(tmp_path, "1")
+        worker = Worker(1, {})
+        worker.noted(Part("lost", 0.0, 0.0, {}))
+        worker.look()
+        told = {metric.name: metric for metric in of_main.collect()}
+        assert [each.value for each in told["authz_connections_lost"].samples] == [times]
+        assert [each.value for each in told["authz_workers"].samples] == [1]
+        worker_ended.send(None, number=1)
+        told = {metric.name: metric for metric in of_main.collect()}
+        assert [each.value for each in told["authz_connections_lost"].samples] == [times]
+        assert "authz_questions_a_minute" not in told
+        assert [each.value for each in told["authz_workers_ended"].samples] == [times]
 
 
 def test_a_file_that_is_being_made_is_passed_by(tmp_path):
     (tmp_path / "counter_1.db").touch()
-    assert list(serving.merged(tmp_path)) == []
-    assert serving.value_of(tmp_path, "authz_requests") is None
+    assert list(metrics.merged(tmp_path)) == []
+    assert metrics.value_of(tmp_path, "authz_requests") is None
 
 
 def test_all_metrics_have_names_and_words_of_their_own():
@@ -411,19 +450,17 @@ def test_all_metrics_have_names_and_words_of_their_own():
     assert all(metric.buckets == tuple(sorted(metric.buckets)) for metric in OF_WORKERS)
 
 
-def test_replicas_are_told_by_what_each_is_and_did(monkeypatch):
-    """Without the folder of a server, the client keeps metrics in memory, which is all that differs here."""
+def test_replicas_are_told_by_what_each_is_and_did(worker, tmp_path, monkeypatch):
     used, unknown = Standing("db2", True, "", 100, 0.5, 1, 13, 10), Standing("db3", False, "away", None, None, 0, 0, 0)
     told = [used, unknown]
-    monkeypatch.setattr("authz_project.metrics.worker.standings", lambda: told)
-    of_one = Worker(1, {})
-    of_one.write()
+    monkeypatch.setattr(metrics, "standings", lambda: told)
+    worker.look()
     told[0] = used._replace(asked=0, tries=15, answers=12, lag=2.0)
-    of_one.write()
+    found = counts(worker, tmp_path)
 
-    def value(name: str, *labels: str) -> float:
-        return of_one.child((name, *labels))._value.get()
+    def value(name: str, **labels: str) -> float | None:
+        return found.get((name, frozenset({"replica": "db2", **labels}.items())))
 
-    assert [value("replica_answers", "db2", each) for each in ("counted", "repeated")] == [12, 3]
-    assert [value(f"replica_{name}", "db2") for name in ("used", "lag_seconds", "position")] == [1, 2, 100]
-    assert ("replica_used", "db3") not in of_one.children
+    assert [value("replica_answers_total", outcome=each) for each in ("counted", "repeated")] == [12, 3]
+    assert [value(f"replica_{name}") for name in ("used", "lag_seconds", "position")] == [1, 2, 100]
+    assert ("replica_used", frozenset({("replica", "db3")})) not in found

@@ -1,14 +1,15 @@
 """Who asks for metrics or health slowly, or not at all, keeps nobody else from them."""
 
 import socket
+import tempfile
 from contextlib import ExitStack, closing
 
 import pytest
 import requests
+from prometheus_client import values
 
-from authz_project import side_listener
+from authz_project import metrics, side_listener
 from authz_project.database import DATABASE_AWAY, READY
-from authz_project.metrics import serving
 from authz_project.server.lookout import Lookout, health_application
 from authz_project.side_listener import AT_ONCE, THREADS, listening, start_listener
 from tests.postgresql import free_port
@@ -21,7 +22,9 @@ def port(tmp_path, monkeypatch):
     monkeypatch.setattr(side_listener, "WITHIN", 2.0)
     monkeypatch.setattr(side_listener._Handler, "timeout", 3600.0)
     found = free_port()
-    with serving.served(tmp_path, "127.0.0.1", found, "SQLite"):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # which it sets
+    with metrics.served("127.0.0.1", found, "SQLite"):
         yield found
 
 

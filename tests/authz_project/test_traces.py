@@ -20,8 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
-from authz_project import observing
-from authz_project.traces import begin
+from authz_project import observing, traces
 from authz_project.traces.telemetry import MOST, Traces
 from tests.authz_project.test_observing import QUESTION, published, send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import SECRET
@@ -172,8 +171,8 @@ def test_without_being_asked_nothing_is_imported(tmp_path, variables):
 )
 def test_what_is_missing_is_said(settings, caplog, protocol, missing, told):
     settings.OTEL_ENDPOINT, settings.OTEL_PROTOCOL = "http://127.0.0.1:1", protocol
-    with mock.patch.object(begin, "import_module", side_effect=missing):
-        begin.begin()
+    with mock.patch.object(traces, "import_module", side_effect=missing):
+        traces.begin()
     (line,) = caplog.messages
     assert line.startswith("no traces: ") and told in line
 

@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from authz_project.command_line.overview import program_name, version_line
 from authz_project.database import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import command_line_to_json
-from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
@@ -183,15 +182,12 @@ def origin_of(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-@contextmanager
-def metrics_served(host: str, port: int) -> Iterator[None]:
+def metrics_served(host: str, port: int) -> AbstractContextManager[None]:
     """Have the workers that start meanwhile count, and answer from here what all of them counted."""
     database = environments.database_version()
     connections.close_all()
-    with folder.made() as path:  # the client looks where that is when it is imported
-        served = import_string("authz_project.metrics.serving.served")
-        with served(path, host, port, database):
-            yield
+    served: AbstractContextManager[None] = import_string("authz_project.metrics.served")(host, port, database)
+    return served
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:

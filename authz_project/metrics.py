@@ -1,0 +1,508 @@
+"""Metrics for Prometheus: of all workers together, on a port of their own.
+
+Each process counts with the official client in its multiprocess mode: values are in files that all processes of a
+server share. A worker's files are named by its number, which no other process has at the same time, so the process that
+takes the place of one that has ended goes on with its counters. The server's parent process, which outlives all
+workers, merges the files for each scrape.
+
+Where `serve` has no `--metrics-port`, nothing imports this module, and nobody observes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
+
+from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app, metrics_core, values
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from authz_project import __version__, observing
+from authz_project.observing import OTHER, AnsweredRequest
+from authz_project.server.supervisor import worker_ended, worker_started
+from authz_project.side_listener import Application, Start, listening
+from policy.ground import spans
+from policy.ground.spans import Part
+from policy.replicas.standing import standings
+
+log = logging.getLogger("authz.metrics")
+
+PREFIX = "authz_"
+PATHS = ("/metrics", "/metrics/")
+PAUSE = 0.5  # seconds between updates of gauges
+PAUSE_AFTER_FAILURE = 5.0  # seconds
+MINUTE = 60.0  # seconds
+_PAGE = resource.getpagesize()
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+# Every label has few values, however many callers there are: endpoints are those of the table of endpoints, methods
+# those of HTTP, kinds those that the code has. None is ever an id, a predicate, a type, or a path that nobody serves.
+
+_QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_ANSWER = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_MANY = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
+
+
+class Metric(NamedTuple):
+    name: str  # without its prefix
+    kind: str  # counter, histogram or gauge
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()  # of a histogram: their upper bounds
+    mode: Any = "livesum"  # of a gauge: how the client combines those of several processes
+
+    @property
+    def whole(self) -> str:
+        """Return its name in Prometheus: `requests` -> `authz_requests_total`."""
+        return f"{PREFIX}{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, "counter", text, labels)
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(name, "histogram", text, labels, buckets)
+
+
+def _gauge(name: str, text: str, *labels: str, mode: str = "livesum") -> Metric:
+    return Metric(name, "gauge", text, labels, mode=mode)
+
+
+OF_WORKERS = (
+    _counter("requests", "Requests that were answered", "endpoint", "method", "code"),
+    _histogram("request_seconds", "Time from a request's turn to its answer", _ANSWER, "endpoint"),
+    _histogram("wait_seconds", "Time spent waiting for a thread, a connection, or a turn to change", _QUICK, "of"),
+    _histogram("statement_seconds", "Time of statements that questions send to the database", _QUICK),
+    _counter("statements_failed", "Statements of questions that ended in an error"),
+    _counter("decisions", "Answers of questions: one for each check, one for each list", "endpoint", "outcome"),
+    _counter("rows_answered", "Results in lists that were answered", "endpoint"),
+    _counter("answers_kept", "Questions answered from memory, after the database confirmed it"),
+    _gauge("questions_a_minute", "Questions that were answered within the last minute"),
+    _counter("statements_compiled", "Kinds of questions that were compiled"),
+    _counter("statements_found", "Questions whose kind was compiled before"),
+    _histogram("compilation_seconds", "Time to compile a statement, or a policy", _QUICK, "of"),
+    _counter("policy_compilations", "Policies that were compiled", "outcome"),
+    _counter("facts_inserted", "Facts that are new since a committed change"),
+    _counter("facts_deleted", "Facts that ended with a committed change"),
+    _counter("revisions", "Committed changes", "kind"),
+    _histogram("batch_entries", "Facts and patterns in one request that changes facts", _MANY),
+    _histogram("commit_changes", "Changes that were committed together", _MANY[:7]),
+    _gauge("loads_under_way", "Loads of many facts that are under way"),
+    _counter("loads", "Loads of many facts that came to their end", "outcome"),
+    _gauge("threads_busy", "Threads that answer now", "pool"),
+    _gauge("threads", "Threads that may answer at the same time", "pool"),
+    _gauge("requests_waiting", "Requests that wait for a thread", "pool"),
+    _gauge("connections_open", "Connections to the database"),
+    _counter("connections_opened", "Connections to the database that were made"),
+    _counter("connections_lost", "Connections to the database that turned out to be dead"),
+    _gauge("replica_used", "Whether questions go to the replica: 1, or 0 where not", "replica", mode="livemin"),
+    _gauge("replica_lag_seconds", "Seconds that the replica is behind the primary", "replica", mode="livemax"),
+    _gauge("replica_position", "Bytes of the write-ahead log that the replica has replayed", "replica", mode="livemax"),
+    _counter("replica_answers", "Answers of a replica, and what the primary gave instead", "replica", "outcome"),
+    _counter("decision_log_lines", "Decisions that were written to the decision log, or dropped", "outcome"),
+    _gauge("process_resident_memory_bytes", "Memory of a process", "process"),
+    _counter("process_cpu_seconds", "Processor time of workers", "process"),
+)
+OF_SERVER = (
+    _gauge("workers", "Worker processes that are there"),
+    _counter("workers_ended", "Worker processes that have ended since the server began"),
+    _gauge("start_time_seconds", "When the server began, in seconds since 1970"),
+    _gauge("build_info", "What runs here; its value is 1", "version", "python", "database"),
+)
+METRICS = {metric.name: metric for metric in (*OF_WORKERS, *OF_SERVER)}
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+# A private folder, from the server's start until its end.
+
+_NAME = "authz-metrics-"
+_OLD = 60.0  # seconds after which a folder that nobody locks counts as left behind
+_HEAD = 8  # bytes; a shorter file has nothing to read yet
+_OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the client looks for the folder
+
+
+@contextmanager
+def made_folder() -> Iterator[Path]:
+    """Make the folder, for as long as what is inside runs. An environment variable tells workers where it is."""
+    drop_old(Path(tempfile.gettempdir()))
+    path = Path(tempfile.mkdtemp(prefix=_NAME))  # for its owner alone
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.environ[settings.METRICS_FOLDER_VARIABLE] = str(path)
+    try:
+        yield path
+    finally:
+        for name in (settings.METRICS_FOLDER_VARIABLE, _OF_CLIENT):
+            os.environ.pop(name, None)
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def drop_old(beside: Path) -> None:
+    """Remove folders that killed servers left behind: old ones of this user that nobody locks."""
+    for path in beside.glob(f"{_NAME}*"):
+        with suppress(OSError):
+            about = path.lstat()
+            if about.st_uid == os.getuid() and time.time() - about.st_mtime > _OLD:
+                _remove_if_free(path)
+
+
+def _remove_if_free(path: Path) -> None:
+    """Remove the folder; raise `BlockingIOError` if a server that runs has locked it."""
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path)
+    finally:
+        os.close(lock)
+
+
+def merged(path: Path) -> list[metrics_core.Metric]:
+    """Return the metrics of all processes. A file that a process is just making is passed by."""
+    files = [str(file) for file in path.glob("*.db") if _has_begun(file)]
+    return list(MultiProcessCollector.merge(files))
+
+
+def _has_begun(file: Path) -> bool:
+    try:
+        return file.stat().st_size >= _HEAD
+    except FileNotFoundError:  # gauges of a worker that has just ended
+        return False
+
+
+def value_of(path: Path, name: str) -> float | None:
+    """Return the sum of a metric's samples; None where there is no such metric."""
+    for metric in merged(path):
+        if metric.name == name:
+            return sum(sample.value for sample in metric.samples)
+    return None
+
+
+# ---- in each process ------------------------------------------------------------------------------------------------
+
+Made = Counter | Gauge | Histogram
+
+
+class ProcessMetrics:
+    """The metrics of one process, by their names and labels: `metric("requests", "/api/list", "POST", 200).inc()`."""
+
+    def __init__(self, table: Sequence[Metric]):
+        registry = CollectorRegistry()
+        self._metrics = {metric.name: _made(metric, registry) for metric in table}
+        self._children: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, *key: Any) -> Any:
+        """Return the metric with these labels. Cached: the client takes a lock for it, and checks the labels."""
+        child = self._children.get(key)
+        if child is None:
+            metric = self._metrics[key[0]]
+            child = self._children[key] = metric.labels(*key[1:]) if len(key) > 1 else metric
+        return child
+
+
+def _made(metric: Metric, registry: CollectorRegistry) -> Made:
+    name = f"{PREFIX}{metric.name}"
+    match metric.kind:
+        case "counter":
+            return Counter(name, metric.help, metric.labels, registry=registry)
+        case "histogram":
+            return Histogram(name, metric.help, metric.labels, buckets=metric.buckets, registry=registry)
+    return Gauge(name, metric.help, metric.labels, registry=registry, multiprocess_mode=metric.mode)
+
+
+def write_to(path: Path, process: str) -> None:
+    """Have metrics that are made from now on keep values in files of this process, whose name no other one has."""
+    os.environ[_OF_CLIENT] = str(path)
+    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: process)
+
+
+def buffered(written: type[Any]) -> Callable[[], None]:
+    """Have values keep amounts in memory, and return the function that adds them to the files.
+
+    To add an amount to a file takes 2 µs, to append it to a list takes a twentieth of that.
+    """
+    every: list[BufferedValue] = []
+
+    class BufferedValue(written):  # type: ignore[misc]
+        def __init__(self, *its: Any, **named: Any):
+            super().__init__(*its, **named)
+            self._amounts: list[float] = []
+            self.inc = self._amounts.append
+            every.append(self)
+
+        def take(self) -> float:
+            amounts = self._amounts[:]  # threads append meanwhile
+            del self._amounts[: len(amounts)]
+            return sum(amounts)
+
+        def add(self, amount: float) -> None:
+            super().inc(amount)
+
+    def flush() -> None:
+        taken = [(value, value.take()) for value in tuple(every)]  # of all, so that a failure leaves no list to grow
+        for value, amount in taken:
+            if amount:
+                value.add(amount)
+
+    values.ValueClass = BufferedValue
+    return flush
+
+
+def memory() -> int:
+    """Return the bytes of this process that are in memory; where the system does not say, their peak so far."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+# ---- in workers -----------------------------------------------------------------------------------------------------
+
+
+class Pool(Protocol):
+    """Threads that answer: how many of them do, how many may, and how many requests wait for one."""
+
+    @property
+    def busy(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+
+
+class Worker:
+    """All metrics of a worker: it counts requests as they are answered, and looks at what lasts twice a second."""
+
+    def __init__(self, number: int, pools: Mapping[str, Pool]):
+        self._flush = buffered(values.ValueClass)
+        self.metric = ProcessMetrics(OF_WORKERS)
+        self._process, self._pools = str(number), pools
+        self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
+        self._looking = threading.Lock()
+        self._questions: list[None] = []  # one for each since the latest look
+        self._asked: deque[tuple[float, int]] = deque()  # when somebody looked, and how many questions there were
+        self._processor = 0.0  # seconds of processor time that are counted
+        self._of_replicas: dict[tuple[str, str], int] = {}  # the answers of replicas that are counted
+
+    # ---- what happens ------------------------------------------------------------------------------------
+
+    def seen(self, seen: AnsweredRequest) -> None:
+        """Count a request that was answered, and its parts."""
+        endpoint, metric = seen.endpoint, self.metric
+        metric("requests", endpoint, seen.method, seen.status).inc()
+        metric("request_seconds", endpoint).observe(seen.seconds)
+        for name, _, seconds, facts in seen.noted:
+            self._count(endpoint, name, seconds, facts)
+
+    def noted(self, part: Part) -> None:
+        """Count a part that belongs to no request."""
+        self._count(OTHER, part.name, part.seconds, part.facts)
+
+    def connected(self, connection: BaseDatabaseWrapper, **_: object) -> None:
+        """Count a connection that was made; Django's signal calls this."""
+        self._connections.add(connection)
+        self.metric("connections_opened").inc()
+
+    def _count(self, endpoint: str, name: str, seconds: float, facts: Mapping[str, Any]) -> None:
+        metric = self.metric
+        match name:
+            case "wait":
+                metric("wait_seconds", facts["of"]).observe(seconds)
+            case "statement":
+                metric("statement_seconds").observe(seconds)
+                if "failed" in facts:
+                    metric("statements_failed").inc()
+            case "found":
+                metric("statements_found").inc()
+            case "kept":
+                metric("answers_kept").inc()
+            case "decision":
+                self._decided(endpoint, facts)
+            case "compile":
+                metric("statements_compiled").inc()
+                metric("compilation_seconds", "statement").observe(seconds)
+            case "policy":
+                metric("compilation_seconds", "policy").observe(seconds)
+                metric("policy_compilations", _outcome(facts)).inc()
+            case "load":
+                metric("loads", _outcome(facts)).inc()
+            case "change":
+                metric("batch_entries").observe(facts["entries"])
+            case "commit":
+                metric("commit_changes").observe(facts["changes"])
+            case "revision":
+                metric("revisions", facts["kind"]).inc()
+                metric("facts_inserted").inc(facts["inserted"])
+                metric("facts_deleted").inc(facts["deleted"])
+            case "lost":
+                metric("connections_lost").inc()
+            case "log":
+                for outcome, number in facts.items():
+                    metric("decision_log_lines", outcome).inc(number)
+
+    def _decided(self, endpoint: str, facts: Mapping[str, Any]) -> None:
+        metric = self.metric
+        self._questions.append(None)
+        if "allowed" in facts:
+            for outcome in ("allowed", "denied"):
+                counter = metric("decisions", endpoint, outcome)
+                if number := facts[outcome]:
+                    counter.inc(number)
+        elif "rows" in facts:
+            metric("decisions", endpoint, "listed" if facts["rows"] else "empty").inc()
+            metric("rows_answered", endpoint).inc(facts["rows"])
+        else:
+            metric("decisions", endpoint, "sql").inc()
+
+    # ---- what lasts --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Write down what was counted, and set gauges to what is now."""
+        with self._looking:
+            self._look()
+            self._flush()
+
+    def _look(self) -> None:
+        metric = self.metric
+        metric("questions_a_minute").set(self._a_minute())
+        metric("loads_under_way").set(spans.under_way["load"])
+        for name, pool in self._pools.items():
+            metric("threads_busy", name).set(pool.busy)
+            metric("threads", name).set(pool.size)
+            metric("requests_waiting", name).set(pool.waiting)
+        opened = sum(connection.connection is not None for connection in _listed(self._connections))
+        metric("connections_open").set(opened)
+        metric("process_resident_memory_bytes", self._process).set(memory())
+        seconds = time.process_time()
+        metric("process_cpu_seconds", self._process).inc(seconds - self._processor)
+        self._processor = seconds
+        self._look_at_replicas()
+
+    def _look_at_replicas(self) -> None:
+        metric = self.metric
+        for replica in standings():
+            repeated = max(0, replica.tries - replica.answers - replica.asked)
+            for outcome, number in (("counted", replica.answers), ("repeated", repeated)):
+                counted = self._of_replicas.get((replica.name, outcome), 0)
+                metric("replica_answers", replica.name, outcome).inc(max(0, number - counted))
+                self._of_replicas[replica.name, outcome] = max(number, counted)
+            if replica.tries or replica.position is not None:  # otherwise nothing is known yet
+                metric("replica_used", replica.name).set(replica.is_used)
+                metric("replica_position", replica.name).set(replica.position or 0)
+                if replica.lag is not None:
+                    metric("replica_lag_seconds", replica.name).set(replica.lag)
+
+    def _a_minute(self) -> int:
+        now, number = time.monotonic(), len(self._questions)
+        del self._questions[:number]  # threads append meanwhile
+        self._asked.append((now, number))
+        while self._asked[0][0] < now - MINUTE:
+            self._asked.popleft()
+        return sum(number for _, number in self._asked)
+
+
+def _outcome(facts: Mapping[str, Any]) -> str:
+    return "refused" if "failed" in facts else "done"
+
+
+def _listed(connections: WeakSet[BaseDatabaseWrapper]) -> Sequence[BaseDatabaseWrapper]:
+    """Return the connections as a list, though threads may add some meanwhile; an empty one after ten failures."""
+    for _ in range(10):
+        try:
+            return list(connections)
+        except RuntimeError:  # it grew meanwhile
+            continue
+    return ()
+
+
+def start(number: int, pools: Mapping[str, Pool]) -> Worker:
+    """Begin to count, as the worker with this number, for as long as the process lives."""
+    write_to(Path(settings.METRICS_FOLDER), str(number))
+    worker = Worker(number, pools)
+    connection_created.connect(worker.connected)
+    observing.observe(worker.seen)
+    spans.listen((worker.noted,))
+    worker.look()
+    threading.Thread(target=_keep_looking, args=(worker,), name="metrics", daemon=True).start()
+    return worker
+
+
+def _keep_looking(worker: Worker) -> None:
+    while True:
+        time.sleep(PAUSE)
+        try:
+            worker.look()
+        except Exception:  # such as a full disk; what was written before is still there
+            log.exception("metrics cannot be written down")
+            time.sleep(PAUSE_AFTER_FAILURE)
+
+
+# ---- in the server's parent process ---------------------------------------------------------------------------------
+
+
+class AllProcesses(Collector):
+    """Collects what all processes counted, this one included. The supervisor tells it of workers."""
+
+    def __init__(self, path: Path, database: str):
+        write_to(path, "main")
+        self._path = path
+        memory_of_main = next(metric for metric in OF_WORKERS if metric.name == "process_resident_memory_bytes")
+        self._metric = ProcessMetrics((*OF_SERVER, memory_of_main))
+        self._metric("start_time_seconds").set(time.time())
+        self._metric("build_info", __version__, platform.python_version(), database).set(1)
+        worker_started.connect(self.started)
+        worker_ended.connect(self.ended)
+
+    def started(self, **_: object) -> None:
+        self._metric("workers").inc()
+
+    def ended(self, number: int, **_: object) -> None:
+        """Keep the counters of a worker that has ended, and drop its gauges."""
+        self._metric("workers").dec()
+        self._metric("workers_ended").inc()
+        mark_process_dead(number, str(self._path))
+
+    def collect(self) -> Iterator[metrics_core.Metric]:
+        self._metric("process_resident_memory_bytes", "main").set(memory())
+        yield from merged(self._path)
+
+
+def application_of(registry: CollectorRegistry) -> Application:
+    answer = make_wsgi_app(registry)
+
+    def application(environ: dict, start_response: Start) -> object:
+        if environ["PATH_INFO"] not in PATHS:
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"metrics are at /metrics\n"]
+        return answer(environ, start_response)
+
+    return application
+
+
+@contextmanager
+def served(host: str, port: int, database: str) -> Iterator[None]:
+    """Have the workers that start meanwhile count, and answer for all of them. `database` says which kind it is."""
+    with made_folder() as path:
+        registry = CollectorRegistry()
+        registry.register(AllProcesses(path, database))
+        with listening(host, port, application_of(registry), "metrics"):
+            yield
