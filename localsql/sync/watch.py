@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
-from localsql.sync.config import Database, DatabaseKind
-from localsql.sync.sources import postgresql
+from localsql.sync.config import Database, DatabaseKind, SourceFailed
+from localsql.sync.sources import SqlConnection, opened
 
 # ---- Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics` ---------------------
 
@@ -133,7 +132,7 @@ class Bell:
 
     def __init__(self, databases: Sequence[Database]):
         self._databases = {each.name: each for each in databases if each.kind is DatabaseKind.POSTGRES}
-        self._open: dict[str, Any] = {}
+        self._open: dict[str, SqlConnection] = {}
 
     def listen(self) -> None:
         """Open the connections before anything is read, so that no notification is missed.
@@ -142,15 +141,16 @@ class Bell:
         """
         for name, database in self._databases.items():
             if name not in self._open:
-                connection = postgresql.listening(database, CHANNEL)
-                if connection is not None:
+                with suppress(SourceFailed):
+                    connection = opened(database)
+                    connection.execute(f"LISTEN {CHANNEL}")
                     self._open[name] = connection
 
     def wait(self, pause: float) -> bool:
         """Wait so many seconds, or until something is notified; say whether it was."""
         until = time.monotonic() + pause
         while True:
-            names = {connection.fileno(): name for name, connection in self._open.items()}
+            names = {connection.raw.fileno(): name for name, connection in self._open.items()}
             ready, _, _ = select.select(list(names), [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 return False
@@ -159,14 +159,17 @@ class Bell:
                 return True
 
     def _rang(self, name: str) -> bool:
-        heard = postgresql.heard(self._databases[name], self._open[name])
-        if heard is None:
+        connection = self._open[name]
+        try:
+            return bool(list(connection.raw.notifies(timeout=0)))
+        except connection.error:  # it is lost
+            connection.close()
             del self._open[name]
-        return bool(heard)
+            return False
 
     def close(self) -> None:
-        for name, connection in self._open.items():
-            postgresql.close(self._databases[name], connection)
+        for connection in self._open.values():
+            connection.close()
         self._open.clear()
 
 
