@@ -7,6 +7,7 @@ while the text is parsed, before they cost anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import yaml
 from yaml.events import (
@@ -76,7 +77,7 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
 class _YamlReader:
     def __init__(self, text: str, is_typed: bool, on_node: Callable[[], None]):
         self._events: Iterator[Event] = yaml.parse(text, Loader=_PARSER)
-        self._types = yaml.SafeLoader("") if is_typed else None
+        self._types: Any = yaml.SafeLoader("") if is_typed else None
         self._on_node = on_node
         self._left = MOST_NODES
 
@@ -90,7 +91,7 @@ class _YamlReader:
         self._check(event, depth)
         match event:
             case ScalarEvent():
-                return _plain(event) if self._types is None else self._typed(self._types, event)
+                return _plain(event) if self._types is None else self._typed(event)
             case SequenceStartEvent():
                 return [self._value(each, depth + 1) for each in self._until(SequenceEndEvent)]
         return self._map(depth)
@@ -100,7 +101,7 @@ class _YamlReader:
         found = LocatedMap()
         for event in self._until(MappingEndEvent):
             key = self._key(event, depth)
-            line = event.start_mark.line + 1
+            line = _mark(event).line + 1
             if key.value in found.lines:
                 raise YamlRejected("stands twice", key.value, line)
             found.lines[key.value] = line
@@ -134,11 +135,11 @@ class _YamlReader:
         if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
             raise _refused(event, f"must be nested at most {DEEPEST} levels deep")
 
-    def _typed(self, types: yaml.SafeLoader, event: ScalarEvent) -> object:
-        tag = types.resolve(yaml.ScalarNode, event.value, event.implicit)
+    def _typed(self, event: ScalarEvent) -> object:
+        tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
-            return types.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
-        except ValueError as reason:  # such as a month that no year has
+            return self._types.construct_object(yaml.ScalarNode(tag, event.value))
+        except (ValueError, yaml.YAMLError) as reason:  # such as a month that no year has
             raise _refused(event, f"is not YAML: {reason}") from None
 
 
@@ -148,8 +149,13 @@ def _plain(event: ScalarEvent) -> object:
 
 
 def _refused(event: Event, reason: str) -> YamlRejected:
-    mark = event.start_mark
-    return YamlRejected(f"{reason}{_place(mark.line, mark.column) if mark else ''}")
+    mark = _mark(event)
+    return YamlRejected(f"{reason}{_place(mark.line, mark.column)}")
+
+
+def _mark(event: Event) -> Any:
+    assert event.start_mark is not None, "what a parser yields has a place"
+    return event.start_mark
 
 
 def _place(line: int, column: int) -> str:

@@ -143,9 +143,10 @@ def opened(database: Database, writes: bool = False) -> SqlConnection:
 @contextmanager
 def _told(database: Database, *errors: type[Exception]) -> Iterator[None]:
     """Raise what a driver says as `SourceFailed`, without the passwords that may be in it."""
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
     try:
         yield
-    except (OSError, *errors) as reason:
+    except caught as reason:
         said = reason.args[1] if len(reason.args) > 1 else reason
         raise SourceFailed(database.name, database.without_secrets(str(said))) from None
 
@@ -184,8 +185,8 @@ _MYSQL_OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verif
 
 def _mysql(database: Database) -> SqlConnection:
     module = driver(database, "pymysql", "PyMySQL", "mysql")
-    options = {**_address(database), **_tls_of_python(database)}
     with _told(database, module.MySQLError, RuntimeError):
+        options = {**_address(database), **_tls_of_python(database)}
         raw = module.connect(connect_timeout=CONNECT_WITHIN, autocommit=True, **options)
         with raw.cursor() as prepared:
             prepared.execute(_SESSION)
