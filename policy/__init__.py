@@ -6,7 +6,7 @@ imports Django); `testing` has the classes that report the policy's test results
 `models` stores versions, and `active` gives every part of the service the program that is in force now. `pages` has
 the admin's pages about policies.
 
-For everyone: `values` (typed ids), `fact_text` (facts as people write them), `errors` (what callers did wrong),
-`endpoint` (what all paths share), `serializers` (how bodies are decoded and described), `files`, `replicas`, and
-`ground`, which knows nothing of policies.
+For everyone: `values` (typed ids), `fact_text` (facts as people write them), `yaml_text` (YAML as people write it),
+`errors` (what callers did wrong), `endpoint` (what all paths share), `serializers` (how bodies are decoded and
+described), `files`, `replicas`, and `ground`, which knows nothing of policies.
 """

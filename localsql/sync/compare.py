@@ -21,8 +21,7 @@ from facts.table import fact_table
 from facts.wire import MAX_ID_BYTES, id_from_json
 from localsql.bindings import BindingKey
 from localsql.sync.config import PatternRefused, SyncPattern, shown
-from localsql.sync.sources import can_sort, rows_of
-from localsql.sync.sources.row import SourceRow
+from localsql.sync.sources import SourceRow, can_sort, rows_of
 from policy.errors import MalformedRequest
 from policy.ground.journal import current_offset
 from policy.values import BOOLEAN, INTEGER

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 import sqlglot
-import yaml
 from sqlglot.errors import SqlglotError
 
 from localsql.bindings import (
@@ -26,7 +25,6 @@ from localsql.bindings import (
     Bindings,
     check_keys,
     column_families,
-    document_from_text,
     entries_of,
     key_from_text,
     query_of,
@@ -36,6 +34,7 @@ from localsql.dialects import DIALECTS, Dialect, Family
 from localsql.errors import BindingRejected
 from policy.errors import AuthzError, Unavailable
 from policy.rules.program import Signature
+from policy.yaml_text import LocatedMap, YamlRejected, document_from_yaml
 
 # ---- The errors of synchronization --------------------------------------------------------------------------------
 
@@ -524,13 +523,17 @@ _OF_AN_OUTBOX = ("db", "table")
 
 def config_from_text(text: str, around: Around) -> Config:
     try:
-        return _config(text, around)
+        document, typed = document_from_yaml(text), document_from_yaml(text, is_typed=True)
+    except YamlRejected as error:
+        raise ConfigRejected(error.key, error.reason, error.line) from None
+    try:
+        return _config(document, typed, around)
     except (BindingRejected, ConfigRejected) as error:
-        raise ConfigRejected(error.place, error.reason, _line_of(text, error.place)) from None
+        raise ConfigRejected(error.place, error.reason, _line_of(document, error.place)) from None
 
 
-def _config(text: str, around: Around) -> Config:
-    document = document_from_text(text)
+def _config(document: object, typed: Any, around: Around) -> Config:
+    """Return the configuration that a document says; `typed` is the same with numbers and times as YAML means them."""
     if not isinstance(document, dict):
         raise ConfigRejected("", "must be a map with the key `facts`")
     check_keys("", document, KNOWN)
@@ -539,9 +542,9 @@ def _config(text: str, around: Around) -> Config:
     if "facts" not in document and "outbox" not in document:
         raise ConfigRejected("facts", "is missing")
     databases = Databases(document, around)
-    typed = _typed(text).get("facts") or {}
+    facts = typed.get("facts") or {}
     patterns = tuple(
-        _pattern(document, databases, name, entry, typed.get(name))
+        _pattern(document, databases, name, entry, facts.get(name))
         for name, entry in entries_of("facts", document.get("facts"))
     )
     _check_apart(patterns)
@@ -598,32 +601,19 @@ def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
                 )
 
 
-# ---- the document as YAML means it -------------------------------------------------------------------------------
+# ---- lines -------------------------------------------------------------------------------------------------------
 
 
-def _typed(text: str) -> dict[Any, Any]:
-    """Return the document with its numbers and times. `document_from_text` has refused aliases, tags and depth."""
-    try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, TypeError) as reason:
-        raise ConfigRejected("", f"is not YAML: {str(reason).splitlines()[0]}") from None
-    return found if isinstance(found, dict) else {}
-
-
-def _line_of(text: str, place: str) -> int | None:
+def _line_of(document: object, place: str) -> int | None:
     """Return the line of the key that an error is about."""
-    names = _names(place)
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader) if names else None
-    except yaml.YAMLError:
-        return None
     line = None
-    for name in names:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        found = [(k, v) for k, v in pairs if isinstance(k, yaml.ScalarNode) and _is(k.value, name)]
-        if not found:
+    for name in _names(place):
+        if not isinstance(document, LocatedMap):
             break
-        line, node = found[0][0].start_mark.line + 1, found[0][1]
+        written = next((each for each in document.lines if _is(each, name)), None)
+        if written is None:
+            break
+        line, document = document.lines[written], document.get(written)
     return line
 
 

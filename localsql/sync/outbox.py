@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
 
 import orjson
 from django.db import connection, transaction
@@ -17,15 +15,12 @@ from facts.accept import FactRejected
 from facts.store import Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
 from localsql.sync.config import ConfigRejected, DatabaseKind, Outbox, SourceFailed, shown
-from localsql.sync.sources import mysql, postgresql, sqlite
+from localsql.sync.sources import SqlConnection, connected, path_of
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.ground.journal import By, changing
 
 # ---- identities ---------------------------------------------------------------------------------------------------
 # The identity of an outbox, by what its server says: files that spell its address differently mean the same one.
-
-ColumnValues = Sequence[int | str]
-Execute = Callable[[str, ColumnValues], list[tuple[Any, ...]]]
 
 _SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
 _ADDRESS = "SELECT COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port')"
@@ -34,36 +29,53 @@ _OF_POSTGRESQL = (
 )
 
 
-def of_postgresql(outbox: Outbox, execute: Execute) -> str:
-    readable = execute("SELECT has_function_privilege('pg_control_system()', 'execute')", ())[0][0]
-    server = execute(_SYSTEM if readable else _ADDRESS, ())[0][0]
-    database, table = execute(_OF_POSTGRESQL, (outbox.table,))[0]
+def _of_postgresql(outbox: Outbox, connection: SqlConnection) -> str:
+    readable = connection.execute("SELECT has_function_privilege('pg_control_system()', 'execute')")[0][0]
+    server = connection.execute(_SYSTEM if readable else _ADDRESS)[0][0]
+    database, table = connection.execute(_OF_POSTGRESQL, (outbox.table,))[0]
     if table is None:
         raise SourceFailed(outbox.database.name, f"there is no table `{outbox.table}`")
     return f"postgresql {server} {database} {table}"
 
 
-def of_mysql(outbox: Outbox, execute: Execute) -> str:
+def _of_mysql(outbox: Outbox, connection: SqlConnection) -> str:
     """Return the identity. MariaDB has no UUID of a server: host, port and directory tell its servers apart."""
     server = ""
     with suppress(SourceFailed):
-        server = execute("SELECT @@server_uuid", ())[0][0]
-    server = server or execute("SELECT CONCAT_WS(':', @@hostname, @@port, @@datadir)", ())[0][0]
+        server = connection.execute("SELECT @@server_uuid")[0][0]
+    server = server or connection.execute("SELECT CONCAT_WS(':', @@hostname, @@port, @@datadir)")[0][0]
     schema, _, table = outbox.table.rpartition(".")
-    current, ignores_case = execute("SELECT DATABASE(), @@lower_case_table_names", ())[0]
+    current, ignores_case = connection.execute("SELECT DATABASE(), @@lower_case_table_names")[0]
     name = f"{schema or current}.{table}"
     return f"mysql {server} {name.lower() if ignores_case else name}"
 
 
-def of_sqlite(outbox: Outbox) -> str:
-    path = sqlite.path_of(outbox.database).resolve()
+def _of_sqlite(outbox: Outbox, connection: SqlConnection) -> str:
+    path = path_of(outbox.database).resolve()
     return f"sqlite {path} {outbox.table.lower().removeprefix('main.')}"
 
 
 # ---- An outbox in the application's database: reads its rows, and takes them out ----------------------------------
 
-_POSTGRESQL_DIGEST = "encode(sha256(convert_to(COALESCE(CAST(changes AS text), ''), 'UTF8')), 'hex')"
-_MYSQL_DIGEST = "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4), 256)"
+
+@dataclass(frozen=True, slots=True)
+class _OutboxKind:
+    """What differs between kinds of databases."""
+
+    identity: Callable[[Outbox, SqlConnection], str]
+    text: str  # the type that shows JSON as text
+    digest: str = ""  # what a row's digest is in SQL, if the database can say
+
+
+_KINDS = {
+    DatabaseKind.POSTGRES: _OutboxKind(
+        _of_postgresql, "text", "encode(sha256(convert_to(COALESCE(CAST(changes AS text), ''), 'UTF8')), 'hex')"
+    ),
+    DatabaseKind.MYSQL: _OutboxKind(
+        _of_mysql, "CHAR", "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4), 256)"
+    ),
+    DatabaseKind.SQLITE: _OutboxKind(_of_sqlite, "TEXT"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,59 +96,59 @@ class OutboxTable:
     """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
 
     _name: str
-    _text: str  # the type that shows JSON as text
-    _mark: str
-    _execute: Execute
-    _database: str  # its name
+    _connection: SqlConnection
+    _kind: _OutboxKind
     identity: str  # what the server says that this table is, however a file spells it
-    _digest: str = ""  # what a row's digest is in SQL, if the database can say
 
     def first(self, most: int) -> list[WrittenRow]:
         """Return so many of the committed rows, those with the lowest numbers."""
-        return self._rows(f"ORDER BY id LIMIT {int(most)}", ())
+        return self._rows(f"ORDER BY id LIMIT {int(most)}")
 
     def remove(self, rows: Mapping[int, str]) -> None:
         """Delete those of the rows that still have these digests."""
         if not rows:
             return
-        if self._digest:
-            each = f"id = {self._mark} AND {self._digest} = {self._mark}"
+        if self._kind.digest:
+            mark = self._connection.mark
+            each = f"id = {mark} AND {self._kind.digest} = {mark}"
             condition = " OR ".join([f"({each})"] * len(rows))
             values = [value for row in rows.items() for value in row]
-            self._execute(f"DELETE FROM {self._name} WHERE {condition}", values)
+            self._connection.execute(f"DELETE FROM {self._name} WHERE {condition}", values)
             left = self._as_read(rows)
         else:
             left = self._removed_by_a_writer(rows)
         if left:
-            raise SourceFailed(self._database, f"the row {left[0]} of the outbox cannot be taken out")
+            raise SourceFailed(self._connection.database.name, f"the row {left[0]} of the outbox cannot be taken out")
 
     def _removed_by_a_writer(self, rows: Mapping[int, str]) -> list[int]:
         """Delete the rows where digests are computed here, under SQLite's write lock: no row changes after it is read.
 
         Return the numbers of those that are still there.
         """
-        self._execute("BEGIN IMMEDIATE", ())
+        self._connection.execute("BEGIN IMMEDIATE")
         try:
             numbers = self._as_read(rows)
             if numbers:
-                self._execute(f"DELETE FROM {self._name} WHERE id IN ({self._marks(numbers)})", numbers)
+                self._connection.execute(f"DELETE FROM {self._name} WHERE id IN ({self._marks(numbers)})", numbers)
             left = self._as_read(rows)
         except BaseException:
-            self._execute("ROLLBACK", ())
+            self._connection.execute("ROLLBACK")
             raise
-        self._execute("COMMIT", ())
+        self._connection.execute("COMMIT")
         return left
 
     def _as_read(self, rows: Mapping[int, str]) -> list[int]:
         there = self._rows(f"WHERE id IN ({self._marks(rows)})", list(rows))
         return [row.number for row in there if rows[row.number] == row.digest]
 
-    def _rows(self, which: str, values: ColumnValues) -> list[WrittenRow]:
-        found = self._execute(f"SELECT id, CAST(changes AS {self._text}) FROM {self._name} {which}", values)
+    def _rows(self, which: str, values: Sequence[int | str] = ()) -> list[WrittenRow]:
+        found = self._connection.execute(
+            f"SELECT id, CAST(changes AS {self._kind.text}) FROM {self._name} {which}", values
+        )
         return [WrittenRow(int(number), _shown(changes)) for number, changes in found]
 
     def _marks(self, numbers: Collection[int]) -> str:
-        return ", ".join([self._mark] * len(numbers))
+        return ", ".join([self._connection.mark] * len(numbers))
 
 
 def _shown(changes: str | bytes | None) -> str:
@@ -145,67 +157,9 @@ def _shown(changes: str | bytes | None) -> str:
 
 @contextmanager
 def opened(outbox: Outbox) -> Iterator[OutboxTable]:
-    kind = outbox.database.kind
-    with _OPENED[kind](outbox) as table:
-        yield table
-
-
-@contextmanager
-def _postgresql(outbox: Outbox) -> Iterator[OutboxTable]:
-    database = outbox.database
-    module = postgresql.psycopg(database)
-    with postgresql.connected(database, reads_only=False) as connection:
-        connection.autocommit = True
-
-        def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
-            try:
-                cursor = connection.execute(statement.encode(), values)
-                return cursor.fetchall() if cursor.description else []
-            except module.Error as error:
-                raise postgresql.failed(database, error) from None
-
-        identity = of_postgresql(outbox, execute)
-        yield OutboxTable(outbox.table, "text", "%s", execute, database.name, identity, _POSTGRESQL_DIGEST)
-
-
-@contextmanager
-def _mysql(outbox: Outbox) -> Iterator[OutboxTable]:
-    database = outbox.database
-    module, connection = mysql.pymysql(database), mysql.connected(database, "Cursor")
-    connection.autocommit(True)
-
-    def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(statement, tuple(values))
-                return list(cursor.fetchall())
-        except (module.MySQLError, OSError) as error:
-            raise mysql.failed(database, error) from None
-
-    try:
-        identity = of_mysql(outbox, execute)
-        yield OutboxTable(outbox.table, "CHAR", "%s", execute, database.name, identity, _MYSQL_DIGEST)
-    finally:
-        connection._force_close()
-
-
-@contextmanager
-def _sqlite(outbox: Outbox) -> Iterator[OutboxTable]:
-    connection = sqlite.connected(outbox.database, "rw")
-
-    def execute(statement: str, values: ColumnValues) -> list[tuple[Any, ...]]:
-        try:
-            return connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise SourceFailed(outbox.database.name, str(error)) from None
-
-    try:
-        yield OutboxTable(outbox.table, "TEXT", "?", execute, outbox.database.name, of_sqlite(outbox))
-    finally:
-        connection.close()
-
-
-_OPENED = {DatabaseKind.POSTGRES: _postgresql, DatabaseKind.MYSQL: _mysql, DatabaseKind.SQLITE: _sqlite}
+    kind = _KINDS[outbox.database.kind]
+    with connected(outbox.database, writes=True) as connection:
+        yield OutboxTable(outbox.table, connection, kind, kind.identity(outbox, connection))
 
 
 # ---- Which rows of an outbox are made and may still stand in it ---------------------------------------------------

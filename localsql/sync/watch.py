@@ -10,44 +10,40 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from localsql.sync.config import Database, DatabaseKind
-from localsql.sync.sources import postgresql
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, start_http_server
+
+from localsql.sync.config import Database, DatabaseKind, SourceFailed
+from localsql.sync.sources import SqlConnection, opened
 
 # ---- Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics` ---------------------
 
-_HELP = {
-    "passes_total": ("counter", "Passes that ended, by how they ended."),
-    "facts_changed_total": ("counter", "Facts that were added and deleted."),
-    "facts": ("gauge", "Facts of a pattern in the last pass: equal, to be added, to be deleted."),
-    "pattern_failed": ("gauge", "1 where a pattern failed in the last pass."),
-    "last_pass_seconds": ("gauge", "How long the last pass took."),
-    "last_pass_timestamp_seconds": ("gauge", "When the last pass ended."),
-    "last_success_timestamp_seconds": ("gauge", "When the last pass ended that left nothing to be told."),
-    "rows_drained_total": ("counter", "Rows of the outbox that were taken."),
+_METRICS: dict[str, tuple[type[Counter | Gauge], str]] = {
+    "passes_total": (Counter, "Passes that ended, by how they ended."),
+    "facts_changed_total": (Counter, "Facts that were added and deleted."),
+    "facts": (Gauge, "Facts of a pattern in the last pass: equal, to be added, to be deleted."),
+    "pattern_failed": (Gauge, "1 where a pattern failed in the last pass."),
+    "last_pass_seconds": (Gauge, "How long the last pass took."),
+    "last_pass_timestamp_seconds": (Gauge, "When the last pass ended."),
+    "last_success_timestamp_seconds": (Gauge, "When the last pass ended that left nothing to be told."),
+    "rows_drained_total": (Counter, "Rows of the outbox that were taken."),
 }
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-@dataclass
 class Metrics:
-    """Numbers by their names and labels."""
+    """Numbers by their names and labels; a metric is there from its first number on."""
 
-    prefix: str
-    _numbers: dict[tuple[str, str], float] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, prefix: str):
+        self.registry = CollectorRegistry()
+        self._prefix = prefix
+        self._made: dict[str, Any] = {}
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        with self._lock:
-            self._numbers[name, _shown(labels)] = value
+        self._metric(name, labels).set(value)
 
     def add(self, name: str, value: float = 1, **labels: str) -> None:
-        with self._lock:
-            key = name, _shown(labels)
-            self._numbers[key] = self._numbers.get(key, 0) + value
+        self._metric(name, labels).inc(value)
 
     def ended(self, outcome: str, took: float) -> None:
         """Count a pass that ended; its outcome is `ok` or `failed`."""
@@ -57,22 +53,11 @@ class Metrics:
         if outcome == "ok":
             self.set("last_success_timestamp_seconds", time.time())
 
-    @property
-    def text(self) -> str:
-        with self._lock:
-            numbers = sorted(self._numbers.items())
-        lines: list[str] = []
-        for (name, labels), value in numbers:
-            whole = f"{self.prefix}_{name}"
-            if f"# TYPE {whole} {_HELP[name][0]}" not in lines:
-                lines += [f"# HELP {whole} {_HELP[name][1]}", f"# TYPE {whole} {_HELP[name][0]}"]
-            lines.append(f"{whole}{labels} {value:.10g}" if name.endswith("_total") else f"{whole}{labels} {value:.3f}")
-        return "\n".join([*lines, ""])
-
-
-def _shown(labels: dict[str, str]) -> str:
-    told = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in sorted(labels.items()))
-    return f"{{{told}}}" if told else ""
+    def _metric(self, name: str, labels: dict[str, str]) -> Any:
+        if name not in self._made:
+            kind, told = _METRICS[name]
+            self._made[name] = kind(f"{self._prefix}_{name}", told, sorted(labels), registry=self.registry)
+        return self._made[name].labels(**labels) if labels else self._made[name]
 
 
 @contextmanager
@@ -81,33 +66,14 @@ def served(metrics: Metrics, port: int | None) -> Iterator[int | None]:
     if port is None:
         yield None
         return
-    server = ThreadingHTTPServer(("127.0.0.1", port), _handler(metrics))
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    disable_created_metrics()
+    server, thread = start_http_server(port, "127.0.0.1", metrics.registry)
     try:
-        yield server.server_address[1]
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10
-
-        def do_GET(self) -> None:
-            body = metrics.text.encode() if self.path == "/metrics" else b"see /metrics\n"
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log no request: nobody would read it."""
-
-    return Handler
 
 
 # ---- watch --------------------------------------------------------------------------------------------------------
@@ -133,7 +99,7 @@ class Bell:
 
     def __init__(self, databases: Sequence[Database]):
         self._databases = {each.name: each for each in databases if each.kind is DatabaseKind.POSTGRES}
-        self._open: dict[str, Any] = {}
+        self._open: dict[str, SqlConnection] = {}
 
     def listen(self) -> None:
         """Open the connections before anything is read, so that no notification is missed.
@@ -142,15 +108,16 @@ class Bell:
         """
         for name, database in self._databases.items():
             if name not in self._open:
-                connection = postgresql.listening(database, CHANNEL)
-                if connection is not None:
+                with suppress(SourceFailed):
+                    connection = opened(database)
+                    connection.execute(f"LISTEN {CHANNEL}")
                     self._open[name] = connection
 
     def wait(self, pause: float) -> bool:
         """Wait so many seconds, or until something is notified; say whether it was."""
         until = time.monotonic() + pause
         while True:
-            names = {connection.fileno(): name for name, connection in self._open.items()}
+            names = {connection.raw.fileno(): name for name, connection in self._open.items()}
             ready, _, _ = select.select(list(names), [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 return False
@@ -159,14 +126,17 @@ class Bell:
                 return True
 
     def _rang(self, name: str) -> bool:
-        heard = postgresql.heard(self._databases[name], self._open[name])
-        if heard is None:
+        connection = self._open[name]
+        try:
+            return bool(list(connection.raw.notifies(timeout=0)))
+        except connection.error:  # it is lost
+            connection.close()
             del self._open[name]
-        return bool(heard)
+            return False
 
     def close(self) -> None:
-        for name, connection in self._open.items():
-            postgresql.close(self._databases[name], connection)
+        for connection in self._open.values():
+            connection.close()
         self._open.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,14 @@ def test_a_connection_that_says_otherwise_than_its_entry_is_refused(url):
     entry = f'{{connection_string: "{url}", type: postgres, ssl: {{ssl_mode: require}}}}'
     with pytest.raises(ConfigRejected, match="both say how it is encrypted"):
         config_from_text(f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {entry}}}', Around(Path()))
+
+
+def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_yaml():
+    """In what MongoDB is asked; a name that YAML takes for a truth value stays a name there."""
+    entry = "collection: t, fields: [a], find: {n: 7, on: 2026-01-01, text: '7', yes: off}"
+    (pattern,) = read(fact(entry, "connection_string: 'mongodb://a/b'")).patterns
+    assert pattern.asked.find == {"n": 7, "on": date(2026, 1, 1), "text": "7", "yes": False}
+    with pytest.raises(ConfigRejected, match="line 6: `url`: stands twice"):
+        read("facts: {}\ndbs:\n  app:\n    url: a\n    # again\n    url: b\n")
+    with pytest.raises(ConfigRejected, match=r"is not YAML: month must be in 1..12 \(line 2, column 53\)"):
+        read(fact("collection: t, fields: [a], find: {n: 2026-13-01}", "connection_string: 'mongodb://a/b'"))

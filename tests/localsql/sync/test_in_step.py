@@ -12,8 +12,9 @@ from facts import read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
-from localsql.sync.config import Around, config_from_text
+from localsql.sync.config import Around, SourceFailed, config_from_text
 from localsql.sync.run import MostDeletes, Passed, SyncOptions
+from localsql.sync.sources import connected
 from policy.ground.journal import NOBODY, By
 from policy.values import Value
 from tests.localsql.sync.conftest import KINDS
@@ -103,3 +104,17 @@ def test_every_id_alone_is_told_from_all_others(published, staff_of, kind):
     staff.fill([(each, "member", "acme") for each in IDS[::2]])
     assert passed(published, config_of(staff, kind), applies=True).plans[0].deleted.count == len(IDS[1::2])
     assert {who for who, _, _ in stored(published)} == set(IDS[::2])
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "sqlite"])
+def test_what_reads_rows_cannot_write(staff_of, kind):
+    """Not even by a function that a query calls."""
+    staff = staff_of(kind)
+    statement = insert = "INSERT INTO staff VALUES ('ann', 'member', 'acme')"
+    if kind == "postgres":
+        body = f"$$ {insert} RETURNING who $$"
+        staff.execute(f"CREATE OR REPLACE FUNCTION written() RETURNS text LANGUAGE sql AS {body}")
+        statement = "SELECT written()"
+    (database,) = config_from_text(config_of(staff, kind), Around(Path())).databases
+    with connected(database) as connection, pytest.raises(SourceFailed, match=r"(?i)read.?only"):
+        list(connection.rows(statement))

@@ -14,8 +14,9 @@ import bson
 import pytest
 from pymongo.errors import ConfigurationError, ServerSelectionTimeoutError
 
+from localsql.sync import sources
 from localsql.sync.config import Around, ConfigRejected, DriverMissing, SourceFailed, config_from_text
-from localsql.sync.sources import mongodb, row, rows_of
+from localsql.sync.sources import rows_of
 from tests.localsql.sync.test_in_step import passed, stored
 
 OID = bson.ObjectId("65f0c0ffee0123456789abcd")
@@ -51,7 +52,7 @@ def stand_in(monkeypatch):
 
     def make(*documents) -> Collection:
         collection = Collection(documents)
-        monkeypatch.setattr(mongodb, "_client", lambda database: Client({"staff": collection}))
+        monkeypatch.setattr(sources, "_client", lambda database: Client({"staff": collection}))
         return collection
 
     return make
@@ -136,14 +137,14 @@ def test_a_server_that_is_away_is_said_without_its_password(monkeypatch):
     def away(database):
         raise ServerSelectionTimeoutError(f"cannot reach {database.connection}")
 
-    monkeypatch.setattr(mongodb, "_client", away)
+    monkeypatch.setattr(sources, "_client", away)
     with pytest.raises(SourceFailed, match="cannot reach …") as caught:
         rows("fields: [a, b]")
     assert "s3cret" not in str(caught.value)
 
 
 def test_a_real_client_says_that_nobody_is_there(monkeypatch):
-    monkeypatch.setattr(mongodb, "CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr(sources, "CONNECT_WITHIN", 0.2)
     found = pattern("fields: [a, b]")
     object.__setattr__(found.database, "connection", "mongodb://me:s3cret@127.0.0.1:1/company")
     with pytest.raises(SourceFailed) as caught:
@@ -156,7 +157,7 @@ def test_a_connection_without_a_database_is_refused(stand_in, monkeypatch):
         def get_default_database(self):
             raise ConfigurationError
 
-    monkeypatch.setattr(mongodb, "_client", lambda database: Nameless({}))
+    monkeypatch.setattr(sources, "_client", lambda database: Nameless({}))
     with pytest.raises(ConfigRejected, match="names no database, as mongodb://host:27017/company does"):
         rows("fields: [a, b]")
 
@@ -170,7 +171,7 @@ def test_a_driver_that_is_missing_is_named(monkeypatch, url, says):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(row, "import_module", missing)
+    monkeypatch.setattr(sources, "import_module", missing)
     asked = "collection: staff, fields: [a]" if "mongo" in url else "query: SELECT a FROM t"
     text = f"facts: {{'p(User:_)': {{{asked}}}}}\ndbs: {{app: {{connection_string: '{url}'}}}}"
     with pytest.raises(DriverMissing, match=says):

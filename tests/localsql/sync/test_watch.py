@@ -77,7 +77,7 @@ def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, start
     staff.fill([("ben", "owner", "acme")])
     until(lambda: stored(published) == {("ben", "owner", "acme")})
     numbers = requests.get(address, timeout=PATIENCE).text
-    assert re.search(r'^authz_sync_facts_changed_total\{change="added",pattern=".*"\} 2$', numbers, re.MULTILINE)
+    assert re.search(r'^authz_sync_facts_changed_total\{change="added",pattern=".*"\} 2\.0$', numbers, re.MULTILINE)
     assert "# TYPE authz_sync_last_success_timestamp_seconds gauge" in numbers
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=PATIENCE)

@@ -1,0 +1,455 @@
+"""Read rows out of the databases, collections and files that facts come from, and connect to those with tables.
+
+Each reader is a generator: it opens a connection that can only read, yields rows while it holds only a part of them in
+memory, and closes the connection. Values are texts, as the database shows them and as local SQL compares them, or None.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sqlite3
+import ssl
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib import import_module
+from operator import methodcaller
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from uuid import UUID
+
+import orjson
+
+from localsql.dialects import Family, Typed
+from localsql.sync.config import (
+    ConfigRejected,
+    CsvFile,
+    Database,
+    DatabaseKind,
+    DriverMissing,
+    Field,
+    MongoQuery,
+    PatternRefused,
+    SourceFailed,
+    SqlQuery,
+    SyncPattern,
+    Tls,
+)
+
+SourceRow = tuple[str | None, ...]
+
+AT_ONCE = 2_000  # rows that are fetched by one call
+CONNECT_WITHIN = 10  # seconds
+
+
+def can_sort(pattern: SyncPattern) -> bool:
+    """Say whether the database itself can put its rows into our order."""
+    return isinstance(pattern.asked, SqlQuery)
+
+
+def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, None]:
+    """Yield the pattern's rows. Closing the generator closes its connection."""
+    match pattern.asked:
+        case SqlQuery() as query:
+            yield from _rows_of_tables(pattern, query, in_order)
+        case MongoQuery() as query:
+            yield from _rows_of_documents(pattern.database, query)
+        case CsvFile() as file:
+            yield from _rows_of_file(pattern, file)
+
+
+def driver(database: Database, module: str, package: str, extra: str) -> Any:
+    """Import what only some installations have, when a database of its kind is opened."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise DriverMissing(database.name, package, extra) from None
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+# A pattern's query as the statement that is run: ids as texts in the dialect's normal form, and in order of bytes.
+
+
+def _rows_of_tables(pattern: SyncPattern, query: SqlQuery, in_order: bool) -> Iterator[SourceRow]:
+    with connected(pattern.database) as connection:
+        yield from connection.rows(_reading(pattern, query, connection.collated, in_order))
+
+
+def _reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
+    """Return the statement; `collated` follows each column of ids, for databases that do not sort texts by bytes."""
+    dialect = pattern.database.sql_dialect
+    names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]
+    families = [query.families[index] for index in pattern.key.columns] or [Family.UNKNOWN]
+    shown = [
+        f"({dialect.text(Typed(f'__q.{name}', family or Family.UNKNOWN))}){collated} AS {name}"
+        for name, family in zip(names, families)
+    ]
+    order = f"\nORDER BY {', '.join(str(place) for place in range(1, len(names) + 1))}" if in_order else ""
+    return f"WITH __q({', '.join(names)}) AS (\n{query.text}\n)\nSELECT {', '.join(shown)} FROM __q{order}"
+
+
+@dataclass(frozen=True)
+class SqlConnection:
+    """An open connection. Outside of `rows`, each statement is a transaction of its own."""
+
+    database: Database
+    raw: Any  # as the driver has it
+    error: type[Exception]  # of the driver
+    reader: Callable[[], Any]  # makes a cursor that fetches while it is read
+    close: Callable[[], None]
+    collated: str = ""
+    mark: str = "%s"  # of a value
+    decoded: Callable[[tuple[Any, ...]], SourceRow] | None = None  # makes texts of bytes, for drivers that give those
+    begin: str = "START TRANSACTION READ ONLY"
+
+    def execute(self, statement: str, values: Sequence[int | str] = ()) -> list[tuple[Any, ...]]:
+        with _told(self.database, self.error):
+            cursor = self.raw.cursor()
+            cursor.execute(statement, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def rows(self, statement: str) -> Iterator[SourceRow]:
+        with _told(self.database, self.error):
+            self.raw.cursor().execute(self.begin)
+            with closing(self.reader()) as cursor:
+                cursor.execute(statement)
+                while fetched := cursor.fetchmany(AT_ONCE):
+                    yield from map(self.decoded, fetched) if self.decoded else fetched
+
+
+@contextmanager
+def connected(database: Database, writes: bool = False) -> Iterator[SqlConnection]:
+    connection = opened(database, writes)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def opened(database: Database, writes: bool = False) -> SqlConnection:
+    """Return a connection, which the caller closes."""
+    match database.kind:
+        case DatabaseKind.POSTGRES:
+            return _postgresql(database)
+        case DatabaseKind.MYSQL:
+            return _mysql(database)
+    return _sqlite(database, writes)
+
+
+@contextmanager
+def _told(database: Database, *errors: type[Exception]) -> Iterator[None]:
+    """Raise what a driver says as `SourceFailed`, without the passwords that may be in it."""
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except caught as reason:
+        said = reason.args[1] if len(reason.args) > 1 else reason
+        raise SourceFailed(database.name, database.without_secrets(str(said))) from None
+
+
+# ---- PostgreSQL ----------------------------------------------------------------------------------------------------
+
+# Values look the same whatever a server or a role is set to.
+_OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
+
+
+def _postgresql(database: Database) -> SqlConnection:
+    module, url = driver(database, "psycopg", "psycopg", "test"), database.connection
+    with _told(database, module.Error):
+        given = module.conninfo.conninfo_to_dict(url)
+        options = f"{given.get('options') or ''} {_OPTIONS}".strip()
+        wanted: dict[str, Any] = {"connect_timeout": CONNECT_WITHIN, "application_name": "authz sync"}
+        own = {name: value for name, value in {**wanted, **_tls_of_libpq(database.tls)}.items() if name not in given}
+        raw = module.connect(url, **own, options=options, client_encoding="UTF8", autocommit=True)
+    return SqlConnection(database, raw, module.Error, lambda: raw.cursor("authz_sync"), raw.close, ' COLLATE "C"')
+
+
+def _tls_of_libpq(tls: Tls) -> dict[str, str]:
+    if tls.uses_system_certificates:
+        return {"sslmode": "verify-full", "sslrootcert": "system"}
+    found = {"sslmode": "require"} if tls.is_required else {}
+    return {**found, "sslrootcert": tls.ca_file} if tls.ca_file else found
+
+
+# ---- MySQL and MariaDB ---------------------------------------------------------------------------------------------
+
+_PORT = 3306
+# The server is to wait for a slow reader, sort by whole ids, and show times the same everywhere.
+_SESSION = "SET SESSION net_write_timeout = 3600, max_sort_length = 8192, time_zone = '+00:00'"
+_MYSQL_OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket", "charset"}
+
+
+def _mysql(database: Database) -> SqlConnection:
+    module = driver(database, "pymysql", "PyMySQL", "mysql")
+    with _told(database, module.MySQLError, RuntimeError):
+        options = {**_address(database), **_tls_of_python(database)}
+        raw = module.connect(connect_timeout=CONNECT_WITHIN, autocommit=True, **options)
+        with raw.cursor() as prepared:
+            prepared.execute(_SESSION)
+            prepared.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    return SqlConnection(
+        database,
+        raw,
+        module.MySQLError,
+        reader=lambda: raw.cursor(module.cursors.SSCursor),
+        close=raw._force_close,  # without telling the server, which may be gone
+        decoded=lambda row: tuple(
+            [None if value is None else value.decode("utf-8", "surrogateescape") for value in row]
+        ),
+    )
+
+
+def _address(database: Database) -> dict[str, Any]:
+    place = f"dbs.{database.name}"
+    try:
+        url = urlsplit(database.connection)
+        port = url.port or _PORT
+    except ValueError:
+        raise ConfigRejected(place, "is no URL such as mysql://user:password@host:3306/database") from None
+    name = unquote(url.path.removeprefix("/"))
+    if not url.hostname or not name:
+        raise ConfigRejected(place, "must be a URL such as mysql://user:password@host:3306/database")
+    given = dict(parse_qsl(url.query))
+    if unknown := sorted(set(given) - _MYSQL_OPTIONS):
+        raise ConfigRejected(place, f"`{unknown[0]}` is no option here; there is {', '.join(sorted(_MYSQL_OPTIONS))}")
+    login = {"user": unquote(url.username or ""), "password": unquote(url.password or "")}
+    return {"host": url.hostname, "port": port, "database": name, "charset": "utf8mb4", **login, **given}
+
+
+def _tls_of_python(database: Database) -> dict[str, Any]:
+    tls = database.tls
+    if not tls.is_required:
+        return {}
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, but the server is not verified
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return {"ssl": context}
+
+
+# ---- SQLite --------------------------------------------------------------------------------------------------------
+
+
+def _sqlite(database: Database, writes: bool) -> SqlConnection:
+    path, mode = path_of(database), "rw" if writes else "ro"
+    try:
+        raw = sqlite3.connect(
+            f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=CONNECT_WITHIN, isolation_level=None
+        )
+        raw.text_factory = methodcaller("decode", "utf-8", "surrogateescape")  # no Python function runs for each value
+        raw.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.Error as error:
+        raise SourceFailed(database.name, f"the file `{path}` cannot be opened: {error}") from None
+    return SqlConnection(database, raw, sqlite3.Error, raw.cursor, raw.close, mark="?", begin="BEGIN")
+
+
+def path_of(database: Database) -> Path:
+    """Return the file. As in DATABASE_URL, a path after `sqlite:///` is relative, and absolute with one more slash."""
+    written = database.connection
+    for beginning in ("sqlite:///", "sqlite://", "sqlite:"):
+        if written.startswith(beginning):
+            return database.folder / written.removeprefix(beginning)
+    return database.folder / written
+
+
+# ---- documents of MongoDB ------------------------------------------------------------------------------------------
+
+_NOTHING = object()
+_UUID_SUBTYPES = (3, 4)
+
+
+def _rows_of_documents(database: Database, asked: MongoQuery) -> Iterator[SourceRow]:
+    errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
+    try:
+        client = _client(database)
+        try:
+            for document in _documents(client, database, asked):
+                yield from _rows_of_document(document, asked.fields)
+        finally:
+            client.close()
+    except (errors.PyMongoError, OSError) as error:
+        raise SourceFailed(database.name, database.without_secrets(str(error))) from None
+
+
+def _client(database: Database) -> Any:
+    module = driver(database, "pymongo", "pymongo", "mongodb")
+    tls: dict[str, Any] = {"tls": True} if database.tls.is_required else {}
+    if database.tls.ca_file:
+        tls["tlsCAFile"] = database.tls.ca_file
+    return module.MongoClient(
+        database.connection, serverSelectionTimeoutMS=CONNECT_WITHIN * 1000, appname="authz sync", tz_aware=True, **tls
+    )
+
+
+def _documents(client: Any, database: Database, asked: MongoQuery) -> Any:
+    errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
+    try:
+        collection = client.get_default_database()[asked.collection]
+    except errors.ConfigurationError:
+        raise ConfigRejected(
+            f"dbs.{database.name}", "names no database, as mongodb://host:27017/company does; add its name"
+        ) from None
+    if asked.aggregate is not None:
+        return collection.aggregate(_plain(database, list(asked.aggregate)), batchSize=AT_ONCE, allowDiskUse=True)
+    wanted = {} if _hides_a_part(asked.fields) else {field.name: 1 for field in asked.fields}
+    projection = {"_id": 0, **wanted} if wanted else None
+    return collection.find(_plain(database, dict(asked.find or {})), projection, batch_size=AT_ONCE)
+
+
+def _hides_a_part(fields: tuple[Field, ...]) -> bool:
+    """Say whether one field is a part of another: a projection can name only one of the two."""
+    names = [field.name for field in fields]
+    return any(other.startswith(f"{name}.") for name in names for other in names)
+
+
+def _plain(database: Database, said: Any) -> Any:
+    """Return what was written, with its extended JSON (`{"$oid": …}`) as the driver's types."""
+    util = driver(database, "bson.json_util", "pymongo", "mongodb")
+    return util.loads(orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_DATETIME, default=_moment).decode())
+
+
+def _moment(value: Any) -> Any:
+    """Return a YAML time as extended JSON, in UTC if it has no zone; a date as text."""
+    text = value.isoformat()
+    if not isinstance(value, datetime):
+        return text
+    return {"$date": text if value.tzinfo else f"{text}Z"}
+
+
+def _rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> Iterator[SourceRow]:
+    """Yield one row; if a field is an array, one for each of its elements."""
+    array = next((field for field in fields if field.is_array), None)
+    if array is None:
+        yield tuple([_text(_value(document, field.name)) for field in fields])
+        return
+    for element in _elements(document, array.name):
+        found = {array.name: element}
+        yield tuple(
+            [_text(found[field.name] if field.name in found else _value(document, field.name)) for field in fields]
+        )
+
+
+def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
+    """Return the elements at the path, which may go on inside of them: `members.id`, where `members` is the array.
+
+    What is no array is the one element itself, as in $unwind.
+    """
+    value: Any = document
+    names = path.split(".")
+    for place, name in enumerate(names):
+        if isinstance(value, list):
+            rest = ".".join(names[place:])
+            return [_value(each, rest) for each in value if isinstance(each, Mapping)]
+        value = value.get(name, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+    if value is _NOTHING or value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _value(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        if isinstance(document, list):
+            return document  # no id: `is_array` has to say that its elements are meant
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
+
+
+def _text(value: Any) -> str | None:
+    """Return the value as PostgreSQL and local SQL show it: 7 for 7.0 and 7.00, `true`, a uuid with dashes.
+
+    The driver's types are known by their names, so that none is imported. What is no id begins with NUL, and says why.
+    """
+    name = type(value).__name__
+    if name == "Decimal128":
+        value = value.to_decimal()
+    elif name == "Binary" and getattr(value, "subtype", None) in _UUID_SUBTYPES:
+        value = UUID(bytes=bytes(value))
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return str(int(value)) if value.is_integer() else repr(value)
+        case Decimal():
+            text = f"{value:f}"
+            if not value.is_finite():
+                return f"\0the number {value} is no id"
+            return text.rstrip("0").rstrip(".") if "." in text else text
+        case int() | UUID():
+            return str(value)
+        case datetime():
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+        case date():
+            return value.isoformat()
+    return str(value) if name == "ObjectId" else f"\0a value of the type {name} is no id"
+
+
+# ---- CSV files -----------------------------------------------------------------------------------------------------
+
+
+def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
+    """Yield the rows; an empty field is None, as NULL is in a table.
+
+    If a file is written while it is read, only a part of it may be seen. A change of its size or its time shows this.
+    A last line without an end shows nothing, as many programs write it so; but a row that was cut off has too few
+    columns.
+    """
+    name = pattern.database.name
+    try:
+        with asked.path.open(encoding="utf-8-sig", newline="") as file:
+            begun = _state(file)
+            lines = csv.reader(file, strict=True)
+            header = next(lines, None) if asked.has_header else None
+            if header is None and asked.has_header:
+                raise PatternRefused(f"the file `{asked.path.name}` has no line with the names of its columns")
+            places = _places(pattern, asked, header)
+            width = len(header) if header is not None else 0
+            for line in lines:
+                if not line:
+                    continue  # an empty line is no row
+                width = width or len(line)
+                if len(line) != width:
+                    than = "names of columns" if header is not None else "in the first row"
+                    raise PatternRefused(
+                        f"line {lines.line_num} of `{asked.path.name}` has {len(line)} columns, and not {width},"
+                        f" as there are {than}"
+                    )
+                if len(line) <= max(places):
+                    needed = f"{max(places) + 1} columns are needed"
+                    raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}` has {len(line)}: {needed}")
+                yield tuple([line[place] or None for place in places])
+            if _state(file) != begun:
+                raise SourceFailed(name, f"the file `{asked.path.name}` was written while it was read")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SourceFailed(name, f"the file `{asked.path.name}` cannot be read: {reason}") from None
+
+
+def _state(file: IO[str]) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
+
+
+def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> list[int]:
+    """Return which columns are read: by name, or by number from 1 if there are no names; else all, in order."""
+    wanted = max(len(pattern.key.columns), 1)
+    if not asked.fields:
+        if header is not None and len(header) != wanted:
+            needed = f"the pattern needs {wanted}; say which under `fields`"
+            raise PatternRefused(f"`{asked.path.name}` has {len(header)} columns, and {needed}")
+        return list(range(wanted))
+    return [_place(asked, field.name, header) for field in asked.fields]
+
+
+def _place(asked: CsvFile, name: str, header: list[str] | None) -> int:
+    if header is not None:
+        if header.count(name) != 1:
+            raise PatternRefused(f"`{asked.path.name}` has not one column `{name}`; it has {', '.join(header)}")
+        return header.index(name)
+    if not (name.isascii() and name.isdecimal() and int(name) > 0):
+        raise PatternRefused(f"without a header, a column is named by its number from 1, and not `{name}`")
+    return int(name) - 1

@@ -1,0 +1,162 @@
+"""Read YAML that people write into plain values and maps, with the line of each key.
+
+Anchors and aliases, merge keys, tags and deep nesting are short to write and may take long to read: they are refused
+while the text is parsed, before they cost anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+LARGEST = 1024 * 1024  # characters of the document
+DEEPEST = 20  # maps and lists in one another
+MOST_NODES = 50_000
+
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml if it is installed: thirty times as fast
+_MERGE = "<<"
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{spelt: True for word in ("yes", "true", "on") for spelt in (word, word.title(), word.upper())},
+    **{spelt: False for word in ("no", "false", "off") for spelt in (word, word.title(), word.upper())},
+}
+
+
+class YamlRejected(Exception):
+    """The text is not YAML, or more than this reader accepts; `key` is set if the error is about one key."""
+
+    def __init__(self, reason: str, key: str = "", line: int | None = None):
+        self.reason, self.key, self.line = reason, key, line
+        super().__init__(f"`{key}` {reason}" if key else reason)
+
+
+class LocatedMap(dict[object, object]):
+    """A map that knows the line of each of its keys, as they are written."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+
+def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], None] = lambda: None) -> object:
+    """Return what the document says, with maps as `LocatedMap`; None if the text has no document.
+
+    Numbers and dates stay the texts that they are. With `is_typed`, they are what YAML 1.1 takes them for, and keys are
+    always texts. `on_node` is called for each key and value, and may raise to end the reading.
+    """
+    if len(text) > LARGEST:
+        raise YamlRejected(f"must have at most {LARGEST} characters")
+    try:
+        return _YamlReader(text, is_typed, on_node).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = _place(mark.line, mark.column) if mark else ""
+        raise YamlRejected(f"is not YAML: {error.problem or error.context}{place}") from None
+    except yaml.YAMLError as error:
+        raise YamlRejected(f"is not YAML: {str(error).splitlines()[0]}") from None
+    except ValueError:
+        raise YamlRejected("is not YAML: it has a character that no YAML has") from None
+
+
+class _YamlReader:
+    def __init__(self, text: str, is_typed: bool, on_node: Callable[[], None]):
+        self._events: Iterator[Event] = yaml.parse(text, Loader=_PARSER)
+        self._types: Any = yaml.SafeLoader("") if is_typed else None
+        self._on_node = on_node
+        self._left = MOST_NODES
+
+    def document(self) -> object:
+        documents = [self._value(next(self._events), 1) for event in self._events if type(event) is DocumentStartEvent]
+        if len(documents) > 1:
+            raise YamlRejected("must be one YAML document")
+        return documents[0] if documents else None
+
+    def _value(self, event: Event, depth: int) -> object:
+        self._check(event, depth)
+        match event:
+            case ScalarEvent():
+                return _plain(event) if self._types is None else self._typed(event)
+            case SequenceStartEvent():
+                return [self._value(each, depth + 1) for each in self._until(SequenceEndEvent)]
+        return self._map(depth)
+
+    def _map(self, depth: int) -> LocatedMap:
+        """Read a map. A key that stands twice is refused: to keep the last one would hide a mistake."""
+        found = LocatedMap()
+        for event in self._until(MappingEndEvent):
+            key = self._key(event, depth)
+            line = _mark(event).line + 1
+            if key.value in found.lines:
+                raise YamlRejected("stands twice", key.value, line)
+            found.lines[key.value] = line
+            found[_plain(key) if self._types is None else key.value] = self._value(next(self._events), depth + 1)
+        return found
+
+    def _key(self, event: Event, depth: int) -> ScalarEvent:
+        self._check(event, depth)
+        if not isinstance(event, ScalarEvent):
+            raise _refused(event, "a key must be text")
+        if event.value == _MERGE and event.implicit[0]:
+            raise _refused(event, "merge keys (`<<`) are not accepted; write out what they stand for")
+        return event
+
+    def _until(self, end: type[Event]) -> Iterator[Event]:
+        """Yield the first event of each node before the end; the caller takes the rest of the node before going on."""
+        for event in self._events:
+            if type(event) is end:
+                return
+            yield event
+
+    def _check(self, event: Event, depth: int) -> None:
+        self._on_node()
+        self._left -= 1
+        if self._left < 0:
+            raise YamlRejected(f"must have at most {MOST_NODES} keys and values")
+        if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
+            raise _refused(event, "anchors and aliases (`&`, `*`) are not accepted; write out what they stand for")
+        if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
+            raise _refused(event, "tags (`!`) are not accepted")
+        if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
+            raise _refused(event, f"must be nested at most {DEEPEST} levels deep")
+
+    def _typed(self, event: ScalarEvent) -> object:
+        tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
+        try:
+            return self._types.construct_object(yaml.ScalarNode(tag, event.value))
+        except (ValueError, yaml.YAMLError) as reason:  # such as a month that no year has
+            raise _refused(event, f"is not YAML: {reason}") from None
+
+
+def _plain(event: ScalarEvent) -> object:
+    """Return the scalar's value; words such as `true` and `null` have a meaning only without quotes."""
+    return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
+
+
+def _refused(event: Event, reason: str) -> YamlRejected:
+    mark = _mark(event)
+    return YamlRejected(f"{reason}{_place(mark.line, mark.column)}")
+
+
+def _mark(event: Event) -> Any:
+    assert event.start_mark is not None, "what a parser yields has a place"
+    return event.start_mark
+
+
+def _place(line: int, column: int) -> str:
+    return f" (line {line + 1}, column {column + 1})"
