@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 from authz_project.command_line import main
 from tests.service import ROOT
 
-COMMANDS = [("load_facts", "-"), ("load_policy", "-"), ("list_api_keys",)]
+COMMANDS = [("load_facts", "-"), ("load_policy", "-"), ("api_keys", "list")]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -42,7 +42,7 @@ def manage(folder, url: str, *command: str, **options) -> subprocess.CompletedPr
     ],
 )
 def test_a_database_that_cannot_be_used_is_said_in_one_line(tmp_path, url, reason):
-    done = manage(tmp_path, url, "policy_history", capture_output=True, text=True)
+    done = manage(tmp_path, url, "show_policy", "--history", capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert reason in done.stderr and "DATABASE_URL" in done.stderr
     assert "hidden" not in done.stderr
@@ -106,5 +106,5 @@ def test_the_check_before_deployment_finds_what_is_there_and_nothing_else(tmp_pa
             env=os.environ | {"DATABASE_URL": ""} | variables, timeout=60,
         ).stderr  # fmt: skip
 
-    assert set(re.findall(r"\w+\.W\d+", check())) == {"security.W010"}
-    assert re.findall(r"\w+\.[WE]\d+", check(CSRF_TRUSTED_ORIGINS="https://authz.example.org")) == []
+    assert set(re.findall(r"security\.W\d+", check())) == {"security.W010"}
+    assert re.findall(r"security\.[WE]\d+", check(CSRF_TRUSTED_ORIGINS="https://authz.example.org")) == []

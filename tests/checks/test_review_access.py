@@ -388,7 +388,7 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
         (("--from", "2", "--to", "1"), "the first moment .revision 2. is after the second .revision 1."),
         (("--at", "2", "--to", "2"), "--to goes with --from"),
         (("--at", "2", "--actor-type", "Usr"), "the policy has no actor type `Usr`"),
-        (("--at", "2", "--environment", "nope"), "there is no environment `nope`"),
+        (("--at", "2", "--environment", "nope"), "Environment `nope` does not exist"),
     ],
 )
 def test_mistakes_are_reported(repos, args, message):

@@ -91,19 +91,19 @@ def test_what_an_interrupted_run_left_behind_is_dropped_by_the_next(history, mon
 def test_the_setting(history, settings, capsys):
     settings.HISTORY_DAYS = 0
     prune_by_setting()
-    call_command("prune_history")
-    assert Revision.objects.count() == 6 and "for ever" in capsys.readouterr().out
+    call_command("prune")
+    assert Revision.objects.count() == 6 and "all history is kept" in capsys.readouterr().out
     age(dict.fromkeys(range(1, 4), 3))
     settings.HISTORY_DAYS = 2
     prune_by_setting()
     assert Environment.objects.get().horizon == 3
     time.sleep(0.05)
-    call_command("prune_history", "--days", "0.0000001")
+    call_command("prune", "--history-days", "0.0000001")
     out = capsys.readouterr().out
-    assert out == "default: 3 revisions and 2 past facts are dropped; history begins at revision 6\n"
+    assert out == "0 facts expired\ndefault: 3 revisions and 2 past facts deleted; history begins at revision 6\n"
     for wrong in ("0", "-1", "x"):
         with pytest.raises(CommandError):
-            call_command("prune_history", "--days", wrong)
+            call_command("prune", "--history-days", wrong)
 
 
 def test_each_environment_has_a_horizon(new_api):
