@@ -161,7 +161,7 @@ def most_deletes(text: str) -> MostDeletes:
     """Parse `10%`, or a number of facts."""
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
     if not found or (found[1] and float(found[1]) > 100):
-        raise ArgumentTypeError(f"`{text}` is neither a share such as 10% nor a number of facts")
+        raise ArgumentTypeError(f"`{text}` is neither a share, e.g. 10%, nor a number of facts")
     return MostDeletes(percent=float(found[1]), is_said=True) if found[1] else MostDeletes(int(found[2]), is_said=True)
 
 
@@ -284,14 +284,14 @@ def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownNam
 def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
     """Refuse a plan that is most likely due to a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
-        raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
+        raise PatternRefused(f"{plan.read.sentence}\nCorrect these rows, or skip them with --skip-bad.")
     deleted, stored = plan.deleted.count, plan.stored
     has_rows = plan.read.has_facts
     if wanted.applies and not wanted.most_deletes.allows(deleted, stored, has_rows):
         empty = "" if has_rows else "; its source has no rows" if not plan.read.rows else "; no row of it is a fact"
         raise PatternRefused(
             f"{deleted:,} of {stored:,} facts would be deleted, more than --max-deletes {wanted.most_deletes}"
-            f" allows{empty}; if that is right, say so with --max-deletes 100%"
+            f" allows{empty}. If this is intended, pass --max-deletes 100%."
         )
 
 

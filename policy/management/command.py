@@ -209,6 +209,7 @@ def _state(path: Path) -> _State:
 # ---- command ------------------------------------------------------------------------------------------------------
 # What commands share: what is checked before, which environment they are about, and how they end.
 
+PATTERN = "Fact pattern, e.g. `has_role(User:ann, _, Repo:_)`; _ matches anything."
 FILES = "Policy files that make up one policy; - for standard input."
 
 
@@ -220,6 +221,11 @@ class ServiceCommand(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return Django's parser. An option of ours may have the name of one of Django's, as `--version`."""
         return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
+
+    def subcommands(self, parser: ArgumentParser, dest: str, about: dict[str, str]) -> dict[str, ArgumentParser]:
+        """Add a subcommand for each name, with its description, and return their parsers."""
+        added = parser.add_subparsers(dest=dest, required=True, metavar="|".join(about))
+        return {name: added.add_parser(name, help=text, description=text) for name, text in about.items()}
 
     def progress(self, what: str) -> Progress:
         """Return a context manager that shows how far a long task is."""

@@ -30,14 +30,19 @@ from policy.scopes import Scope
 
 MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
 
+ACTIONS = {
+    "create": "Create a key and print it. It cannot be shown again.",
+    "list": "List all keys, without their secrets.",
+    "rotate": "Create a key's successor and print it. The old key expires after the overlap.",
+    "revoke": "Revoke a key. Requests with it are rejected at once.",
+}
+
 
 class Command(ServiceCommand):
     help = "Create, list, rotate and revoke API keys."
 
     def add_arguments(self, parser):
-        actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|rotate|revoke")
-
-        create = actions.add_parser("create", help="Create a key and print it. It cannot be shown again.")
+        create, _, rotate, revoke = self.subcommands(parser, "action", ACTIONS).values()
         create.add_argument("name", nargs="?", default="", type=label, metavar="NAME", help="Label of the key.")
         create.add_argument(
             "--environment", default=DEFAULT_SLUG, help="Environment that the key opens (default: %(default)s)."
@@ -52,10 +57,6 @@ class Command(ServiceCommand):
         create.add_argument(
             "--expires", type=above_nothing, metavar="SPAN", help="Lifetime, e.g. 90d or 12h (default: unlimited)."
         )
-
-        actions.add_parser("list", help="List all keys, without their secrets.")
-
-        rotate = actions.add_parser("rotate", help="Create a key's successor and print it; the old key expires.")
         rotate.add_argument(
             "--overlap", type=duration, default=OVERLAP, metavar="SPAN",
             help="How long the old key stays valid, e.g. 24h or 0 (default: 24h).",
@@ -64,8 +65,6 @@ class Command(ServiceCommand):
             "--expires", type=above_nothing, metavar="SPAN",
             help="Lifetime of the new key, e.g. 90d (default: the lifetime that the old key was created with).",
         )  # fmt: skip
-
-        revoke = actions.add_parser("revoke", help="Revoke a key. Requests with it are rejected at once.")
         for with_key in (rotate, revoke):
             with_key.add_argument(
                 "key", metavar="KEY", help="Label of the key, or the key without its secret (see `api_keys list`)."

@@ -62,9 +62,9 @@ class Command(ServiceCommand):
     )
 
     def add_arguments(self, parser):
-        engines = parser.add_subparsers(dest="engine", required=True, metavar="|".join(ENGINES))
-        for name, engine in ENGINES.items():
-            self.add_options(engines.add_parser(name, help=f"Import from {engine.name}."), engine)
+        about = {name: f"Import from {engine.name}." for name, engine in ENGINES.items()}
+        for name, added in self.subcommands(parser, "engine", about).items():
+            self.add_options(added, ENGINES[name])
 
     def add_options(self, parser: ArgumentParser, engine: Engine) -> None:
         parser.add_argument("model", metavar=engine.model, help=engine.model_help)

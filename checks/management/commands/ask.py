@@ -22,22 +22,27 @@ from policy.rules.program import Program
 from policy.values import STRING, Value
 
 PAGE = 10_000
+KINDS = {
+    "authorize": "Check whether an actor may do an action on a resource.",
+    "actions": "List the actions that an actor may do on a resource.",
+    "list": "List the resources on which an actor may do an action.",
+    "who": "List the actors that may do an action on a resource.",
+}
+VALUES = {
+    "authorize": ("actor", "action", "resource"),
+    "actions": ("actor", "resource"),
+    "list": ("actor", "action", "resource_type"),
+    "who": ("action", "resource"),
+}
 
 
 class Command(PolicyCommand):
     help = "Check access, or list actions, resources or actors. Values are written as User:alice."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list|who")
-        for kind, values, help in (
-            ("authorize", ("actor", "action", "resource"), "Check whether an actor may do an action on a resource."),
-            ("actions", ("actor", "resource"), "List the actions that an actor may do on a resource."),
-            ("list", ("actor", "action", "resource_type"), "List the resources on which an actor may do an action."),
-            ("who", ("action", "resource"), "List the actors that may do an action on a resource."),
-        ):
-            asked = kinds.add_parser(kind, help=help)
+        for kind, asked in self.subcommands(parser, "kind", KINDS).items():
             super().add_arguments(asked)
-            for name in values:
+            for name in VALUES[kind]:
                 asked.add_argument(name, metavar=name.upper())
             asked.add_argument(
                 "--context", action="append", default=[], metavar="FACT", help="Context fact. Repeatable."

@@ -21,7 +21,7 @@ class Command(ServiceCommand):
     def add_arguments(self, parser):
         parser.add_argument(
             "--history-days", type=above_zero, metavar="DAYS",
-            help="Delete history older than this (default: HISTORY_DAYS; 0 keeps all history).",
+            help="Delete history older than this (default: HISTORY_DAYS).",
         )  # fmt: skip
 
     def handle(self, *, history_days: float | None, **options: Any) -> None:
