@@ -146,7 +146,7 @@ def hash_of(token: str) -> str:
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
 
-# Every statement that answers a caller includes this check of its key. Lower apps find it by `settings.KEY_CHECK`.
+# Every statement that answers a caller includes this check of its key. Lower apps find it by `policy.active.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN environment e WHERE k.hash = ",
     usable="e.id = k.environment_id AND k.revoked_at IS NULL",

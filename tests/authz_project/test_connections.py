@@ -170,7 +170,7 @@ def test_strangers_keep_nobody_out(tmp_path):
     health = free_port()
     with world("sqlite") as place:
         python = limited_python(tmp_path, sys.executable, f"ulimit -n {FILES}")
-        service = place.started("--workers", "1", "--health-port", str(health), python=python, PATIENCE="0")
+        service = place.started("--workers", "1", "--health-port", str(health), python=python)
         place.filled(service)
         port = port_of(service)
         for addresses in (1, SOCKETS):

@@ -69,8 +69,8 @@ def test_servers_may_start_together(tmp_path, database_urls, kind):
 
 
 NONSENSE = [
-    ("STATEMENT_TIMEOUT", "abc"), ("STATEMENT_TIMEOUT", "-1"), ("BODY_TIMEOUT", "nan"), ("MAX_BODY_BYTES", "10MB"),
-    ("MAX_BODY_BYTES", "9" * 5000), ("MAX_BATCH_ENTRIES", "1.5"), ("LOG_LEVEL", "loud"),
+    ("STATEMENT_TIMEOUT", "abc"), ("STATEMENT_TIMEOUT", "-1"), ("WRITE_TIMEOUT", "nan"), ("MAX_BODY_BYTES", "10MB"),
+    ("MAX_BODY_BYTES", "9" * 5000), ("HISTORY_DAYS", "1.5"), ("LOG_LEVEL", "loud"),
     ("CSRF_TRUSTED_ORIGINS", "authz.example.org"), ("DATABASE_URL", "postgres://u:p@h:port/x"),
     ("DATABASE_URL", "sqlite:////no/such/folder/x.sqlite3"), ("DATABASE_URL", "sqlite:///"),
 ]  # fmt: skip

@@ -43,9 +43,9 @@ def test_replicas_are_urls_by_commas():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sqlite:///x.sqlite3", "must be URLs that begin with postgres://"),
-        ("postgres://db2/authz,mysql://db3/authz", "must be URLs that begin with postgres://"),
-        ("db2", "must be URLs that begin with postgres://"),
+        ("sqlite:///x.sqlite3", "must be postgres:// URLs"),
+        ("postgres://db2/authz,mysql://db3/authz", "must be postgres:// URLs"),
+        ("db2", "must be postgres:// URLs"),
         ("postgres://db2,db3/authz", "must name one host in each URL"),
         ("postgres://db2:x/authz", "cannot be read"),
     ],

@@ -109,18 +109,17 @@ class Command(ServiceCommand):
         if dev:
             os.environ["SECRET_KEY"] = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
         # Workers are children of this process: its id is what they know a development server by.
-        os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
+        for name in ("AUTHZ_DEV_SERVER", "AUTHZ_HEALTH_LISTENER", "AUTHZ_METRICS_FOLDER"):  # left over in the shell
+            os.environ.pop(name, None)
         if dev:
-            os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
+            os.environ["AUTHZ_DEV_SERVER"] = str(os.getpid())
         metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
-        os.environ.pop(settings.HEALTH_LISTENER_VARIABLE, None)
         if health_port is not None:
-            os.environ[settings.HEALTH_LISTENER_VARIABLE] = f"{host} {health_port}"
+            os.environ["AUTHZ_HEALTH_LISTENER"] = f"{host} {health_port}"
         health = origin_of(host, health_port) if health_port else ""
         self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
         if said_of_keys:
             self.say(said_of_keys)
-        os.environ.pop(settings.METRICS_FOLDER_VARIABLE, None)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
             try:
                 run_server(host, port, workers, threads)
