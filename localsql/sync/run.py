@@ -311,18 +311,14 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def lines_of(plan: SyncPlan) -> Iterator[str]:
-    """Yield a line of how many facts come (`+`), go (minus) and stay (`=`), and examples of the first two."""
-    yield f"{plan.pattern}  {counts(plan)}"
+    """Yield the pattern with its counts, and examples of facts to add (`+`) and to delete (minus)."""
+    yield f"{plan.pattern}  {plan.added.count:,} to add, {plan.deleted.count:,} to delete, {plan.equal:,} unchanged"
     yield from _examples(plan.pattern.key, "+", plan.added)
     yield from _examples(plan.pattern.key, MINUS, plan.deleted)
     if plan.read.nulls:
-        yield f"  {_rows(plan.read.nulls)} with a NULL: no facts"
+        yield f"  {_rows(plan.read.nulls)} with a NULL, ignored"
     if plan.read.bad_count and plan.read.skips_bad:
-        yield f"  left out, {plan.read.sentence}"
-
-
-def counts(plan: SyncPlan) -> str:
-    return f"+ {plan.added.count:,} {MINUS} {plan.deleted.count:,} = {plan.equal:,}"
+        yield f"  skipped, {plan.read.sentence}"
 
 
 def _examples(key: BindingKey, sign: str, part: PatternPart) -> Iterator[str]:
@@ -341,12 +337,16 @@ def summary(found: Passed) -> str:
     added = sum(plan.added.count for plan in found.plans)
     deleted = sum(plan.deleted.count for plan in found.plans)
     equal = sum(plan.equal for plan in found.plans)
-    if added or deleted:
-        back = f", {found.taken_back:,} of them taken back, as their rows went meanwhile" if found.taken_back else ""
-        made = f"; done{back}, in {found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
-        said = f"+ {added:,} {MINUS} {deleted:,} = {equal:,}{made if found.is_applied else '; --apply makes it so'}"
+    if not (added or deleted):
+        said = f"in sync: {equal:,} fact{'' if equal == 1 else 's'}"
+    elif found.is_applied:
+        back = (
+            f" ({found.taken_back:,} of them taken back, because their rows were deleted)" if found.taken_back else ""
+        )
+        revisions = f"{found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
+        said = f"{added:,} added{back}, {deleted:,} deleted, {equal:,} unchanged, in {revisions}"
     else:
-        said = f"in step: {equal:,} facts"
+        said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; pass --apply to apply"
     return said if not found.failed else f"{said}; {len(found.failed)} of {_patterns(found)} failed"
 
 

@@ -134,7 +134,7 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
         (database, "is the database itself"),
         (tmp_path, "is a folder"),
         (tmp_path / "no" / "copy", "does not exist. Create it first"),
-        (tmp_path / "used.sqlite3", "belongs to a database that is in use"),
+        (tmp_path / "used.sqlite3", "belongs to a database in use"),
     ):
         with pytest.raises(CannotCopy, match=reason):
             copy(database, place, overwrite=True)
@@ -320,7 +320,7 @@ def test_what_is_no_copy_is_told_so(good):
     for text in (b"", b"SQLite format", b"-- a dump in words"):
         other.write_bytes(text)
         assert "is neither an SQLite database nor a dump" in verified(other, code=1)
-    assert "cannot be read" in verified(good.with_name("nope"), code=1)
+    assert "Cannot read" in verified(good.with_name("nope"), code=1)
     Path(f"{good}-wal").write_bytes(b"x")
     assert "it is in use, or was copied by hand while it was" in verified(good, code=1)
 

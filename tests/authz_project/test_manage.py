@@ -71,10 +71,10 @@ def test_output_that_nobody_takes_ends_a_command_quietly(tmp_path, reads, status
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OperationalError("database is locked"), "cannot be used: database is locked; DATABASE_URL"),
-        (InterfaceError("connection already closed"), "cannot be used: connection already closed"),
-        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, ""), "error: a word of the command line is not UTF-8 text"),
-        (UnicodeEncodeError("ascii", "é", 0, 1, ""), "set PYTHONIOENCODING=utf-8"),
+        (OperationalError("database is locked"), "Cannot use the database: database is locked. Check DATABASE_URL"),
+        (InterfaceError("connection already closed"), "Cannot use the database: connection already closed"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, ""), "error: An argument is not UTF-8 text"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, ""), "Set PYTHONIOENCODING=utf-8"),
         (KeyboardInterrupt(), "130"),
     ],
 )

@@ -123,7 +123,7 @@ def test_past_facts_are_forgotten_for_good(history, capsys):
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == [role("ann", "reader", "1")]
     call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
     out = capsys.readouterr().out
-    assert "1 matching facts are stored: they are not touched" in out and "delete_facts" in out
+    assert "1 matching fact still stored and not affected" in out and "delete_facts" in out
     assert "1 past facts match, which held between revision 2 and 4." in out
     assert "come past revision 5" in out and out.endswith("1 past facts are forgotten\n")
     assert past() == [("ben", 3, 6)]
@@ -159,7 +159,7 @@ def test_what_the_admin_noted_is_forgotten_as_well(history, new_api):
     assert any("ann" in each for each in noted(other)), "of another environment"
 
 
-@pytest.mark.parametrize(("said", "message"), [("no\n", "nothing is forgotten"), ("", "--yes"), (None, "--yes")])
+@pytest.mark.parametrize(("said", "message"), [("no\n", "Nothing was forgotten"), ("", "--yes"), (None, "--yes")])
 def test_nothing_is_forgotten_unless_somebody_says_so(history, monkeypatch, said, message):
     stdin = io.StringIO(said or "")
     if said is None:

@@ -30,7 +30,7 @@ def test_files_that_cannot_be_read(environment, tmp_path, command):
     for file, said in (
         (tmp_path / "missing", "no such file or directory"),
         (tmp_path, "is a directory"),
-        ("", "a file's name is empty"),
+        ("", "The file name is empty"),
         (binary, "is not UTF-8 text"),
     ):
         if command[0] != "load_facts" or file != binary:  # whose lines are told one by one

@@ -180,7 +180,7 @@ def test_policies_are_compared(environment, files):
 
 
 def test_facts_without_use_are_listed(environment, files):
-    assert "no policy is loaded" in refused("audit_facts")
+    assert "No policy is loaded" in refused("audit_facts")
     facts = [role(f"u{n}", "viewer", "Folder", "f") for n in range(3)]
     store.apply(environment.pk, [Inserts([*facts, role("ann", "reader", "Document", "d")])])
     publishing.publish(environment.pk, POLICY, None)

@@ -113,4 +113,4 @@ def _opened(path: str, stack: ExitStack) -> BinaryIO:
     try:
         return stack.enter_context(Path(path).open("rb"))
     except OSError as reason:
-        raise CommandError(f"{path}: {reason.strerror}") from None
+        raise CommandError(f"cannot read `{path}`: {(reason.strerror or '').lower()}") from None

@@ -65,16 +65,16 @@ class Command(PolicyCommand):
 
 
 def _lines(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
-    yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'there are none'}"
+    yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'none'}"
     if found.draft.untested:
         yield f"  {found.draft.untested}"
-    yield f"stored facts without use: {'none' if not found.unused else ''}".rstrip()
+    yield f"unused facts: {'none' if not found.unused else ''}".rstrip()
     yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
     yield f"rules: {found.differs}"
     yield f"decisions: {found.decisions}"
     yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if each.kind.is_decision)
     if found.others:
-        yield f"what they are made of: {found.others}"
+        yield f"roles and relations: {found.others}"
         yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if not each.kind.is_decision)
     for flip in found.flips:
         yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"

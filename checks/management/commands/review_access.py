@@ -73,7 +73,7 @@ class Command(PolicyCommand):
         notes.write(counted(counts, len(moments)))
         if counts[NOT_ANSWERED]:
             raise CommandError(
-                f"The review is incomplete: {counts[NOT_ANSWERED]:,} lines marked ! could not be listed completely."
+                f"The review is incomplete: lines marked ! could not be listed completely ({counts[NOT_ANSWERED]:,})."
             )
 
 
