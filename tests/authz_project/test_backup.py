@@ -322,7 +322,7 @@ def test_what_is_no_copy_is_told_so(good):
         assert "is neither an SQLite database nor a dump" in verified(other, code=1)
     assert "Cannot read" in verified(good.with_name("nope"), code=1)
     Path(f"{good}-wal").write_bytes(b"x")
-    assert "it is in use, or was copied by hand while it was" in verified(good, code=1)
+    assert "in use, or was copied by hand while in use" in verified(good, code=1)
 
 
 def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):

@@ -124,14 +124,14 @@ def test_past_facts_are_forgotten_for_good(history, capsys):
     call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
     out = capsys.readouterr().out
     assert "1 matching fact still stored and not affected" in out and "delete_facts" in out
-    assert "1 past facts match, which held between revision 2 and 4." in out
-    assert "come past revision 5" in out and out.endswith("1 past facts are forgotten\n")
+    assert "1 past fact found, valid between revision 2 and 4." in out
+    assert "not passed revision 5" in out and out.endswith("1 past fact forgotten\n")
     assert past() == [("ben", 3, 6)]
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == []
     left = (("cat", "reader"), ("ann", "writer"))
     assert stored(history) == {("has_role", (("User", who), ("String", kind), ("Doc", "1"))) for who, kind in left}
     call_command("forget_facts", 'has_role(User:ann, "reader", Doc:_)', "--yes")
-    assert "no past fact matches; nothing is forgotten" in capsys.readouterr().out
+    assert "No past fact matches. Nothing was forgotten." in capsys.readouterr().out
 
 
 def test_a_remembered_answer_does_not_outlive_what_is_forgotten(history):

@@ -52,10 +52,10 @@ def test_a_file_is_checked_again_when_it_changes(tmp_path, steps):
     )
     shown = watched("check_policy", str(file))
     places = [
-        shown.index(text) for text in ("2 types, 1 rule", "never closed", "1 problem;", "cannot read", "2 rules")
+        shown.index(text) for text in ("2 types, 1 rule", "never closed", "1 problem found", "cannot read", "2 rules")
     ]
     assert places == sorted(places)
-    assert shown.count("watching; ctrl-C ends") == 4, "once for each state of the file"
+    assert shown.count("watching; Ctrl-C to stop") == 4, "once for each state of the file"
 
 
 def test_the_tests_are_run_again_when_one_of_several_files_changes(tmp_path, steps):

@@ -262,7 +262,7 @@ def test_what_was_deleted_before_it_was_stored_is_taken_back(published, staff, c
     meanwhile(monkeypatch, lambda: staff.fill([("ben", "member", "acme")]),
               lambda: delete(published, [("ann", "member", "acme"), ("cat", "member", "acme")]))  # fmt: skip
     code, out, _ = synced(config, "--apply")
-    assert code == 0 and "(2 taken back, because their rows were deleted)" in out
+    assert code == 0 and "(2 of them taken back, because their rows were deleted)" in out
     assert stored(published) == {("ben", "member", "acme")}
 
 
