@@ -86,8 +86,8 @@ class Command(PolicyCommand):
 
     def _explain(self, asker: Trusted, question: Question, moment: Moment | None, is_coloured: bool) -> None:
         explanation = explain(asker, question, moment)
-        versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version)
-        filename = versions.values_list("filename", flat=True).first() if explanation.version is not None else None
+        versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version or 0)
+        filename = versions.values_list("filename", flat=True).first()
         for line in explanation_to_text(explanation, filename or "", is_coloured):
             self.stdout.write(line)
 

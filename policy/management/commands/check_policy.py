@@ -59,8 +59,8 @@ class Command(ServiceCommand):
             self.stderr.write(warning)
         if found and strict:
             raise CommandError(counted(len(found), "warning"))
-        kinds = {"type": program.types, "rule": program.written, "test": program.tests}
-        counts = ", ".join(counted(len(items), kind) for kind, items in kinds.items())
+        numbers = {"type": len(program.types), "rule": len(program.written), "test": len(program.tests)}
+        counts = ", ".join(counted(number, kind) for kind, number in numbers.items())
         self.stdout.write(f"no problems: {counts}")
 
     def _annotate(self, lines):
