@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 68_160,
+    "lines": 68_330,
     "files": 352,
-    "lines with imports": 4_721,
+    "lines with imports": 4_745,
     "files with `FROM fact`": 14,
     "files that start threads": 21,
     "loops while the policy changes": 1,

@@ -103,7 +103,7 @@ def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
     file.write_text("".join(f"p,T,{n}\n" for n in range(20_001)))
     assert "20,001 facts read, 20,001 of them new" in run("load_facts", str(file))
     file.write_text("".join(f"p,T,{n}\n" for n in range(10_000, 30_002)))
-    assert "20002 facts read, 10001 of them new" in run("load_facts", str(file))
+    assert "20,002 facts read, 10,001 of them new" in run("load_facts", str(file))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_facts_are_deleted_by_pattern_and_counted_first(environment):
     store.apply(environment.id, [Inserts([Fact("p", (Value("T", text), Value("U", "x"))) for text in "abc"])])
     assert "3 matching facts; dry run, nothing was deleted" in run("delete_facts", "p(_, U:x)", dry_run=True)
     assert "1 fact deleted" in run("delete_facts", "p(T:a, _)")
-    assert "2 facts are deleted" in run("delete_facts", "p(T:_, _)")
+    assert "2 facts deleted" in run("delete_facts", "p(T:_, _)")
     with pytest.raises(CommandError):
         run("delete_facts", "p(")
 
