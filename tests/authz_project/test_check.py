@@ -24,6 +24,7 @@ from django.utils import timezone
 from authz_project import checkup
 from authz_project.checkup import connection_findings, disk_findings, key_findings, log_findings, permission_findings
 from authz_project.keys import create_key, keep_dev_key, revoke_key
+from authz_project.management.commands import serve
 from policy.replicas.standing import Standing
 from tests.authz_project.test_ready import OF_LATER, migrations
 from tests.authz_project.test_serve import SECRET
@@ -172,6 +173,13 @@ def test_each_replica_is_told_of(db, differs, ids):
 def test_more_connections_than_there_are_is_told(db):
     assert found(connection_findings(1, 2)) == []
     assert found(connection_findings(100, 100)) == ([] if db == "sqlite" else ["W005"])
+
+
+def test_serve_warns_of_more_connections_than_there_are(db, environment):
+    said = StringIO()
+    with mock.patch.object(serve, "connections"):
+        serve.Command(stdout=said).introduce("http://127.0.0.1:8080", 100, 100, False)
+    assert ("opens up to 30201 of" in said.getvalue()) == (db == "postgresql")
 
 
 # ---- API keys -------------------------------------------------------------------------------------------------------
