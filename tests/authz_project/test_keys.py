@@ -176,7 +176,7 @@ def test_keys_are_made_listed_and_revoked_by_commands(db):
 
 
 def test_commands_refuse_what_is_not_there(db):
-    with pytest.raises(CommandError, match="no environment"):
+    with pytest.raises(CommandError, match="Environment `nope` does not exist"):
         run("api_keys", "create", "--environment", "nope")
-    with pytest.raises(CommandError, match="no such key"):
+    with pytest.raises(CommandError, match="API key not found"):
         run("api_keys", "revoke", "e_default_nope")

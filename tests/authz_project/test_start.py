@@ -124,7 +124,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(tmp_path):
         [sys.executable, ROOT / "manage.py", "api_keys", "list"], cwd=tmp_path, capture_output=True, text=True,
         env=os.environ | {"DATABASE_URL": url, "SECRET_KEY": SECRET}, timeout=60,
     )  # fmt: skip
-    assert done.stderr.startswith("error: the database cannot be used") and len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("error: Cannot use the database") and len(done.stderr.strip().splitlines()) == 1
 
 
 def test_keys_of_test_environments_are_good_in_development_only(tmp_path, sqlite_url):  # noqa: F811
