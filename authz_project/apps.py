@@ -1,5 +1,7 @@
 from django.apps import AppConfig
+from django.core import checks
 from django.db.backends.signals import connection_created
+from django.utils.module_loading import import_string
 
 from policy.ground.clock import meet_connection
 
@@ -10,3 +12,17 @@ class AuthzProjectConfig(AppConfig):
 
     def ready(self) -> None:
         connection_created.connect(meet_connection)
+        checks.register(check_service, "service")
+        checks.register(check_deployment, "service", deploy=True)
+
+
+def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:
+    """Check settings and files. The module is imported here, so that no other command waits for it."""
+    found: list[checks.CheckMessage] = import_string("authz_project.checkup.quick")()
+    return found
+
+
+def check_deployment(app_configs: object, **options: object) -> list[checks.CheckMessage]:
+    """Check what production needs, and the database."""
+    found: list[checks.CheckMessage] = import_string("authz_project.checkup.deployment")()
+    return found

@@ -1,4 +1,4 @@
-"""The checks of `check_service`: each finding is a line of its report."""
+"""The system checks of `authz check`: settings and files; with `--deploy`, also the database and API keys."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from django.conf import settings
-from django.db import Error, connection
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import Error as DatabaseError
+from django.db import connection
 
 from authz_project import environments
 from authz_project.database import missing_database, state_of_database
@@ -25,139 +25,112 @@ from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
 from policy.ground.clock import now, time_of
-from policy.replicas.standing import looked_at, state_of
+from policy.management.command import counted
+from policy.replicas.standing import looked_at
 
-# ---- What a check of the service found of one thing: a line of the report -----------------------------------------
-
-OK, WARN, FAIL = "ok", "warn", "fail"
-
-
-class CheckFinding(NamedTuple):
-    """A line of the report. Whoever reads `warn` or `fail` also reads what to do. Never with a secret in it."""
-
-    state: str  # one of the three above
-    name: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.state:<4}  {self.name:<12}  {self.text}"
-
-
-def ok(name: str, text: str) -> CheckFinding:
-    return CheckFinding(OK, name, text)
-
-
-def warn(name: str, text: str) -> CheckFinding:
-    return CheckFinding(WARN, name, text)
-
-
-def fail(name: str, text: str) -> CheckFinding:
-    return CheckFinding(FAIL, name, text)
-
-
-def judged(name: str, fails: list[str], warnings: list[str], otherwise: str) -> CheckFinding:
-    """Return one finding of all that is wrong with a thing, the worst first."""
-    found = "; ".join([*fails, *warnings])
-    if fails:
-        return fail(name, found)
-    return warn(name, found) if warnings else ok(name, otherwise)
-
-
-# ---- of keys ------------------------------------------------------------------------------------------------------
-# Keys: whether there are any, which have ended or will soon, and whether one is known to everybody.
-
-SOON = timedelta(days=14)
-SHOWN = 3  # keys that are named
-
-
-def keys_finding() -> CheckFinding:
-    moment = time_of(now())  # by the clock that ends them
-    held = ApiKey.objects.filter(revoked_at=None).exclude(hash=DEV_KEY_HASH).order_by("expires_at", "pk")
-    active = held.exclude(expires_at__lte=moment)
-    warnings = []
-    if not (count := active.count()):
-        warnings.append("none opens anything: create_api_key makes one")
-    if ended := list(held.filter(expires_at__lte=moment)):
-        warnings.append(f"{_counted(ended)} ended: revoke_api_key, or give whoever has one another")
-    if ending := list(active.filter(expires_at__lte=moment + SOON)):
-        warnings.append(f"{_counted(ending)} ends within {SOON.days} days: give whoever has one another in time")
-    if ApiKey.objects.filter(hash=DEV_KEY_HASH).exists():
-        warnings.append("the well-known key of development is stored: `serve` without --dev removes it as it starts")
-    return judged("keys", [], warnings, f"{count} active")
-
-
-def _counted(keys: Sequence[ApiKey]) -> str:
-    named = ", ".join(key.prefix for key in keys[:SHOWN])
-    return f"{len(keys)} ({named}{', …' if len(keys) > SHOWN else ''})"
-
-
-# ---- of database --------------------------------------------------------------------------------------------------
-# The database: whether it answers, its form, its clock, its connections, those that are read beside it; and keys.
-
-WITHIN = 10.0  # seconds for one thing to be found
-OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what is told, and what is wrong
+Found = Iterator[CheckMessage]
 LOCAL = "sqlite"
 
-CheckFunction = Callable[[], CheckFinding]
+
+def quick() -> list[CheckMessage]:
+    """Check settings and files."""
+    return [*decision_log_settings(), *file_findings()]
 
 
-def database_findings(workers: int, threads: int) -> Iterator[CheckFinding]:
-    """Yield what each check finds; stop with a failure if the database does not answer one within WITHIN seconds."""
-    if connection.vendor == LOCAL and not Path(connection.settings_dict["NAME"]).exists():
-        yield warn("database", f"{connection.settings_dict['NAME']} is not there yet: `serve` makes it")
+def deployment() -> list[CheckMessage]:
+    """Check what production needs, and everything that is stored in the database. Nothing is changed."""
+    return [*production_settings(), *secret(), *database_findings()]
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+
+
+def production_settings() -> Found:
+    for name, consequence in environments.unset().items():
+        yield Warning(f"{name} is not set: {consequence}.", f"Set {name} for production.", id="authz.W001")
+
+
+def decision_log_settings() -> Found:
+    others = settings.DECISION_LOG_DENIED, settings.DECISION_LOG_SAMPLE < 1, not settings.DECISION_LOG_CONTEXT
+    if any(others) and not settings.DECISION_LOG:
+        yield Warning(
+            "Settings of the decision log have no effect, because DECISION_LOG is not set.",
+            "Set DECISION_LOG to a file, or unset the others.", id="authz.W002",
+        )  # fmt: skip
+
+
+def secret() -> Found:
+    value = secret_that_is_set()
+    if not value and missing_database():  # `serve` will make one
         return
-    found: SimpleQueue[CheckFinding | None] = SimpleQueue()
-    threading.Thread(target=_look, args=(found, workers, threads), name="look at the database", daemon=True).start()
+    if weakness := weakness_of(value):
+        text, _, hint = weakness.partition(". ")
+        yield Error(f"{text}.", hint, id="authz.E001")
+
+
+# ---- database -------------------------------------------------------------------------------------------------------
+
+WITHIN = 10.0  # seconds for the next answer
+OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what gives a warning, and an error
+
+
+def database_findings() -> Found:
+    """Yield what each check finds; stop with an error if the database does not answer one within WITHIN seconds."""
+    if missing := missing_database():
+        yield Warning(f"No database at {missing}.", "`serve` and `migrate` create it.", id="authz.W003")
+        return
+    found: SimpleQueue[CheckMessage | None] = SimpleQueue()
+    threading.Thread(target=_look, args=(found,), name="look at the database", daemon=True).start()
     while True:
         try:
             each = found.get(timeout=WITHIN)
         except Empty:
-            yield fail("database", f"has not answered for {WITHIN:g} seconds: is it overloaded, or stopped?")
+            text = f"The database has not answered for {WITHIN:g} seconds."
+            yield Error(text, "Check whether it is overloaded or stopped.", id="authz.E002")
             return
         if each is None:
             return
         yield each
 
 
-def _look(found: SimpleQueue[CheckFinding | None], workers: int, threads: int) -> None:
+def _look(found: SimpleQueue[CheckMessage | None]) -> None:
     try:
-        for each in _findings(workers, threads):
+        for each in _findings():
             found.put(each)
-    except Exception as reason:  # whatever it is, nothing after it can be looked at
-        text = " ".join(str(reason).split())
-        found.put(fail("database", f"cannot be used: {text}; DATABASE_URL says which one it is"))
+    except Exception as reason:  # whatever it is, later checks cannot run
+        text = f"Cannot use the database: {' '.join(str(reason).split())}"
+        found.put(Error(text, "Check DATABASE_URL.", id="authz.E003"))
     finally:
         found.put(None)
-        with suppress(Error):
+        with suppress(DatabaseError):
             connection.close()
 
 
-def _findings(workers: int, threads: int) -> Iterator[CheckFinding]:
-    yield ok("database", environments.database_text())
-    migrations = migrations_finding()
-    yield migrations
-    yield clock_finding()
-    yield connections_finding(needed(workers, threads))
+def _findings() -> Found:
+    environments.database_version()
+    migrations = list(migration_findings())
+    yield from migrations
+    yield from clock_findings()
+    yield from connection_findings(os.cpu_count() or 1, 4)  # the defaults of `serve`
     yield from replica_findings()
-    if migrations.state == "ok":
-        yield keys_finding()
+    if not migrations:
+        yield from key_findings()
 
 
-def migrations_finding() -> CheckFinding:
+def migration_findings() -> Found:
     state = state_of_database()
     if state.newer:
-        last = ".".join(state.newer[-1])
-        return fail("migrations", f"the database is of a later version ({last}): start that one, or a backup")
-    if state.missing:
-        missing = f"{len(state.missing)} missing, from {'.'.join(state.missing[0])} on"
-        return fail("migrations", f"{missing}: `migrate` brings the database up to date, as `serve` does")
-    return ok("migrations", "the database has the form of this version")
+        text = f"The database was migrated by a later version ({'.'.join(state.newer[-1])})."
+        yield Error(text, "Run that version, or restore a backup.", id="authz.E004")
+    elif state.missing:
+        text = f"{counted(len(state.missing), 'migration')} not applied, from {'.'.join(state.missing[0])} on."
+        yield Error(text, "Run `migrate` or `serve`.", id="authz.E005")
 
 
-def clock_finding() -> CheckFinding:
-    """Compare both clocks: keys expire by the database's clock, facts and logins by both."""
+def clock_findings() -> Found:
+    """Compare the clocks: keys expire by the database's clock, facts and logins by both."""
     if connection.vendor == LOCAL:
-        return ok("clock", "SQLite has this machine's")
+        return
     with connection.cursor() as cursor:
         before = time.time()
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
@@ -165,154 +138,133 @@ def clock_finding() -> CheckFinding:
         after = time.time()
     between = max(before - there, there - after, 0.0)
     if between <= OFTEN_ENOUGH:
-        return ok("clock", "as the database's")
-    told = f"the database's differs by {between:.1f} seconds: ends of keys and facts are told by it; synchronise both"
-    return fail("clock", told) if between > TOO_FAR else warn("clock", told)
+        return
+    text = f"The database's clock differs by {between:.1f} seconds. Keys and facts expire by it."
+    hint = "Synchronize the clocks of both machines."
+    yield Error(text, hint, id="authz.E006") if between > TOO_FAR else Warning(text, hint, id="authz.W004")
 
 
-def needed(workers: int, threads: int) -> int:
-    """Return how many connections a server has at most: `docs/operations.md` lists them."""
-    return 3 * workers * threads + 2 * workers + 1
-
-
-def connections_finding(wanted: int) -> CheckFinding:
+def connection_findings(workers: int, threads: int) -> Found:
+    """Compare the connections that such a server opens at most with the limit; `docs/operations.md` lists them."""
     if connection.vendor == LOCAL:
-        return ok("connections", "as many as there are threads")
+        return
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
         )
         (room,) = cursor.fetchone()
-    told = f"one such server takes up to {wanted} of {room}"
-    few = f"{told}: raise max_connections, or start it with fewer --workers and --threads"
-    return judged("connections", [], [few] if wanted > room else [], told)
+    needed = 3 * workers * threads + 2 * workers + 1
+    if needed > room:
+        text = f"A server with --workers {workers} --threads {threads} opens up to {needed} of {room} connections."
+        yield Warning(text, "Raise max_connections, or use fewer workers and threads.", id="authz.W005")
 
 
-def replica_findings() -> Iterator[CheckFinding]:
-    """Look at each of `DATABASE_REPLICA_URL` now. While one is left out, the others and the primary answer."""
+def replica_findings() -> Found:
+    """Check each replica of DATABASE_REPLICA_URL. While one is left out, the others and the primary answer."""
     for each in looked_at():
-        fails = [each.reason] if each.is_stranger else []
-        warnings = [] if each.is_used or fails else [each.reason]
-        yield judged(f"replica {each.name}", fails, warnings, state_of(each))
+        text = f"Replica {each.name} is not used: {each.reason}."
+        if each.is_stranger:
+            yield Error(text, "Remove it from DATABASE_REPLICA_URL.", id="authz.E007")
+        elif not each.is_used:
+            yield Warning(text, "The primary and other replicas answer instead.", id="authz.W006")
 
 
-# ---- of files -----------------------------------------------------------------------------------------------------
-# Files: room on their disks, who may read and write them, and whether the decision log can be written.
+# ---- API keys -------------------------------------------------------------------------------------------------------
+
+SOON = timedelta(days=14)
+SHOWN = 3  # keys that are named
+
+
+def key_findings() -> Found:
+    moment = time_of(now())  # by the clock that ends them
+    held = ApiKey.objects.filter(revoked_at=None).exclude(hash=DEV_KEY_HASH).order_by("expires_at", "pk")
+    active = held.exclude(expires_at__lte=moment)
+    if not active.exists():
+        yield Warning("No API key is active.", "Create one with `api_keys create`.", id="authz.W007")
+    if ended := list(held.filter(expires_at__lte=moment)):
+        yield Warning(f"Expired API keys: {_named(ended)}.", "Revoke or replace them.", id="authz.W008")
+    if ending := list(active.filter(expires_at__lte=moment + SOON)):
+        text = f"API keys that expire within {SOON.days} days: {_named(ending)}."
+        yield Warning(text, "Replace them with `api_keys rotate`.", id="authz.W009")
+    if ApiKey.objects.filter(hash=DEV_KEY_HASH).exists():
+        text = "The well-known development key is stored."
+        yield Warning(text, "`serve` without --dev removes it.", id="authz.W010")
+
+
+def _named(keys: Sequence[ApiKey]) -> str:
+    named = ", ".join(key.prefix for key in keys[:SHOWN])
+    return f"{len(keys)} ({named}{', …' if len(keys) > SHOWN else ''})"
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
 
 LITTLE, TOO_LITTLE = 1 << 30, 100 << 20  # bytes
 OF_OTHERS, OF_GROUP = 0o007, 0o070
 ENDS = ("", "-wal", "-shm", ".secret")  # of the files of an SQLite database
 
 
-def file_findings() -> Iterator[CheckFinding]:
+def file_findings() -> Found:
     database = database_file()
     log = Path(settings.DECISION_LOG) if settings.DECISION_LOG not in ("", STANDARD_OUTPUT) else None
     folders = {"database": database and database.parent, "decision log": log and log.absolute().parent}
-    if there := {name: folder for name, folder in folders.items() if folder and folder.is_dir()}:
-        yield disk_finding(there, size_of_log(database) if database else 0)
+    there = {name: folder for name, folder in folders.items() if folder and folder.is_dir()}
+    yield from disk_findings(there, size_of_log(database) if database else 0)
     if database is not None:
-        yield rights_finding(database)
+        yield from permission_findings(database)
     if log is not None:
-        yield log_finding(log)
+        yield from log_findings(log)
 
 
 def database_file() -> Path | None:
-    """Return where SQLite keeps everything; other databases keep it elsewhere."""
-    return Path(connection.settings_dict["NAME"]).absolute() if connection.vendor == "sqlite" else None
+    """Return the path of the SQLite database; None with PostgreSQL."""
+    return Path(connection.settings_dict["NAME"]).absolute() if connection.vendor == LOCAL else None
 
 
-def disk_finding(folders: dict[str, Path], size: int = 0) -> CheckFinding:
-    fails: list[str] = []
-    warnings: list[str] = []
-    fine: list[str] = []
+def disk_findings(folders: dict[str, Path], size: int = 0) -> Found:
     for name, folder in folders.items():
         free = shutil.disk_usage(folder).free
-        told = f"{_size(free)} free for the {name}"
-        (fails if free < TOO_LITTLE else warnings if free < LITTLE else fine).append(told)
-    advice = [f"make room: {', '.join([*fails, *warnings])}"]
-    others = advice if warnings and not fails else []
+        text, hint = f"{_size(free)} of disk space left for the {name}.", f"Free disk space for {folder}."
+        if free < TOO_LITTLE:
+            yield Error(text, hint, id="authz.E008")
+        elif free < LITTLE:
+            yield Warning(text, hint, id="authz.W011")
     if size >= LARGE:
-        others = [*others, f"{_size(size)} are in the log beside the database: somebody has been reading for long"]
-    return judged("disk", advice if fails else [], others, ", ".join(fine))
+        text = f"The write-ahead log of the database has {_size(size)}."
+        yield Warning(text, "Look for a process that reads the database for long.", id="authz.W012")
 
 
-def rights_finding(database: Path) -> CheckFinding:
+def permission_findings(database: Path) -> Found:
     """Check who may read: a database has hashes of passwords and of keys, and its secret signs logins."""
-    fails, warnings = [], []
     for path in (database.with_name(database.name + end) for end in ENDS):
         if not path.exists():
             continue
         mode = path.stat().st_mode
         if mode & OF_OTHERS:
-            fails.append(f"everybody may open {path.name}: chmod 600 {path}")
+            yield Error(f"All users may open {path}.", f"Run `chmod 600 {path}`.", id="authz.E009")
         elif mode & OF_GROUP:
-            warnings.append(f"its group may open {path.name}: chmod 600 {path}, if that is not meant")
+            yield Warning(f"All users of its group may open {path}.", f"Run `chmod 600 {path}`.", id="authz.W013")
         if not os.access(path, os.R_OK | os.W_OK):
-            fails.append(f"{path.name} belongs to somebody else: run as that user, or chown {path}")
+            yield Error(f"Cannot read and write {path}.", "Run as its owner, or use chown.", id="authz.E010")
     folder = database.parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        fails.append(f"SQLite makes files in {folder}, and may not: chown it")
+        yield Error(f"Cannot create files in {folder}, as SQLite needs to.", "Use chown.", id="authz.E011")
     elif folder.stat().st_mode & 0o1002 == 0o002:
-        warnings.append(f"everybody may replace files in {folder}: chmod o-w {folder}")
-    return judged("rights", fails, warnings, "database and secret are their owner's alone")
+        yield Warning(f"All users may replace files in {folder}.", f"Run `chmod o-w {folder}`.", id="authz.W014")
 
 
-def log_finding(path: Path) -> CheckFinding:
-    fails, warnings = [], []
+def log_findings(path: Path) -> Found:
     if not path.exists():
         if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-            fails.append(f"DECISION_LOG: {path} cannot be made: its folder is missing, or belongs to somebody else")
+            text = f"Cannot create {path}: its folder does not exist or is not writable."
+            yield Error(text, "Create the folder, or change DECISION_LOG.", id="authz.E012")
     elif not path.is_file() and not path.is_fifo() and not path.is_char_device():
-        fails.append(f"DECISION_LOG: {path} is no file")
+        yield Error(f"DECISION_LOG: {path} is not a file.", "Set DECISION_LOG to a file.", id="authz.E012")
     elif not os.access(path, os.W_OK):
-        fails.append(f"DECISION_LOG: {path} cannot be written: run as its owner, or chown it")
+        yield Error(f"Cannot write to {path}.", "Run as its owner, or use chown.", id="authz.E012")
     elif path.is_file() and path.stat().st_mode & OF_OTHERS:
-        warnings.append(f"everybody may read {path}, which has who may do what: chmod 600 {path}")
-    return judged("decision log", fails, warnings, f"{path} can be written")
+        text = f"All users may read {path}, which tells who may do what."
+        yield Warning(text, f"Run `chmod 600 {path}`.", id="authz.W015")
 
 
 def _size(number: int) -> str:
     return f"{number / (1 << 30):.1f} GiB" if number >= LITTLE else f"{number / (1 << 20):.0f} MiB"
-
-
-# ---- of settings --------------------------------------------------------------------------------------------------
-# Settings: what production wants, what has no effect, and the secret. Nonsense stops every command before this one.
-
-
-def settings_findings() -> Iterator[CheckFinding]:
-    yield judged("settings", [], [*_unset(), *_without_effect()], "as production wants them")
-    secret = secret_that_is_set()
-    if not secret and missing_database():
-        yield ok("secret", "`serve` makes one beside the database")
-        return
-    weakness = weakness_of(secret)
-    yield fail("secret", weakness) if weakness else ok("secret", "SECRET_KEY cannot be guessed")
-
-
-def _unset() -> Iterator[str]:
-    for each in environments.unset():
-        yield f"{each.name} is not set: {each.why}"
-
-
-def _without_effect() -> Iterator[str]:
-    if settings.DECISION_LOG:
-        return
-    if settings.DECISION_LOG_DENIED or settings.DECISION_LOG_SAMPLE < 1 or not settings.DECISION_LOG_CONTEXT:
-        yield "DECISION_LOG_… says what to write down, but DECISION_LOG not where"
-
-
-# ---- All that is looked at, in the order in which one thing needs the one before it -------------------------------
-
-
-def findings(workers: int, threads: int) -> Iterator[CheckFinding]:
-    """Look at everything that a server of so many processes and threads needs."""
-    return chain(settings_findings(), database_findings(workers, threads), file_findings())
-
-
-def report(found: Iterable[CheckFinding], say: Callable[[str], object]) -> str:
-    """Say each finding as soon as it is found; return what is wrong in all, or nothing."""
-    failed = total = 0
-    for each in found:
-        say(str(each))
-        total, failed = total + 1, failed + (each.state == FAIL)
-    return f"{failed} of {total} checks failed" if failed else ""

@@ -4,7 +4,7 @@ import platform
 import secrets
 import sqlite3
 import string
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from django.conf import settings
@@ -36,11 +36,11 @@ def environment_made(slug: str) -> Environment:
 
 def _made(slug: str) -> Environment:
     if TEST_SLUG.fullmatch(slug):
-        raise NotAName(f"`{slug}` is a name for test environments, whose keys are good with `serve --dev` only")
+        raise NotAName(f"`{slug}` is reserved for test environments. Use another name.")
     try:
         SLUG(slug)
     except ValidationError as reason:
-        raise NotAName(f"`{slug}` names no environment: {reason.message}") from None
+        raise NotAName(f"`{slug}` is not a valid name: {reason.message}") from None
     return Environment.objects.create(slug=slug, name=slug)
 
 
@@ -73,21 +73,13 @@ def _copy(origin: Environment, target: Environment) -> None:
 # ---- What is installed and set here: what `version` and `serve` say of it -----------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Unset:
-    """A setting that a service in production wants, and that is not made."""
-
-    name: str
-    why: str
-
-
 def database_text() -> str:
     """Return which database this is, in which version, and where: never with a password."""
     version = database_version()
     if connection.vendor == "sqlite":
         return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
     name = connection.settings_dict["NAME"]
-    host = connection.settings_dict["HOST"] or "this machine"
+    host = connection.settings_dict["HOST"] or "localhost"
     return f"{version}, `{name}` on {host}"
 
 
@@ -123,15 +115,15 @@ _known_version: list[int] = []
 def policy_text(environment_id: int, slug: str) -> str:
     version = active_version(environment_id)
     if version is None:
-        return f"none yet in `{slug}`"
+        return f"none in `{slug}`"
     return f"version {version.number} of `{slug}`, since {version.created_at:%Y-%m-%d %H:%M} UTC"
 
 
-def unset() -> list[Unset]:
-    """Return what production wants and is off, the most important first."""
+def unset() -> dict[str, str]:
+    """Return the settings that production should have and that are not set, each with the consequence."""
     wanted = {
-        Unset("ALLOWED_HOSTS", "any name leads to this service"): "*" not in settings.ALLOWED_HOSTS,
-        Unset("CSRF_TRUSTED_ORIGINS", "the admin's cookies also go over plain HTTP"): settings.SESSION_COOKIE_SECURE,
-        Unset("DECISION_LOG", "nobody writes down what was answered"): bool(settings.DECISION_LOG),
+        "ALLOWED_HOSTS": ("any Host header is accepted", "*" not in settings.ALLOWED_HOSTS),
+        "CSRF_TRUSTED_ORIGINS": ("the admin's cookies are also sent over plain HTTP", settings.SESSION_COOKIE_SECURE),
+        "DECISION_LOG": ("decisions are not logged", bool(settings.DECISION_LOG)),
     }
-    return [setting for setting, is_made in wanted.items() if not is_made]
+    return {name: consequence for name, (consequence, is_set) in wanted.items() if not is_set}

@@ -146,7 +146,7 @@ def hash_of(token: str) -> str:
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
 
-# Every statement that answers a caller includes this check of its key. Lower apps find it by `settings.KEY_CHECK`.
+# Every statement that answers a caller includes this check of its key. Lower apps find it by `policy.active.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN environment e WHERE k.hash = ",
     usable="e.id = k.environment_id AND k.revoked_at IS NULL",
@@ -305,9 +305,9 @@ def _labelled(label: str) -> ApiKey:
     if len(latest) == 1:
         return latest[0]
     if not latest:
-        raise NotFound("there is no such key; list_api_keys shows them")
+        raise NotFound("API key not found. `api_keys list` shows all keys.")
     named = ", ".join(key.prefix for key in latest[:_SHOWN]) + (", …" if len(latest) > _SHOWN else "")
-    raise NotFound(f"{len(latest)} keys have this label; say which: {named}")
+    raise NotFound(f"{len(latest)} keys have this label. Use one of: {named}")
 
 
 # ---- key rotation -------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Rotated(NamedTuple):
         """Return what has become of the old one."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"
-        return f"{self.old.prefix} is good until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.old.prefix} is valid until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
 def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:
@@ -373,11 +373,11 @@ def good_predecessors(key: ApiKey) -> list[ApiKey]:
 def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= moment):
         over = "revoked" if key.revoked_at is not None else "expired"
-        raise NotToBeRotated(f"{key.prefix} is {over}: create_api_key makes another")
+        raise NotToBeRotated(f"{key.prefix} is {over}. Create another key with `api_keys create`.")
     if key.successor is not None:
-        raise NotToBeRotated(f"{key.prefix} has a successor already: {key.successor.prefix}, which can be rotated")
+        raise NotToBeRotated(f"{key.prefix} was already rotated. Rotate its successor, {key.successor.prefix}.")
     if not key.scopes:
-        raise NotToBeRotated(f"{key.prefix} has no scope, and so is good for nothing: create_api_key makes another")
+        raise NotToBeRotated(f"{key.prefix} has no scope. Create another key with `api_keys create`.")
 
 
 def _same_span(key: ApiKey, moment: datetime) -> datetime | None:

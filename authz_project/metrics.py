@@ -146,11 +146,11 @@ def made_folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix=_NAME))  # for its owner alone
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.environ[settings.METRICS_FOLDER_VARIABLE] = str(path)
+    os.environ["AUTHZ_METRICS_FOLDER"] = str(path)
     try:
         yield path
     finally:
-        for name in (settings.METRICS_FOLDER_VARIABLE, _OF_CLIENT):
+        for name in ("AUTHZ_METRICS_FOLDER", _OF_CLIENT):
             os.environ.pop(name, None)
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)

@@ -1,4 +1,4 @@
-"""Every setting. The environment is read here and nowhere else."""
+"""Django's settings and the service's own. Environment variables are read here only; docs/settings.md lists them."""
 
 import math
 import os
@@ -12,56 +12,43 @@ from django.core.exceptions import ImproperlyConfigured
 
 env = environ.Env()
 
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-LOG_FORMATS = ("plain", "json")
-LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
-
 
 @overload
 def number(name: str, default: float) -> float: ...
 @overload
 def number(name: str, default: int, kind: type[int]) -> int: ...
 def number(name: str, default: float, kind: type[int] | type[float] = float) -> float:
-    """Return a setting that is a number, 0 or more."""
+    """Return a number of seconds (float), or of bytes, days or things (int); 0 or more."""
     text = env.str(name, default="").strip()
     try:
         value = kind(text) if text else kind(default)
     except (ValueError, OverflowError):
         value = math.nan
-    if not 0 <= value <= LARGEST[kind]:
-        what = "a number of seconds" if kind is float else "a whole number"
-        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {LARGEST[kind]}, not {text!r}")
+    what, largest = ("a number of seconds", 1_000_000) if kind is float else ("a whole number", 10**15)
+    if not 0 <= value <= largest:
+        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {largest}, not {text!r}")
     return value
 
 
-def truth(name: str, default: bool = False) -> bool:
-    """Return a setting that is on or off."""
-    text = env.str(name, default="").strip().lower()
-    if text not in ("", "0", "1", "false", "true"):
-        raise ImproperlyConfigured(f"{name} must be 0 or 1, not {text!r}")
-    return text in ("1", "true") if text else default
+def boolean(name: str, default: bool = False) -> bool:
+    return choice(name, str(int(default)), "0", "1", "false", "true") in ("1", "true")
 
 
-def origins(name: str) -> list[str]:
-    """Return a setting that is origins, by commas."""
-    found = env.list(name, default=[])
-    if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
-        raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
+def choice(name: str, default: str, *choices: str) -> str:
+    """Return one of the choices, whichever case it is written in."""
+    text = env.str(name, default="").strip() or default
+    found = next((each for each in choices if each.lower() == text.lower()), None)
+    if found is None:
+        raise ImproperlyConfigured(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {text!r}")
     return found
 
 
-def log_level() -> str:
-    level = env.str("LOG_LEVEL", default="").strip().upper() or "WARNING"
-    if level not in LOG_LEVELS:
-        raise ImproperlyConfigured(f"LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-    return level
-
-
-def log_format() -> str:
-    name = env.str("LOG_FORMAT", default="").strip().lower() or "plain"
-    if name not in LOG_FORMATS:
-        raise ImproperlyConfigured(f"LOG_FORMAT must be {' or '.join(LOG_FORMATS)}, not {name!r}")
-    return name
+def origins(name: str) -> list[str]:
+    """Return a list of origins, separated by commas."""
+    found: list[str] = env.list(name, default=[])
+    if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
+        raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
+    return found
 
 
 def share(name: str, default: float) -> float:
@@ -76,7 +63,7 @@ def share(name: str, default: float) -> float:
 
 
 class Rate(NamedTuple):
-    """So many requests in so many seconds."""
+    """A number of requests in a number of seconds."""
 
     requests: int
     seconds: int
@@ -85,73 +72,58 @@ class Rate(NamedTuple):
         return f"{self.requests:,} requests in {'a second' if self.seconds == 1 else f'{self.seconds:,} seconds'}"
 
 
-PERIODS = {"s": 1, "m": 60, "h": 3600}
-
-
 def rate_limit() -> Rate | None:
-    """Return how many requests a key may send to a process; None where there is no limit."""
+    """Return how many requests a key may send to each process; None if there is no limit."""
     text = env.str("RATE_LIMIT", default="").strip()
     if text in ("", "0"):
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", text, re.ASCII)
     if not found:
-        raise ImproperlyConfigured(
-            f"RATE_LIMIT must be requests in a second, minute or hour, as 1000/s, 100/m or 5000/h, or 0, not {text!r}"
-        )
-    return Rate(int(found[1]), PERIODS[found[2]])
+        raise ImproperlyConfigured(f"RATE_LIMIT must be a rate such as 1000/s, 100/m or 5000/h, or 0, not {text!r}")
+    return Rate(int(found[1]), {"s": 1, "m": 60, "h": 3600}[found[2]])
 
 
-# ---- who we are -------------------------------------------------------------------------------------
+# ---- addresses --------------------------------------------------------------------------------------
 
 DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # held by `middleware.refuse_foreign`; `--dev` has its own
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # checked by `middleware.refuse_foreign`
 CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
-# A browser that reaches the admin over HTTPS is not to send its cookies over anything else.
+# If the admin is reached over HTTPS, browsers must not send its cookies over plain HTTP.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
-# What these two look for by name is there under another: `wsgi` sets headers, `AdminCsrf` is the middleware.
+# These checks look for Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
-# Where we are, as AuthZEN's metadata says it: here, or where requests are sent to, by the word of a trusted proxy.
+# The service's URL in AuthZEN's metadata; if unset, the URL of the request, or with TRUST_PROXY the proxy's headers.
 PUBLIC_URL = next(iter(origins("PUBLIC_URL")), "").rstrip("/")
-TRUST_PROXY = truth("TRUST_PROXY")
+TRUST_PROXY = boolean("TRUST_PROXY")
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 APPEND_SLASH = False
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 
-# `serve --dev` passes its own process id, and only the workers that it starts have it as their parent:
-# the variable left over in a shell or a container turns nothing on.
-DEV_SERVER_VARIABLE = "AUTHZ_DEV_SERVER"
-DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.getpid()))
+# `serve` sets these variables for the workers that it starts; they are not for users.
+# AUTHZ_DEV_SERVER is the process id of `serve --dev`. A value left over in a shell or container is another process's.
+DEV_SERVER = os.environ.get("AUTHZ_DEV_SERVER") in (str(os.getppid()), str(os.getpid()))
+METRICS_FOLDER = os.environ.get("AUTHZ_METRICS_FOLDER", "")  # where workers write their metrics
+HEALTH_LISTENER = os.environ.get("AUTHZ_HEALTH_LISTENER", "")  # HOST PORT of health checks
+TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # locked by workers to take turns; see `checks/asking/turns.py`
+if not TURNS_FILE.startswith(f"/proc/{os.getppid()}/fd/"):
+    TURNS_FILE = ""
 
-# `serve` likewise says where its workers put their metrics. There is such a folder as long as that server runs.
-METRICS_FOLDER_VARIABLE = "AUTHZ_METRICS_FOLDER"
-METRICS_FOLDER = os.environ.get(METRICS_FOLDER_VARIABLE, "")
-
-# `serve --health-port` likewise tells its workers where to answer health checks, as HOST PORT.
-HEALTH_LISTENER_VARIABLE = "AUTHZ_HEALTH_LISTENER"
-HEALTH_LISTENER = os.environ.get(HEALTH_LISTENER_VARIABLE, "")
-
-# `serve` likewise gives its workers a file to agree by on whose turn it is: one that it has open, and nobody else sees.
-TURNS_FILE_VARIABLE = "AUTHZ_TURNS_FILE"
-_turns_file = os.environ.get(TURNS_FILE_VARIABLE, "")
-TURNS_FILE = _turns_file if _turns_file.startswith(f"/proc/{os.getppid()}/fd/") else ""
-
-# ---- where things are kept ---------------------------------------------------------------------------
+# ---- database ---------------------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
-PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of processor time, for one new kind of question
+PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of CPU time for a new kind of request
 WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
-_FOR_EVER = 2_000_000.0  # seconds, as far as SQLite counts
 
 
 class ExistingFile(sqlite3.Connection):
-    """A connection that makes no database: a command that only asks is not to leave an empty one where it runs.
+    """A connection that does not create the file, so that commands leave no empty database where they run.
 
-    `serve` and `migrate` make the file first, by `secret_key.prepare_folder`.
+    `serve` and `migrate` create the file first, with `secret_key.prepare_folder`.
     """
 
     def __init__(self, database: str, *args: Any, **options: Any) -> None:
@@ -162,24 +134,24 @@ class ExistingFile(sqlite3.Connection):
 
 SQLITE_OPTIONS = {
     "factory": ExistingFile,
-    # Writers take the lock when they begin, so that none fails half way on another's.
+    # Writers take the lock when they begin. Otherwise they could fail halfway because of another writer.
     "transaction_mode": "IMMEDIATE",
-    "timeout": WRITE_TIMEOUT or _FOR_EVER,
+    "timeout": WRITE_TIMEOUT or 2_000_000.0,  # the longest that SQLite counts
     "cached_statements": 1000,
     "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY",
 }
 POSTGRESQL_OPTIONS = {
-    "server_side_binding": True,  # what makes statements preparable
+    "server_side_binding": True,  # needed for prepared statements
     "prepare_threshold": 2,
     "connect_timeout": 3,
-    # A machine that is gone without a word is noticed: by what was sent and not taken, and by asking whoever is idle.
+    # Notice a server that disappeared: unacknowledged data ends a connection, and idle ones are probed.
     "tcp_user_timeout": 10_000,  # milliseconds
     "keepalives_idle": 30,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "application_name": "authz",
-    # Planning costs more than running: plan once, without guesses from the values. Joins are written in the order
-    # to run in, from what is given on: how many rows there are for it, statistics of the one fact table cannot tell.
+    # Planning costs more than running, so plan once, for any values. Statements have their joins in the order to run:
+    # the statistics of the single fact table do not tell how many rows there are of a kind of fact.
     "options": " ".join(
         f"-c {option}"
         for option in (
@@ -194,7 +166,7 @@ POSTGRESQL_OPTIONS = {
 
 
 def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
-    """Return Django's settings of the database at the URL, with what this service needs of it."""
+    """Return Django's settings of the database at the URL, with the options that the service needs."""
     if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
         raise ImproperlyConfigured(f"{name} must begin with sqlite:/// or postgres://")
     try:
@@ -203,33 +175,31 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
         raise ImproperlyConfigured(f"{name} cannot be read: {reason}") from None
     if config["ENGINE"] == "django.db.backends.sqlite3":
         if config["NAME"] in ("", ":memory:"):
-            raise ImproperlyConfigured("DATABASE_URL must name a file, as sqlite:///authz.sqlite3")
+            raise ImproperlyConfigured("DATABASE_URL must name a file, such as sqlite:///authz.sqlite3")
         if not Path(config["NAME"]).absolute().parent.is_dir():
             raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
-    if "," in config["HOST"]:  # of several servers, the one that takes changes
+    if "," in config["HOST"]:  # connect to the one of several servers that accepts writes
         options = {**options, "target_session_attrs": "read-write"}
-    # Each thread keeps its connection, with the statements that are prepared on it.
+    # Each thread keeps its connection and its prepared statements.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
 
 
-DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}"
-DATABASES = {"default": database_from_url(DATABASE_URL)}
+DATABASES = {
+    "default": database_from_url(env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}")
+}
 
-# ---- replicas: PostgreSQL's standbys, which answer questions -------------------------------------------
+# ---- replicas (PostgreSQL only) ---------------------------------------------------------------------
 
 REPLICA_MAX_LAG = number("REPLICA_MAX_LAG", 10)  # seconds
-REPLICA_READS = env.str("REPLICA_READS", default="").strip() or "after-writes"
-# What a replica does not answer in half of a question's time, the primary is asked, which has all of it.
-REPLICA_TIMEOUT = STATEMENT_TIMEOUT / 2
-if REPLICA_READS not in ("after-writes", "positioned"):
-    raise ImproperlyConfigured(f"REPLICA_READS must be after-writes or positioned, not {REPLICA_READS!r}")
+REPLICA_READS = choice("REPLICA_READS", "after-writes", "after-writes", "positioned")
+REPLICA_TIMEOUT = STATEMENT_TIMEOUT / 2  # then the primary is asked, with the whole STATEMENT_TIMEOUT
 if REPLICA_MAX_LAG < 3:
-    raise ImproperlyConfigured("REPLICA_MAX_LAG must be at least 3 seconds: servers are looked at once a second")
+    raise ImproperlyConfigured("REPLICA_MAX_LAG must be at least 3 seconds, because lag is measured once a second")
 
 
 def replicas_from_urls(text: str, primary: dict) -> list[dict]:
-    """Return Django's settings of the databases at the URLs, which commas part."""
+    """Return Django's settings of the databases at the URLs, which are separated by commas."""
     urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text.strip(" ,")) if url.strip()]
     if not urls:
         return []
@@ -238,7 +208,7 @@ def replicas_from_urls(text: str, primary: dict) -> list[dict]:
     found = []
     for url in urls:
         if not url.startswith(("postgres://", "postgresql://")):
-            raise ImproperlyConfigured("DATABASE_REPLICA_URL must be URLs that begin with postgres://, by commas")
+            raise ImproperlyConfigured("DATABASE_REPLICA_URL must be postgres:// URLs, separated by commas")
         config = database_from_url(url, "DATABASE_REPLICA_URL")
         if "," in config["HOST"]:
             raise ImproperlyConfigured("DATABASE_REPLICA_URL must name one host in each URL; give each replica its own")
@@ -251,37 +221,23 @@ def replicas_from_urls(text: str, primary: dict) -> list[dict]:
 
 _replicas = replicas_from_urls(env.str("DATABASE_REPLICA_URL", default=""), DATABASES["default"])
 DATABASES |= {f"replica{place}": config for place, config in enumerate(_replicas, 1)}
-REPLICAS = {  # by Django's name for it, where it is
+REPLICAS = {  # host and port by Django's name
     f"replica{place}": f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
     for place, config in enumerate(_replicas, 1)
 }
-if REPLICAS:  # a server that has become a standby is not to pass for the primary
+if REPLICAS:  # a primary that became a standby must not be used as one
     DATABASES["default"]["OPTIONS"].setdefault("target_session_attrs", "read-write")
-
-
-def is_here(database: dict) -> bool:
-    """Say whether the database is on this machine, and shares its processors."""
-    options = database["OPTIONS"]
-    hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
-    is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
-    return is_near and "service" not in options
-
-
-# Statements that take long and run at the same time; 0 is no limit. A processor is left to the others, where all of
-# them are this machine's.
-_all_but_one = max(1, (os.cpu_count() or 1) - 1)
-LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if is_here(DATABASES["default"]) and not REPLICAS else 0, int)
 
 # ---- secrets ------------------------------------------------------------------------------------------
 
 
 def secret_file(database: Path) -> Path:
-    """Return where the secret of an SQLite database is kept: beside it."""
+    """Return the path of the secret of an SQLite database."""
     return database.with_name(database.name + ".secret")
 
 
 def secret_beside(database: Path) -> str:
-    """Return the secret kept next to an SQLite file; nothing before `serve` or `migrate` has made it."""
+    """Return the secret beside an SQLite file; empty until `serve` or `migrate` creates it."""
     try:
         return secret_file(database).read_text().strip()
     except FileNotFoundError:
@@ -292,42 +248,39 @@ SECRET_KEY = env.str("SECRET_KEY", default="")
 if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     SECRET_KEY = secret_beside(Path(DATABASES["default"]["NAME"]).absolute())
     if not SECRET_KEY:
-        SILENCED_SYSTEM_CHECKS.append("security.W009")  # there will be one before it is used
+        SILENCED_SYSTEM_CHECKS.append("security.W009")  # it is created before it is used
 
-# ---- limits: 0 is none --------------------------------------------------------------------------------
+# ---- limits; 0 is no limit --------------------------------------------------------------------------
 
 MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
-MEMORY_BUDGET = number("MEMORY_BUDGET", 140_000_000, int)  # bytes of each process, for all that runs at a time
-BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
-PATIENCE = number("PATIENCE", 1)  # seconds, most of which a line may be long before who comes is told to come again
-DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for which requests are still taken
-# Of the connections that a process takes, the share that one client address may hold. All of a proxy's come from it.
+MEMORY_BUDGET = number("MEMORY_BUDGET", 140_000_000, int)  # bytes per process, for all concurrent requests
+DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from SIGTERM on, for which requests are still accepted
+# The share of a process's connections for one client address. Behind a proxy, all connections have the same address.
 CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or TRUST_PROXY else 0.25)
-MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
-MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)
 RATE_LIMIT = rate_limit()
 HISTORY_DAYS = number("HISTORY_DAYS", 0, int)
-ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes of each process; here 0 is none at all
+ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes per process; 0 disables the cache
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
-# ---- what is refused ----------------------------------------------------------------------------------
+STRICT_CONTEXT_FACTS = boolean("STRICT_CONTEXT_FACTS")  # reject context facts that the policy doesn't use
 
-# A context fact that the policy has no use for: refused, or left out of account with a word.
-STRICT_CONTEXT_FACTS = truth("STRICT_CONTEXT_FACTS")
+# ---- logs -------------------------------------------------------------------------------------------
 
-# ---- what is written down -----------------------------------------------------------------------------
+LOG_LEVEL = choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOG_FORMAT = choice("LOG_FORMAT", "plain", "plain", "json")
+ACCESS_LOG = boolean("ACCESS_LOG")  # a line for each request
+SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # log requests that take longer; 0 is never
+DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for standard output; empty is off
+DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all decisions
+DECISION_LOG_DENIED = boolean("DECISION_LOG_DENIED")  # log all denied decisions, whatever the sample
+DECISION_LOG_CONTEXT = boolean("DECISION_LOG_CONTEXT", default=True)  # log context facts
 
-DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for the standard output; none where empty
-DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all questions
-DECISION_LOG_DENIED = truth("DECISION_LOG_DENIED")  # all that are denied, whatever the sample
-DECISION_LOG_CONTEXT = truth("DECISION_LOG_CONTEXT", default=True)  # with their context facts
-
-# ---- the parts ----------------------------------------------------------------------------------------
+# ---- Django -----------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
-    "authz_project",  # first, for its templates to come before those they extend
-    "authz_project.console.apps.ConsoleConfig",  # `urls` finds the pages: commands have no use for them
+    "authz_project",  # first, so that its templates override
+    "authz_project.console.apps.ConsoleConfig",  # imports no pages; `urls` does, which commands don't need
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -367,35 +320,20 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_REDIRECT_URL = "admin:index"  # where the login leads if `next` is another site's
+LOGIN_REDIRECT_URL = "admin:index"  # after a login whose `next` is another site
 STATIC_URL = "static/"
 STATIC_ROOT = None
-WHITENOISE_USE_FINDERS = True  # served from the packages: nothing to collect
+WHITENOISE_USE_FINDERS = True  # served from the packages, without collectstatic
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [],  # each route has its endpoint's
+    "DEFAULT_AUTHENTICATION_CLASSES": [],  # each endpoint has its own
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNAUTHENTICATED_USER": None,
 }
 
-# Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
-POLICY_TEST_RUNNER = "checks.testing.run"
-# Which rules its tests exercise, likewise.
-POLICY_COVERAGE = "checks.testing.measured"
-
-# Statements check the caller's key; what makes one good, the app above knows that keeps them.
-KEY_CHECK = "authz_project.keys.CHECK"
-
-# What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
-FACT_AUDIT = "facts.accept.ignored_facts"
-
-LOG_FORMAT = log_format()
-ACCESS_LOG = truth("ACCESS_LOG")  # a line for each request
-SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # from so many on, a question is logged; 0 is never
-
-# Traces, by the names that OpenTelemetry has for everybody. What else it has, its own library reads.
+# OpenTelemetry's standard variables. Its library reads the others.
 OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", default="") or OTEL_ENDPOINT
 OTEL_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_PROTOCOL", default="") or "http/protobuf"
@@ -412,15 +350,15 @@ LOGGING = {
         "console": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line"},
         "briefly": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line", "filters": ["briefly"]},
     },
-    "root": {"handlers": ["console"], "level": log_level()},
-    # A caller's mistake is told to the caller, and ours is logged where it is answered.
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    # Errors of callers go into the response, and errors of the service are logged there.
     "loggers": {
         "django": {"handlers": []},
         "django.request": {"level": "CRITICAL"},
-        # Refused requests, which anybody may send: foreign hosts, too many parameters, unsafe redirects.
+        # Rejected requests, which anyone can send: unknown hosts, too many parameters, unsafe redirects.
         "django.security": {"handlers": ["briefly"], "propagate": False},
-        "django.security.csrf": {"level": "CRITICAL"},  # likewise, and it would name whole paths
-        "sqlglot": {"level": "ERROR"},  # its warnings have pieces of a caller's SQL
+        "django.security.csrf": {"level": "CRITICAL"},  # the same, and it would log whole paths
+        "sqlglot": {"level": "ERROR"},  # its warnings contain parts of a caller's SQL
         "_granian": {"handlers": ["console"], "level": "ERROR", "propagate": False},
         "granian.access": {"handlers": [], "level": "CRITICAL"},
     },

@@ -1,6 +1,5 @@
 """The bodies of requests that ask questions: how they are decoded, and their JSON schemas."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from rest_framework import serializers
@@ -12,10 +11,8 @@ from facts import wire
 from facts.accept import HEADER
 from facts.batches import lasting_from_json
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
-from facts.wire import Fact
 from policy.endpoint import Schema, many, nullable, ref, taken
-from policy.errors import MalformedRequest, TooLarge
-from policy.ground.cache import configured
+from policy.errors import MalformedRequest
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
@@ -98,19 +95,6 @@ def _check_from_json(raw: object, path: str) -> Check:
     return actor, action, asked_from_json(raw.get("resource"), f"{path}.resource")
 
 
-def context_from_json(raw: object, path: str) -> Sequence[Fact]:
-    if isinstance(raw, list):
-        check_number(len(raw))
-    return lasting_from_json(raw, path)
-
-
-def check_number(count: int) -> None:
-    """Refuse more context facts than the setting MAX_CONTEXT_FACTS allows; 0 is no limit."""
-    limit = configured.MAX_CONTEXT_FACTS
-    if limit and count > limit:
-        raise TooLarge(f"{count} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
-
-
 def expected_from_json(raw: object, path: str) -> bool:
     if not isinstance(raw, bool):
         raise MalformedRequest(path, "must be true or false")
@@ -153,7 +137,7 @@ REFERENCE = JsonType(reference_from_json, _ID)
 ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
 ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
-CONTEXT_FACTS = JsonType(context_from_json, LASTING_FACTS.schema)
+CONTEXT_FACTS = JsonType(lasting_from_json, LASTING_FACTS.schema)
 CALL = JsonType(question.call_from_json, ref("Call"))
 CALLS = JsonType(question.calls_from_json, many(ref("Call"), maxItems=question.MAX_CALLS))
 CONSTRAINTS = JsonType(question.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import ClassVar
 
-from django.conf import settings
-
 from facts import feed, group_commit, history, read, store, wire
 from facts.feed import as_json
 from facts.serializers import (
@@ -42,7 +40,6 @@ from policy.endpoint import (
     unconfirmed_caller,
     writing,
 )
-from policy.errors import TooLarge
 from policy.ground import spans
 from policy.ground.journal import By
 from policy.moments import Moment, as_of_from_text, moment_of
@@ -224,13 +221,7 @@ class ChangesEndpoint(Endpoint):
 
 
 def _apply(request: Request, changes: list[Change], message: str) -> Response:
-    _check_entries(changes)
-    return changed(message, group_commit.apply(unconfirmed_caller(request), changes, request.id))
-
-
-def _check_entries(changes: list[Change]) -> None:
-    entries = sum(len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
     if spans.is_on:
-        spans.note("change", entries=entries)
-    if settings.MAX_BATCH_ENTRIES and entries > settings.MAX_BATCH_ENTRIES:
-        raise TooLarge(f"{entries} entries are more than {settings.MAX_BATCH_ENTRIES}, the limit of MAX_BATCH_ENTRIES")
+        entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
+        spans.note("change", entries=sum(entries))
+    return changed(message, group_commit.apply(unconfirmed_caller(request), changes, request.id))

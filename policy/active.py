@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, overload
 
-from django.conf import settings
 from django.db import connection
 from django.utils.module_loading import import_string
 
@@ -26,6 +25,8 @@ from policy.rules.program import Program
 from policy.scopes import Scope
 
 # The moment of an environment `e`, plus its offset: servers of older versions know no moments, and move that alone.
+# What makes a key valid: the app above that stores keys knows. It is imported when needed.
+KEY_CHECK = "authz_project.keys.CHECK"
 MOMENT = '(e.moment + e."offset")'
 
 
@@ -83,8 +84,8 @@ class Caller:
 
 @cache
 def key_check() -> KeyCheck:
-    """Return the check of keys. The app above defines it: it is named in the settings, not imported."""
-    found: KeyCheck = import_string(settings.KEY_CHECK)
+    """Return the check of keys, which the app above defines."""
+    found: KeyCheck = import_string(KEY_CHECK)
     return found
 
 

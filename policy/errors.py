@@ -96,7 +96,7 @@ class ScopeMissing(KeyRefused):
         self.scope = scope
         super().__init__(
             f"the API key lacks the scope `{scope}`; whoever runs the service gives it to the key in the admin,"
-            f" or makes one that has it: create_api_key --scope {scope}"
+            f" or makes one that has it: api_keys create --scope {scope}"
         )
 
 

@@ -59,7 +59,7 @@ def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterato
         with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
             yield file
     except FileExistsError:
-        raise ThereAlready(f"`{shown_name(name)}` is there already, and is left as it is") from None
+        raise ThereAlready(f"`{shown_name(name)}` already exists; not overwritten") from None
     except OSError as reason:
         raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
 
@@ -72,10 +72,10 @@ def replace_text(name: str, before: str, after: str) -> None:
     path = Path(os.path.realpath(name))
     try:
         if not (path.is_file() and os.access(path, os.W_OK)):
-            raise Unwritable(f"cannot write `{shown_name(name)}`: not a file that may be changed")
+            raise Unwritable(f"cannot write `{shown_name(name)}`: not a regular file")
         with _written_beside(path, after.encode()) as new:
             if path.read_bytes() != before.encode():
-                raise Unwritable(f"`{shown_name(name)}` has been changed meanwhile; it is left as it is")
+                raise Unwritable(f"`{shown_name(name)}` was changed by another program; not overwritten")
             new.replace(path)
     except OSError as reason:
         raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
@@ -127,7 +127,7 @@ def shown_name(name: str) -> str:
 
 def _refuse_empty(name: str) -> None:
     if not name:
-        raise Unreadable("a file's name is empty; name a file")
+        raise Unreadable("The file name is empty. Specify a file.")
 
 
 # ---- several as one policy -------------------------------------------------------------------------------------

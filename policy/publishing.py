@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
@@ -26,6 +25,11 @@ from policy.testing import TestReport
 
 # ---- figures ------------------------------------------------------------------------------------------------------
 # What a policy version keeps besides its text: the figures of its tests and their coverage, and a publisher's note.
+
+# What the apps above do when a policy is published. They are named here and imported when needed.
+TEST_RUNNER = "checks.testing.run"
+COVERAGE = "checks.testing.measured"
+FACT_AUDIT = "facts.accept.ignored_facts"
 
 MAX_NOTE = 500  # characters, of one line
 
@@ -220,11 +224,17 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
     return _tested(rules.compile_source(Source(text, filename or "")), force=force, fail_fast=fail_fast)
 
 
+def run_tests(program: Program, *, fail_fast: bool) -> TestReport:
+    """Run the program's tests. The app that answers questions does so."""
+    report: TestReport = import_string(TEST_RUNNER)(program, fail_fast=fail_fast)
+    return report
+
+
 def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> CheckedDraft:
     report, untested = TestReport(), ""
     if program.tests:
         try:
-            report = import_string(settings.POLICY_TEST_RUNNER)(program, fail_fast=fail_fast)
+            report = run_tests(program, fail_fast=fail_fast)
         except AuthzError as reason:
             if not force:
                 raise
@@ -273,14 +283,14 @@ def tried(program: Program) -> CheckedDraft:
 def coverage(program: Program, seconds: float) -> Coverage | None:
     """Return which rules the tests exercise; None if finding out takes longer than `seconds`.
 
-    The app that answers questions finds out; it is named in the settings, not imported.
+    The app that answers questions finds out.
     """
-    return import_string(settings.POLICY_COVERAGE)(program, seconds)
+    return import_string(COVERAGE)(program, seconds)
 
 
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
     """Return how many stored facts the program has no use for. The app that stores facts counts them."""
-    return import_string(settings.FACT_AUDIT)(environment_id, program)
+    return import_string(FACT_AUDIT)(environment_id, program)
 
 
 # ---- versions ------------------------------------------------------------------------------------------------

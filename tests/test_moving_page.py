@@ -29,7 +29,7 @@ def hosted_key(reader) -> str:
     policy = re.search(r"cat > policy.polar <<'END'\n.*?^END$", PAGE, re.DOTALL | re.MULTILINE)[0]
     (reader.folder / "hosted.csv").write_text(FACTS.lstrip())
     printed = reader.shell(f"""
-authz create_api_key --environment hosted --create-environment
+authz api_keys create --environment hosted --create-environment
 {policy}
 authz load_policy policy.polar --environment hosted
 authz load_facts hosted.csv --format csv --environment hosted

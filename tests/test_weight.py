@@ -16,8 +16,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+from django.conf import global_settings
 
-from authz_project import wsgi
+from authz_project import settings, wsgi
 from tests.conftest import Api
 from tests.service import ROOT
 
@@ -29,17 +30,20 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 68_370,
-    "files": 363,
-    "lines with imports": 4_755,
+    "lines": 67_960,
+    "files": 336,
+    "lines with imports": 4_695,
     "files with `FROM fact`": 14,
-    "files that start threads": 21,
+    "files that start threads": 20,
     "loops while the policy changes": 1,
     "lines of golden files": 4_800,
     "benchmark programs": 10,
     "files for a question": 26,
-    "files for a batch": 24,
-    "files for a policy": 69,
+    "files for a batch": 23,
+    "files for a policy": 64,
+    "commands": 31,
+    "settings": 40,
+    "environment variables": 30,
 }
 POLICY = """
 actor User {}
@@ -97,11 +101,21 @@ def written() -> dict[str, int]:
         "files that start threads": files_with(r"\b(Thread|Timer|ThreadPoolExecutor)\("),
         "loops while the policy changes": sum("raise PolicyMoved" in text for text in texts().values()),
         "lines of golden files": sum(path.read_text().count("\n") for path in golden.rglob("*") if path.is_file()),
+        "commands": sum(path.parent.name == "commands" and path.stem != "__init__" for path in texts()),
+        "settings": sum(name.isupper() and not hasattr(global_settings, name) for name in vars(settings)),
+        "environment variables": sum(not name.startswith("OTEL_") for name in environment_variables()),
         "benchmark programs": sum(
             "argparse" in path.read_text() or "__main__" in path.read_text()
             for path in (ROOT / "tests" / "benchmarks").glob("*.py")
         ),
     }
+
+
+def environment_variables() -> set[str]:
+    """Return those that `settings` reads, but for those that the server sets for its workers."""
+    text = Path(settings.__file__).read_text()
+    found = re.findall(r'\b(?:env\.\w+|environ\.get|number|boolean|choice|origins|share)\(\s*"([A-Z_]+)"', text)
+    return {name for name in found if not name.startswith("AUTHZ_")}
 
 
 def import_lines(text: str) -> int:

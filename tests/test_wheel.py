@@ -85,7 +85,7 @@ def test_it_serves_from_an_empty_folder(installed):
         said = service.log.read_text()
         key = re.search(r"e_default_\w+", said)[0]
         assert said.startswith(f"authz {__version__}, Python 3.")
-        assert "`authz createsuperuser` makes a login" in said and "manage.py" not in said
+        assert "create a login with `authz createsuperuser`" in said and "manage.py" not in said
         example = examples()[0]
         assert run(installed.authz, "load_example", example.name, folder=installed.folder).startswith(example.title)
         client = Client(service.origin, key)

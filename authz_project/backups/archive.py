@@ -37,11 +37,11 @@ def wrong(what: str, text: str) -> BackupFinding:
 def schema_finding(state: SchemaState) -> BackupFinding:
     """Say whether the migrations of a database are this program's."""
     if state.unknown:
-        return wrong("form", f"it is of a newer version of the program, which made {_listed(state.unknown)}")
+        return wrong("schema", f"from a newer version, which made {_listed(state.unknown)}")
     if state.missing:
-        older = f"it is of an older version; `serve` will bring it up by {_listed(state.missing)}"
-        return BackupFinding("form", older)
-    return BackupFinding("form", "it is this version's")
+        older = f"from an older version; `serve` will apply {_listed(state.missing)}"
+        return BackupFinding("schema", older)
+    return BackupFinding("schema", "up to date")
 
 
 def _listed(migrations: Iterable[Migration]) -> str:
@@ -161,21 +161,21 @@ def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback
             with suppress(OSError):  # not every kind of disk can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
-        raise CannotCopy(f"no copy is made: {_reason_text(reason)}") from None
+        raise CannotCopy(f"Backup failed; nothing was written: {_reason_text(reason)}") from None
 
 
 def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
     if not target.parent.is_dir():
-        raise CannotCopy(f"there is no folder `{target.parent}`")
+        raise CannotCopy(f"Folder `{target.parent}` does not exist. Create it first.")
     if target.is_dir():
-        raise CannotCopy(f"`{target}` is a folder: name the file to make")
+        raise CannotCopy(f"`{target}` is a folder. Specify a file name.")
     if target.exists() and target.samefile(source):
-        raise CannotCopy(f"`{target}` is the database itself")
+        raise CannotCopy(f"`{target}` is the database itself. Specify another file.")
     there = [path for path in (target, secret_of(target)) if path.exists()]
     if there and not overwrite:
-        raise CannotCopy(f"`{there[0]}` is there already; --overwrite replaces it")
+        raise CannotCopy(f"`{there[0]}` already exists. Pass --overwrite to replace it.")
     if beside := [path for end in _OF_SQLITE if (path := Path(f"{target}{end}")).exists()]:
-        raise CannotCopy(f"`{beside[0]}` belongs to a database that is in use at that place; choose another")
+        raise CannotCopy(f"`{beside[0]}` belongs to a database in use at that location. Specify another file.")
 
 
 @contextmanager
@@ -211,7 +211,7 @@ def _put(draft: Path, place: Path, overwrite: bool) -> None:
     try:
         os.link(draft, place)  # fails where somebody else was faster
     except FileExistsError:
-        raise CannotCopy(f"`{place}` is there already; --overwrite replaces it") from None
+        raise CannotCopy(f"`{place}` already exists. Pass --overwrite to replace it.") from None
     except OSError:  # no links on this kind of disk
         draft.replace(place)
 
@@ -247,11 +247,11 @@ def kind_of(file: Path) -> bytes:
         with file.open("rb") as opened:
             head = opened.read(16)
     except OSError as reason:
-        raise NotABackup(f"`{file}` cannot be read: {reason.strerror}") from None
+        raise NotABackup(f"Cannot read `{file}`: {reason.strerror}.") from None
     for kind in (SQLITE, POSTGRESQL):
         if head.startswith(kind):
             return kind
-    raise NotABackup(f"`{file}` is neither a copy of an SQLite database nor a dump by pg_dump --format=custom")
+    raise NotABackup(f"`{file}` is neither an SQLite database nor a dump made by pg_dump --format=custom.")
 
 
 # ---- SQLite --------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
     """Read every page of it. Nothing is written to it or beside it."""
     log = Path(f"{file}-wal")
     if log.exists() and log.stat().st_size:
-        yield wrong("file", f"`{log}` is beside it: it is in use, or was copied by hand while it was")
+        yield wrong("file", f"`{log}` exists: the database is in use, or was copied by hand while in use")
         return
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
@@ -271,14 +271,14 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
                 return
             yield _references(database)
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
-                yield wrong("form", "it is no database of this service")
+                yield wrong("schema", "not a database of this service")
                 return
             yield schema_finding(state_of(database.execute(APPLIED).fetchall()))
     except sqlite3.Error as reason:
-        yield wrong("file", f"it cannot be read to its end: {reason}")
+        yield wrong("file", f"incomplete or damaged: {reason}")
         return
     secret = secret_of(file)
-    told = f"in `{secret}`" if secret.exists() else "not beside it; where SECRET_KEY is set, that is the secret"
+    told = f"in `{secret}`" if secret.exists() else "no file; back up SECRET_KEY separately if it is set"
     yield BackupFinding("secret", told)
 
 
@@ -293,9 +293,9 @@ def _integrity(database: sqlite3.Connection) -> BackupFinding:
 def _references(database: sqlite3.Connection) -> BackupFinding:
     found = database.execute("PRAGMA foreign_key_check").fetchmany(_SHOWN)
     if found:
-        lost = (f"a row of {table} names one of {other} that is not there" for table, _, other, _ in found)
+        lost = (f"a row of {table} refers to a missing row of {other}" for table, _, other, _ in found)
         return wrong("references", "; ".join(lost))
-    return BackupFinding("references", "every row that is named is there")
+    return BackupFinding("references", "all intact")
 
 
 # ---- PostgreSQL ----------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def dump_findings(file: Path) -> Iterator[BackupFinding]:
     """Read a dump to its end, and its table of contents. Whether its rows make sense is not checked."""
     restoring = program("pg_restore")
     if restoring is None:
-        yield wrong("file", "there is no pg_restore here to read it: install PostgreSQL's client programs")
+        yield wrong("file", "pg_restore is not installed. Install PostgreSQL's client programs.")
         return
     read = run([restoring.path, "--list", file])
     if read.returncode:
@@ -313,13 +313,13 @@ def dump_findings(file: Path) -> Iterator[BackupFinding]:
         return
     whole = run([restoring.path, f"--file={os.devnull}", file])  # the table stands first, also in one that is cut off
     if whole.returncode:
-        yield wrong("file", f"pg_restore {restoring.version} cannot read it to its end: {line_of(whole.stderr)}")
+        yield wrong("file", f"pg_restore {restoring.version} cannot read all of it: {line_of(whole.stderr)}")
         return
     lines = read.stdout.splitlines()
     made = [line.strip("; ") for line in lines if line.startswith(";") and "Dumped" in line]
     yield BackupFinding("file", f"pg_restore {restoring.version} reads it; {', '.join(made)}")
     data = {line.split()[-2] for line in lines if " TABLE DATA " in line}
     if missing := [name for name in TABLES if name not in data]:
-        yield wrong("tables", f"there are no rows of {', '.join(missing)} in it: it is of another database, or a part")
+        yield wrong("tables", f"no rows of {', '.join(missing)}: the dump is incomplete, or of another database")
     else:
-        yield BackupFinding("tables", f"{len(data)} of them, with rows")
+        yield BackupFinding("tables", f"{len(data)} with rows")

@@ -55,7 +55,7 @@ def finding_of_policy(environment: Environment) -> BackupFinding:
     if version is None:
         return BackupFinding(what, "none is active")
     if version.environment_id != environment.pk:
-        return wrong(what, "the active version is another environment's")
+        return wrong(what, "the active version belongs to another environment")
     try:
         program = program_of_version(version.pk)
     except AuthzError as reason:
@@ -78,7 +78,7 @@ class _Contradiction(Exception):
 
 def _asked(environment_id: int, program: Program) -> str:
     """Ask for lists until one is not empty, and say what was answered."""
-    answered = "it names nothing to ask about"
+    answered = "nothing to check"
     for actor, action, resource_type in islice(_questions(environment_id, program), MOST_ACTORS):
         listed = _list(environment_id, actor, action, resource_type)
         _confirm(environment_id, actor, action, resource_type, listed)
@@ -145,8 +145,8 @@ def _signatures() -> BackupFinding:
         used = f"SELECT COUNT(*) FROM (SELECT DISTINCT sig FROM {table}) AS used"
         lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM signature s WHERE s.id = used.sig)")[0][0]
     if lost:
-        return wrong("signatures", f"facts are of {lost:,} signatures that are not there")
-    return BackupFinding("signatures", "every fact is of one that is there")
+        return wrong("signatures", f"facts refer to {counted(lost, 'missing signature')}")
+    return BackupFinding("signatures", "all intact")
 
 
 # ---- facts beside the revisions that made them ----------------------------------------------------------------------
@@ -171,16 +171,16 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
     expected = max(0, offset - max(horizon, 1) + 1)
     known = stored.at_horizon + inserted - deleted
     faults = {
-        f"the offset is {offset:,}, and the last revision {newest:,}": offset and newest != offset,
-        f"{abs(expected - revisions):,} revisions are {'missing' if revisions < expected else 'too many'}":
+        f"the offset is {offset:,}, but the last revision is {newest:,}": offset and newest != offset,
+        f"{counted(abs(expected - revisions), 'revision')} {'missing' if revisions < expected else 'too many'}":
             revisions != expected,
-        f"they name revision {stored.latest:,}, and the last one is {offset:,}": stored.latest > offset,
-        f"{stored.backwards:,} past facts ended before they began": stored.backwards,
-        f"{stored.early:,} facts began before there were any of their signature": stored.early,
+        f"facts refer to revision {stored.latest:,}, but the last one is {offset:,}": stored.latest > offset,
+        f"{counted(stored.backwards, 'past fact')} ended before the revision that added it": stored.backwards,
+        f"{counted(stored.early, 'fact')} older than the first of the same signature": stored.early,
         "the active policy is not the last revision's": offset and newest == offset
             and version != environment.policy_version_id,
         # Forgetting takes past facts away, so that more may be stored than is known to have been inserted.
-        f"{stored.facts:,} are stored, and the revisions come to {known:,}":
+        f"{stored.facts:,} are stored, but the revisions add up to {known:,}":
             stored.facts < known or (horizon == 0 and stored.facts != known),
         "the horizon is after the last revision": horizon > offset,
     }  # fmt: skip
@@ -246,7 +246,7 @@ def looked_at(url: str) -> tuple[bool, str]:
     failed = _run(url, "migrate", "--verbosity", "0")
     if failed.returncode:
         return False, f"WRONG  upgrade: {_last_line(failed.stderr)}"
-    found = _run(url, "check_database")
+    found = _run(url, "verify")
     if not found.stdout:
         return False, f"WRONG  contents: {_last_line(found.stderr)}"
     return found.returncode == 0, found.stdout.rstrip("\n")
@@ -263,7 +263,7 @@ def _run(url: str, *command: str) -> CompletedProcess[str]:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it ended without a word"])[-1][:300]
+    return (text.strip().splitlines() or ["ended without a message"])[-1][:300]
 
 
 # ---- SQLite --------------------------------------------------------------------------------------------------------
@@ -276,7 +276,8 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
         try:
             shutil.copyfile(file, copied)
         except OSError as reason:
-            raise CannotRestore(f"it cannot be tried in `{folder}`: {reason.strerror}; TMPDIR names another") from None
+            told = f"Cannot copy the backup to `{folder}`: {reason.strerror}. Set TMPDIR to another folder."
+            raise CannotRestore(told) from None
         return looked_at(f"sqlite:///{copied}")
 
 
@@ -287,13 +288,13 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
     """Restore a dump into an empty database, and return the state of its schema."""
     restoring = program("pg_restore")
     if restoring is None:
-        raise CannotRestore("there is no pg_restore here")
+        raise CannotRestore("pg_restore is not installed. Install PostgreSQL's client programs.")
     if has_key_password(config):
         raise CannotRestore(
-            "pg_restore has no variable for sslpassword: put it into the file of a service, and ?service=NAME here"
+            "pg_restore reads sslpassword only from a service file. Put it there, and ?service=NAME in the URL."
         )
     if tables := _tables(config):
-        raise CannotRestore(f"the database is not empty: it has {tables:,} tables; name one for nothing but this")
+        raise CannotRestore(f"The database is not empty: it has {tables:,} tables. Use an empty one.")
     how = ("--no-owner", "--no-privileges", "--exit-on-error")
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], password_of(config))
     if done.returncode:
@@ -313,4 +314,4 @@ def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
         with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
             return database.execute(statement).fetchall()
     except psycopg.Error as reason:
-        raise CannotRestore(f"the database cannot be reached: {' '.join(str(reason).split())}") from None
+        raise CannotRestore(f"Cannot reach the database: {' '.join(str(reason).split())}") from None

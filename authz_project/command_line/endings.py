@@ -1,4 +1,4 @@
-"""What stopped a command: one line, or a number as the system has it."""
+"""Turn what stopped a command into an error message or an exit status."""
 
 import os
 import signal
@@ -39,17 +39,19 @@ def _forget_output() -> None:
 def _matter_with(error: DatabaseError | InterfaceError) -> str:
     program = program_name(sys.argv[0])
     if "unable to open" in str(error) and (missing := missing_database()):
-        return f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL says where it is."
+        return (
+            f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL sets its location."
+        )
     if lacks_tables(error):
         return f"The database has no tables. Run `{program} serve` or `{program} migrate`."
     if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
         raise error
     first = next(iter(str(error).splitlines()), type(error).__name__)
-    return f"the database cannot be used: {first.strip()}; DATABASE_URL says which one it is"
+    return f"Cannot use the database: {first.strip()}. Check DATABASE_URL."
 
 
 def _unwritable(error: UnicodeEncodeError) -> str:
     char = ascii(error.object[error.start])
     if any("\ud800" <= each <= "\udfff" for each in error.object):
-        return "a word of the command line is not UTF-8 text: write names and ids in UTF-8"
-    return f"the output's encoding, {error.encoding}, has no {char}: set PYTHONIOENCODING=utf-8"
+        return "An argument is not UTF-8 text. Encode names and ids in UTF-8."
+    return f"The output encoding {error.encoding} cannot represent {char}. Set PYTHONIOENCODING=utf-8."

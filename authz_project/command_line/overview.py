@@ -1,73 +1,54 @@
-"""The commands by what they are about, each in one line."""
+"""The list of commands that `authz --help` prints."""
 
 from pathlib import Path
 
 from authz_project import __version__
 
 GROUPS: dict[str, dict[str, str]] = {
-    "Run": {
-        "serve": "prepare the database and run the service",
-        "load_example": "load a complete world to look at, or list which there are",
-        "createsuperuser": "make a login to the admin",
-        "version": "say which version this is, and what it works on",
+    "Service": {
+        "serve": "prepare the database and run the server",
+        "load_example": "load an example policy with facts, or list the examples",
+        "api_keys": "create, list, rotate and revoke API keys",
+        "createsuperuser": "create a login for the admin",
+        "changepassword": "change the password of a login",
+        "version": "print versions of the service, Python, database and policies",
     },
     "Policy": {
-        "load_policy": "compile policy files, run their tests, and make them the active policy",
-        "check_policy": "say what is wrong with policy files",
-        "format_policy": "lay policy files out in the one way that all have",
+        "load_policy": "test and publish policy files, or publish an earlier version again",
+        "check_policy": "report problems in policy files",
+        "format_policy": "format policy files",
         "test_policy": "run the tests in policy files",
-        "language_server": "help to write policies in your editor (needs authz-project[editor])",
-        "preview_policy": "show whose access policy files would change",
-        "picture": "draw what grants what, as SVG or Mermaid",
-        "show_policy": "print the active policy, or an earlier version",
-        "policy_history": "list the versions of the policy",
-        "diff_policy": "show what differs between two policies",
-        "activate_policy": "return to an earlier version",
+        "preview_policy": "show which decisions policy files would change",
+        "show_policy": "print the policy, its history, or a diff",
+        "diagram": "print a policy diagram, as SVG or Mermaid",
+        "language_server": "run the language server for editors (needs authz-project[editor])",
+        "import_model": "convert an OpenFGA or SpiceDB model into a policy and facts",
     },
     "Facts": {
-        "load_facts": "store the facts of a file",
+        "load_facts": "store facts from a file",
         "dump_facts": "write all facts to a file",
         "delete_facts": "delete the facts that match a pattern",
-        "audit_facts": "list kinds of facts that the policy has no use for",
+        "audit_facts": "list stored facts that the policy doesn't use",
+        "sync_facts": "compare facts with the rows of your databases, and apply the differences",
+        "drain_outbox": "apply the changes that your application wrote to its outbox",
     },
-    "In step": {
-        "sync_facts": "compare facts with the rows of your databases, and make them the same",
-        "drain_outbox": "make the changes that your application wrote down in its own transactions",
+    "Decisions": {
+        "ask": "check access, list actions, resources or actors, and explain decisions",
+        "review_access": "list who gained and lost access between two moments",
+        "replay_decisions": "repeat the requests of a decision log and compare the answers",
+        "ask_local": "print the SQL that answers a request in your own database",
+        "check_bindings": "report problems in data bindings",
     },
-    "From other engines": {
-        "import_openfga": "make a policy and facts of an OpenFGA model and its tuples",
-        "import_spicedb": "make a policy and facts of a SpiceDB schema and its relationships",
+    "History": {
+        "follow_changes": "print changes as they happen",
+        "forget_facts": "delete facts from history for good",
+        "prune": "delete expired facts and old history",
     },
-    "Ask": {
-        "ask": "ask whether somebody may do something, which actions, or on which resources",
-        "explain": "show why somebody may do something, or what stands in the way",
-    },
-    "Keys": {
-        "create_api_key": "make a key, and the environment that it opens",
-        "list_api_keys": "list the keys, without their secrets",
-        "rotate_api_key": "make a key's successor, and end the key after a time",
-        "revoke_api_key": "end a key at once",
-    },
-    "Time": {
-        "review_access": "list who gained and who lost access between two moments",
-        "follow_changes": "print each change as it happens",
-        "replay_decisions": "ask again what a decision log has",
-        "expire_facts": "make past facts of those that have ended",
-        "prune_history": "drop old history",
-        "forget_facts": "remove past facts for good",
-    },
-    "Local SQL": {
-        "check_bindings": "say what is wrong with data bindings",
-        "ask_local": "print the SQL that answers in your own database",
-    },
-    "Look after": {
-        "check_service": "say whether all is there that a server needs",
-        "migrate": "prepare the database, or bring it up to date",
-        "backup": "copy the database while the service runs",
-        "verify_backup": "say whether a copy is good",
-        "check_database": "say whether what is stored agrees with itself",
-        "check": "say what is wrong with the settings; --deploy also what is unsafe",
-        "changepassword": "change the password of a login to the admin",
+    "Operations": {
+        "check": "check settings and files; with --deploy, everything that production needs",
+        "migrate": "create or upgrade the database schema",
+        "backup": "back up the database while the service runs",
+        "verify": "verify the database, or a backup",
     },
 }
 
@@ -83,7 +64,7 @@ def overview(program: str) -> str:
     ]
     for title, commands in GROUPS.items():
         lines += [title, *(f"  {name:<{width}}  {about}" for name, about in commands.items()), ""]
-    lines.append(f"`{program} COMMAND --help` says what a command takes, `{program} help --all` lists all there are.")
+    lines.append(f"Options: `{program} COMMAND --help`. Commands of Django: `{program} help --all`.")
     return "\n".join(lines)
 
 

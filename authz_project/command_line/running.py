@@ -1,4 +1,4 @@
-"""The command that is asked for: found among all that there are, or said to be none of them."""
+"""Find and run the command that was typed, or suggest another."""
 
 import gc
 import sys
@@ -27,13 +27,13 @@ def run(argv: list[str]) -> None:
 
 
 def with_own_help(command: BaseCommand) -> None:
-    """Let the command's help say what it takes itself, and its version be this service's; Django's commands, too."""
+    """Hide the options that all commands have from its help, and let `--version` print the service's."""
     create_parser = command.create_parser
 
     def create_own_parser(*names: str, **options: Any) -> CommandParser:
         parser = create_parser(*names, **options)
         for action in parser._actions:
-            if not OF_EVERY_COMMAND.isdisjoint(action.option_strings):
+            if not OF_EVERY_COMMAND.isdisjoint(action.option_strings) and action.dest != "version_number":
                 action.help = SUPPRESS
         return parser
 
@@ -42,7 +42,7 @@ def with_own_help(command: BaseCommand) -> None:
 
 
 class CommandLine(ManagementUtility):
-    """Django's, with this service's version, its list of commands, and its words where there is no such command."""
+    """Django's command line, with this service's version, list of commands and error messages."""
 
     def execute(self) -> None:
         words = self.argv[1:]
@@ -72,11 +72,11 @@ class CommandLine(ManagementUtility):
     def unknown(self, name: str) -> str:
         program = program_name(self.argv[0])
         if meant := get_close_matches(name.replace("-", "_").lower(), get_commands(), 1):
-            return f"there is no command `{name}`; did you mean `{program} {meant[0]}`?"
-        return f"there is no command `{name}`; `{program} help` lists those that there are"
+            return f"Command `{name}` does not exist. Did you mean `{program} {meant[0]}`?"
+        return f"Command `{name}` does not exist. `{program} help` lists all commands."
 
     def everything(self) -> str:
-        """Return all commands; those of the framework by the part of it that they come from."""
+        """Return all commands; Django's by the app that they come from."""
         named = {name for group in GROUPS.values() for name in group}
         others: dict[str, list[str]] = {}
         for name, app in sorted(get_commands().items()):
@@ -87,4 +87,4 @@ class CommandLine(ManagementUtility):
             fill(", ".join(names), WIDTH, initial_indent=f"  {app:<{width}}  ", subsequent_indent=" " * (width + 4))
             for app, names in sorted(others.items())
         ]
-        return "\n".join([overview(program_name(self.argv[0])), "", "Of the framework that it is made with", *rows])
+        return "\n".join([overview(program_name(self.argv[0])), "", "Commands of Django", *rows])

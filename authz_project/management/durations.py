@@ -1,4 +1,4 @@
-"""Spans of time on the command line."""
+"""Parse time spans on the command line."""
 
 import re
 from argparse import ArgumentTypeError
@@ -15,7 +15,7 @@ def duration(text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
     span = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else None
     if span is None or span > LONGEST:
-        raise ArgumentTypeError(f"`{text}` is not a span of time such as 90d, 24h or 30m, of {LONGEST.days:,}d at most")
+        raise ArgumentTypeError(f"`{text}` is not a time span such as 90d, 24h or 30m, up to {LONGEST.days:,}d")
     return span
 
 
@@ -23,5 +23,5 @@ def above_nothing(text: str) -> timedelta:
     """Return a span that is not 0."""
     span = duration(text)
     if not span:
-        raise ArgumentTypeError(f"`{text}` is no time at all")
+        raise ArgumentTypeError(f"`{text}` is not a time span longer than 0")
     return span

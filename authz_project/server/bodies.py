@@ -17,7 +17,6 @@ from granian._granian import RSGIProtocolClosed as ProtocolClosed
 from authz_project.database import refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.route import Environ
-from policy.ground.cache import configured
 from policy.ground.memory import budget, exhausted
 
 # ---- admission ----------------------------------------------------------------------------------------------------
@@ -66,6 +65,7 @@ def _is_logged_in(environ: Environ) -> bool:
 
 log = logging.getLogger("authz.server")
 
+BODY_TIMEOUT = 10.0  # seconds
 LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
 RATE_WHILE_AWAITED = 1 << 20  # the same while other bodies wait for their room in memory
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
@@ -239,9 +239,9 @@ _open: set[Whole | _BodyReading] = set()
 
 
 def _allowed(size: int) -> float:
-    """Return how many seconds so much of a body may take to arrive; without `BODY_TIMEOUT`, there is no limit."""
+    """Return how many seconds so much of a body may take to arrive."""
     rate = RATE_WHILE_AWAITED if budget.is_awaited else LEAST_RATE
-    return configured.BODY_TIMEOUT + size / rate if configured.BODY_TIMEOUT else float("inf")
+    return BODY_TIMEOUT + size / rate
 
 
 def start_watch() -> None:

@@ -26,7 +26,17 @@ from authz_project.database import HEALTH, MEMORY, READINESS
 from authz_project.errors import too_large
 from authz_project.logs.access import begin as begin_logs
 from authz_project.route import Environ
-from authz_project.server.bodies import SMALL, Body, Rest, Whole, allowance, largest, quick_allowance, start_watch
+from authz_project.server.bodies import (
+    BODY_TIMEOUT,
+    SMALL,
+    Body,
+    Rest,
+    Whole,
+    allowance,
+    largest,
+    quick_allowance,
+    start_watch,
+)
 from authz_project.server.connection_limits import in_use
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.lookout import Lookout, health_application
@@ -226,7 +236,7 @@ class Intake:
             case "long":
                 _refuse(scope, protocol, 413, _long(limit))
             case "late":
-                message = f"the body took longer than the {settings.BODY_TIMEOUT:g} seconds of BODY_TIMEOUT"
+                message = f"the request body did not arrive within {BODY_TIMEOUT:g} seconds"
                 say(scope, protocol, 408, message, close=True)
             case "too much":
                 say(scope, protocol, MEMORY.status, MEMORY.message)

@@ -55,11 +55,11 @@ def turns_shared() -> Iterator[None]:
         yield
         return
     file = os.memfd_create("turns")
-    os.environ[settings.TURNS_FILE_VARIABLE] = f"/proc/{os.getpid()}/fd/{file}"
+    os.environ["AUTHZ_TURNS_FILE"] = f"/proc/{os.getpid()}/fd/{file}"
     try:
         yield
     finally:
-        del os.environ[settings.TURNS_FILE_VARIABLE]
+        del os.environ["AUTHZ_TURNS_FILE"]
         os.close(file)
 
 

@@ -16,14 +16,13 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import let_go_if_broken, refresh_connection
 from policy.ground import waking
-from policy.ground.cache import configured
 from policy.ground.waking import thread
 
 # ---- line ---------------------------------------------------------------------------------------------------------
 # Decides whether a request may wait in line, or is refused and told to retry (backpressure).
 #
 # A line that is long only now and then is good: it absorbs bursts. A line that was long for most of the last
-# `PATIENCE` seconds or so does not get shorter by itself, because more is asked than can be answered. A longer line
+# `BURST` seconds or so does not get shorter by itself, because more is asked than can be answered. A longer line
 # only delays each answer; it does not raise their number. So from then on the line is kept short for a while.
 #
 # After that, a long line is tried again. If the line is long again soon, it is kept short for twice as long as
@@ -36,7 +35,8 @@ LINE_LENGTH = (
 
 log = logging.getLogger("authz.server")
 SHORT = 1  # requests, for each thread, in a line that is kept short: these take only a few times as long as one alone
-LONGEST = 16  # times PATIENCE: a line is kept short for so long at most, before a long one is tried again
+BURST = 1.0  # seconds that a line may be long before requests are refused with a 503
+LONGEST = 16  # times BURST: a line is kept short for so long at most, before a long one is tried again
 _MOST = 0.5  # share of the time
 
 
@@ -46,7 +46,7 @@ class WaitingLine:
     def __init__(self, threads: int):
         self._long, self._short = LINE_LENGTH * threads, SHORT * threads
         self._is_long = False
-        self._long_for = 0.0  # share of the last `PATIENCE` seconds, or so, in which the line was long
+        self._long_for = 0.0  # share of the last `BURST` seconds, or so, in which the line was long
         self._weighed_at = time.monotonic()
         self._kept_until = -math.inf  # when the line is no longer kept short
         self._kept_for = 0.0  # seconds for which it was last kept short
@@ -60,7 +60,7 @@ class WaitingLine:
 
     def takes(self, waiting: int) -> bool:
         """Say whether one more may wait behind so many. Begin to keep the line short, if it was long for too long."""
-        if waiting < self._short or not configured.PATIENCE:
+        if waiting < self._short:
             return True
         now = time.monotonic()
         if now < self._kept_until:
@@ -71,16 +71,15 @@ class WaitingLine:
         self._weigh(now)
         if not is_tried and self._long_for < _MOST:
             return True
-        longest = LONGEST * configured.PATIENCE
-        self._kept_for = min(2 * self._kept_for, longest) if is_tried else configured.PATIENCE
+        longest = LONGEST * BURST
+        self._kept_for = min(2 * self._kept_for, longest) if is_tried else BURST
         self._kept_until = now + self._kept_for
         return False
 
     def _weigh(self, now: float) -> None:
         """Update `_long_for`, an exponentially weighted average: what was longer ago counts for less."""
-        if configured.PATIENCE:
-            past = math.exp((self._weighed_at - now) / configured.PATIENCE)
-            self._long_for = self._long_for * past + self._is_long * (1 - past)
+        past = math.exp((self._weighed_at - now) / BURST)
+        self._long_for = self._long_for * past + self._is_long * (1 - past)
         self._weighed_at = now
 
 

@@ -1,7 +1,7 @@
 """Turns for statements that take long, so that a processor is always left for all the others.
 
 While every processor is busy, a thread that needs one for a moment waits for milliseconds: ten times as long as most
-questions take. So at most `LONG_AT_ONCE` statements that take long run at a time, in all processes of a server
+questions take. So at most `at_once()` statements that take long run at a time, in all processes of a server
 together; the others wait for a turn. If too many are here, and the oldest of them has been here for long, the next one
 is refused with `Crowded`, so that threads are left for questions that take no time.
 """
@@ -154,7 +154,25 @@ class Turn:
             self._number = None
 
 
-turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
+def at_once() -> int:
+    """Return how many statements that take long may run at once: one less than there are processors.
+
+    There is no limit, 0, where the processors that run them are other machines'.
+    """
+    if settings.REPLICAS or not is_here(settings.DATABASES["default"]):
+        return 0
+    return min(max(1, (os.cpu_count() or 1) - 1), _MOST)
+
+
+def is_here(database: dict) -> bool:
+    """Say whether the database is on this machine."""
+    options = database["OPTIONS"]
+    hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
+    is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
+    return is_near and "service" not in options
+
+
+turns = Turns(at_once(), settings.TURNS_FILE)
 
 
 class SlowStatements:

@@ -13,13 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
-from checks.asking.askers import Asker, confirmed, settled
+from checks.asking.askers import Asker, settled
 from checks.asking.question import Check, Page, Question, allow, by_ids
 from checks.asking.session import NEW_SIGNATURE, LiveSession
 from checks.authzen.requests import Evaluated, RequestProperties, facts_of
 from checks.errors import StatementTooLarge
 from checks.explain.explain import Explanation, explain
-from checks.serializers import check_number
 from facts.wire import Fact
 from policy.errors import MalformedRequest
 from policy.moments import Moment
@@ -75,17 +74,6 @@ def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> 
     return _settled(asker, moment, by)
 
 
-def check_number_together(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> None:
-    """Refuse evaluations with more context facts together than `all_decided` allows."""
-
-    def by(session: LiveSession) -> tuple[None, int | None]:
-        _by_facts(asked, session)
-        return None, confirmed(asker).version if moment is None else session.version
-
-    if any(isinstance(each, RequestProperties) and each.has_properties for each in asked):
-        _settled(asker, moment, by)
-
-
 def searched(asker: Asker, known: RequestProperties, out: str, page: Page | None, moment: Moment | None) -> Answered:
     """Ask for the ids of the part `out` that make the question true."""
     return _answered(asker, known, (out,), page, moment)
@@ -120,7 +108,6 @@ def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[De
                 groups.setdefault(frozenset(facts_of(each, session.program)), []).append((index, each))
             except MalformedRequest as fault:
                 decisions[index] = Decision(False, fault)
-    check_number(sum(map(len, groups)))
     return decisions, groups
 
 

@@ -14,7 +14,6 @@ from rest_framework import serializers
 
 from checks.asking.paging import moment_from_token
 from checks.asking.question import Asked, Page
-from checks.serializers import check_number
 from facts.wire import Fact, id_from_json, name_from_json
 from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest
@@ -271,9 +270,7 @@ def facts_of(known: RequestProperties, program: Program) -> tuple[Fact, ...]:
     """Return the facts that the program has a use for, each once."""
     if not known.has_properties:
         return ()
-    found = tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
-    check_number(len(found))
-    return found
+    return tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
 
 
 def _is_of_use(fact: Fact, program: Program) -> bool:

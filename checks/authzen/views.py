@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from checks.asking import run
 from checks.asking.askers import confirmed
 from checks.asking.paging import as_of_first_page, moment_to_token, not_cached
-from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
+from checks.authzen.asking import Decision, all_decided, decided, explained, ids_of, searched
 from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -113,7 +113,6 @@ def _each_explained(
         if moment is not None:
             seen = seen_since(moment, state.seen)
             found = replace(found, revision=moment.revision, version_id=moment.version, seen=seen)
-        check_number_together(who, asked, moment)
         for each in asked:
             try:
                 if isinstance(each, MalformedRequest):

@@ -1,4 +1,4 @@
-"""What the synchronizing commands share: they read a file, may run again and again, and have metrics."""
+"""Base of sync_facts and drain_outbox: configuration file, repetition, metrics."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ class SyncCommand(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("config", metavar="CONFIG", help="a YAML document; - is the standard input")
-        parser.add_argument("--watch", type=seconds, metavar="TIME", help="again and again, after 60s, 5m or 1h each")
-        parser.add_argument("--skip-bad", action="store_true", help="leave out what can be no facts, and report it")
-        parser.add_argument("--connection", default="", metavar="URL", help="of a file without `dbs`; ${VARIABLE} too")
-        parser.add_argument("--metrics-port", type=number, metavar="PORT", help="with --watch: numbers for Prometheus")
+        parser.add_argument("config", metavar="CONFIG", help="YAML file; - for standard input.")
+        parser.add_argument("--watch", type=seconds, metavar="TIME", help="Repeat at this interval, e.g. 60s, 5m, 1h.")
+        parser.add_argument("--skip-bad", action="store_true", help="Skip invalid rows and report them.")
+        parser.add_argument(
+            "--connection", default="", metavar="URL", help="Database, if CONFIG has no `dbs`. ${VARIABLE} is expanded."
+        )
+        parser.add_argument(
+            "--metrics-port", type=number, metavar="PORT", help="Serve Prometheus metrics; needs --watch."
+        )
 
     def config(self, name: str, connection: str) -> Config:
         text = decoded(sys.stdin.buffer.read(), "<stdin>") if name == STANDARD_INPUT else text_of_file(name)
@@ -41,16 +45,16 @@ class SyncCommand(PolicyCommand):
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
         """Run `once` again and again; it says whether it failed in a way that may pass."""
         if port is not None and port > LAST_PORT:
-            raise CommandError(f"--metrics-port must be at most {LAST_PORT}")
+            raise CommandError(f"--metrics-port must be between 0 and {LAST_PORT}.")
         bell = Bell(config.databases)
         with ExitStack() as open_ones:
             open_ones.callback(bell.close)
             try:
                 opened = open_ones.enter_context(served(metrics, port))
             except OSError as reason:
-                raise CommandError(f"cannot serve numbers on port {port}: {reason.strerror}") from None
+                raise CommandError(f"Cannot serve metrics on port {port}: {reason.strerror}.") from None
             if opened is not None:
-                self.stdout.write(f"numbers at http://127.0.0.1:{opened}/metrics")
+                self.stdout.write(f"metrics at http://127.0.0.1:{opened}/metrics")
             again_and_again(lambda: self._kept_going(once, metrics), every, bell)
 
     def _kept_going(self, once: Callable[[], bool], metrics: Metrics) -> bool:
@@ -81,4 +85,4 @@ class SyncCommand(PolicyCommand):
 
     def check_watch(self, watch: float | None, port: int | None, **options: Any) -> None:
         if port is not None and watch is None:
-            raise CommandError("--metrics-port goes with --watch")
+            raise CommandError("--metrics-port needs --watch.")

@@ -161,7 +161,7 @@ def most_deletes(text: str) -> MostDeletes:
     """Parse `10%`, or a number of facts."""
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
     if not found or (found[1] and float(found[1]) > 100):
-        raise ArgumentTypeError(f"`{text}` is neither a share such as 10% nor a number of facts")
+        raise ArgumentTypeError(f"`{text}` is neither a share, e.g. 10%, nor a number of facts")
     return MostDeletes(percent=float(found[1]), is_said=True) if found[1] else MostDeletes(int(found[2]), is_said=True)
 
 
@@ -284,14 +284,14 @@ def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownNam
 def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
     """Refuse a plan that is most likely due to a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
-        raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
+        raise PatternRefused(f"{plan.read.sentence}\nCorrect these rows, or skip them with --skip-bad.")
     deleted, stored = plan.deleted.count, plan.stored
     has_rows = plan.read.has_facts
     if wanted.applies and not wanted.most_deletes.allows(deleted, stored, has_rows):
         empty = "" if has_rows else "; its source has no rows" if not plan.read.rows else "; no row of it is a fact"
         raise PatternRefused(
             f"{deleted:,} of {stored:,} facts would be deleted, more than --max-deletes {wanted.most_deletes}"
-            f" allows{empty}; if that is right, say so with --max-deletes 100%"
+            f" allows{empty}. If this is intended, pass --max-deletes 100%."
         )
 
 
@@ -311,18 +311,14 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def lines_of(plan: SyncPlan) -> Iterator[str]:
-    """Yield a line of how many facts come (`+`), go (minus) and stay (`=`), and examples of the first two."""
-    yield f"{plan.pattern}  {counts(plan)}"
+    """Yield the pattern with its counts, and examples of facts to add (`+`) and to delete (minus)."""
+    yield f"{plan.pattern}  {plan.added.count:,} to add, {plan.deleted.count:,} to delete, {plan.equal:,} unchanged"
     yield from _examples(plan.pattern.key, "+", plan.added)
     yield from _examples(plan.pattern.key, MINUS, plan.deleted)
     if plan.read.nulls:
-        yield f"  {_rows(plan.read.nulls)} with a NULL: no facts"
+        yield f"  {_rows(plan.read.nulls)} with a NULL, ignored"
     if plan.read.bad_count and plan.read.skips_bad:
-        yield f"  left out, {plan.read.sentence}"
-
-
-def counts(plan: SyncPlan) -> str:
-    return f"+ {plan.added.count:,} {MINUS} {plan.deleted.count:,} = {plan.equal:,}"
+        yield f"  skipped, {plan.read.sentence}"
 
 
 def _examples(key: BindingKey, sign: str, part: PatternPart) -> Iterator[str]:
@@ -341,12 +337,16 @@ def summary(found: Passed) -> str:
     added = sum(plan.added.count for plan in found.plans)
     deleted = sum(plan.deleted.count for plan in found.plans)
     equal = sum(plan.equal for plan in found.plans)
-    if added or deleted:
-        back = f", {found.taken_back:,} of them taken back, as their rows went meanwhile" if found.taken_back else ""
-        made = f"; done{back}, in {found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
-        said = f"+ {added:,} {MINUS} {deleted:,} = {equal:,}{made if found.is_applied else '; --apply makes it so'}"
+    if not (added or deleted):
+        said = f"in sync: {equal:,} fact{'' if equal == 1 else 's'}"
+    elif found.is_applied:
+        back = (
+            f" ({found.taken_back:,} of them taken back, because their rows were deleted)" if found.taken_back else ""
+        )
+        revisions = f"{found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
+        said = f"{added:,} added{back}, {deleted:,} deleted, {equal:,} unchanged, in {revisions}"
     else:
-        said = f"in step: {equal:,} facts"
+        said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; pass --apply to apply"
     return said if not found.failed else f"{said}; {len(found.failed)} of {_patterns(found)} failed"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import sleep, strftime
 from typing import Any, Protocol, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
 from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
@@ -172,13 +172,13 @@ _State = tuple[int, int, int] | None  # None where there is no file
 
 
 def add_watch(parser: ArgumentParser) -> None:
-    parser.add_argument("--watch", action="store_true", help="do it again whenever a file changes, until ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="Repeat whenever a file changes, until Ctrl-C.")
 
 
 def until_interrupted(files: Sequence[str], act: Callable[[], None], output: OutputWrapper) -> None:
     """Run `act` now and after each change of a file, until ctrl-C. A `CommandError` is printed and ends nothing."""
     if STANDARD_INPUT in files:
-        raise CommandError("the standard input cannot be watched; name files")
+        raise CommandError("Cannot watch standard input. Specify files.")
     try:
         while True:
             before = _states(files)  # read before `act`, so that a change during it counts
@@ -186,7 +186,7 @@ def until_interrupted(files: Sequence[str], act: Callable[[], None], output: Out
                 act()
             except CommandError as reason:
                 output.write(str(reason))
-            output.write(f"-- {strftime('%H:%M:%S')}, watching; ctrl-C ends --")
+            output.write(f"-- {strftime('%H:%M:%S')}, watching; Ctrl-C to stop --")
             output.flush()
             while _states(files) == before:
                 sleep(INTERVAL)
@@ -209,13 +209,23 @@ def _state(path: Path) -> _State:
 # ---- command ------------------------------------------------------------------------------------------------------
 # What commands share: what is checked before, which environment they are about, and how they end.
 
-FILES = "policy files, which make one policy together; - is the standard input"
+PATTERN = "Fact pattern, e.g. `has_role(User:ann, _, Repo:_)`; _ matches anything."
+FILES = "Policy files that make up one policy; - for standard input."
 
 
 class ServiceCommand(BaseCommand):
     """A command of the service. It runs only the checks tagged `policy`: Django's own checks import every page."""
 
     requires_system_checks = ["policy"]
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return Django's parser. An option of ours may have the name of one of Django's, as `--version`."""
+        return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
+
+    def subcommands(self, parser: ArgumentParser, dest: str, about: dict[str, str]) -> dict[str, ArgumentParser]:
+        """Add a subcommand for each name, with its description, and return their parsers."""
+        added = parser.add_subparsers(dest=dest, required=True, metavar="|".join(about))
+        return {name: added.add_parser(name, help=text, description=text) for name, text in about.items()}
 
     def progress(self, what: str) -> Progress:
         """Return a context manager that shows how far a long task is."""
@@ -236,7 +246,7 @@ class PolicyCommand(ServiceCommand):
     """Calls `act` with an environment. The user's mistakes end it with their message and exit code 1."""
 
     def add_arguments(self, parser):
-        parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
 
     def handle(self, *, environment: str, **options: Any) -> None:
         try:
@@ -253,7 +263,7 @@ def environment_named(slug: str) -> Environment:
         return default_environment()
     found = Environment.objects.filter(slug=slug).first()
     if found is None:
-        raise NotFound(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
+        raise NotFound(f"Environment `{slug}` does not exist. Create it with `api_keys create --create-environment`.")
     return found
 
 
@@ -261,7 +271,11 @@ def environment_named(slug: str) -> Environment:
 
 
 def add_as_of(parser: _ActionsContainer) -> None:
-    parser.add_argument("--as-of", metavar="WHEN", help="a revision's number, or a time such as 2026-11-03T14:02:11Z")
+    parser.add_argument("--as-of", metavar="WHEN", help="State at a revision or a time, e.g. 2026-11-03T14:02:11Z.")
+
+
+def add_version(parser: _ActionsContainer, help: str) -> None:
+    parser.add_argument("--version", dest="version_number", type=number, metavar="N", help=help)
 
 
 def moment_asked(
@@ -299,7 +313,7 @@ def above_zero(text: str, most: float = 1e9) -> float:
     except ValueError:
         found = math.nan
     if not (0 < found <= most):
-        raise ArgumentTypeError(f"`{text}` is not a number above 0, and at most {most:,.0f}")
+        raise ArgumentTypeError(f"`{text}` is not a number above 0 and up to {most:,.0f}")
     return found
 
 
@@ -317,11 +331,11 @@ def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors
             kind = "failed assertion"
     for line in lines:
         errors.write(line)
-    return CommandError(f"{counted(len(lines), kind)}; the policy is not accepted")
+    return CommandError(f"{counted(len(lines), kind)} found. The policy was not accepted.")
 
 
 def counted(count: int, kind: str) -> str:
-    return f"{count} {kind}{'' if count == 1 else 's'}"
+    return f"{count:,} {kind}{'' if count == 1 else 's'}"
 
 
 def warnings(program: Program, bundle: Bundle) -> list[str]:

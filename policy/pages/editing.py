@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
-from django.utils.module_loading import import_string
 
 from policy import publishing, rules
 from policy.errors import AuthzError, PolicyTestsFailed, TooLarge, Unavailable
@@ -50,10 +48,11 @@ from policy.publishing import (
     ignored_facts,
     note_fault,
     remarks_on,
+    run_tests,
 )
 from policy.rules.program import Program, Test
 from policy.serializers import MAX_FILENAME
-from policy.testing import TestOutcome, TestReport
+from policy.testing import TestOutcome
 
 # ---- What the editor is told about a text while it is written -----------------------------------------------------
 # Each process compiles one text at a time and tests one text at a time, so that editors take little time from
@@ -159,7 +158,7 @@ def tests_to_json(source: Source, place: int | None, window: object) -> dict[str
         return {"tests": None, "problems": len(reason.problems)}
     chosen = program.tests if place is None else _tests_at(program, place)
     with _testing.turn((window, place is None)):
-        report: TestReport = import_string(settings.POLICY_TEST_RUNNER)(replace(program, tests=chosen), fail_fast=False)
+        report = run_tests(replace(program, tests=chosen), fail_fast=False)
     return {"tests": [_typed_outcome(source, test, one) for test, one in zip(chosen, report.tests)]}
 
 

@@ -43,7 +43,7 @@ def prepared(folder: Path) -> Path:
     lines = [f"has_role,User,u{number},String,reader,Doc,d" for number in range(500)]
     (folder / "facts.csv").write_text("\n".join(lines))
     manage(folder, url, "migrate", "-v0")
-    manage(folder, url, "create_api_key")
+    manage(folder, url, "api_keys", "create")
     manage(folder, url, "load_policy", "main.polar")
     manage(folder, url, "load_facts", "facts.csv", "--format", "csv")
     manage(folder, url, "delete_facts", "has_role(User:u7, _, Doc:d)")
@@ -73,7 +73,7 @@ def manage(folder: Path, url: str, *arguments: str, code: int = 0) -> str:
 
 
 def verified(file: Path, code: int = 0) -> str:
-    return manage(file.parent, f"sqlite:///{file.parent / 'unused.sqlite3'}", "verify_backup", str(file), code=code)
+    return manage(file.parent, f"sqlite:///{file.parent / 'unused.sqlite3'}", "verify", str(file), code=code)
 
 
 # ---- what is made ----------------------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def test_a_copy_belongs_to_its_owner_and_has_the_secret_beside_it(database, good
 def test_a_copy_replaces_nothing_unless_told(database, good):
     before = good.read_bytes()
     good.write_bytes(b"precious")
-    with pytest.raises(CannotCopy, match="is there already; --overwrite replaces it"):
+    with pytest.raises(CannotCopy, match="already exists"):
         copy(database, good, overwrite=False)
     assert good.read_bytes() == b"precious"
     copy(database, good, overwrite=True)
     assert good.read_bytes() == before
     good.unlink()
-    with pytest.raises(CannotCopy, match=r"copy\.sqlite3\.secret` is there already"):
+    with pytest.raises(CannotCopy, match=r"copy\.sqlite3\.secret` already exists"):
         copy(database, good, overwrite=False)
 
 
@@ -123,7 +123,7 @@ def test_who_is_faster_keeps_the_place(database, tmp_path):
     def make_it_first(*_: object) -> None:
         place.write_bytes(b"precious")
 
-    with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="there already"):
+    with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="already exists"):
         copy(database, place, overwrite=False)
     assert place.read_bytes() == b"precious"
 
@@ -133,8 +133,8 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
     for place, reason in (
         (database, "is the database itself"),
         (tmp_path, "is a folder"),
-        (tmp_path / "no" / "copy", "there is no folder"),
-        (tmp_path / "used.sqlite3", "belongs to a database that is in use"),
+        (tmp_path / "no" / "copy", "does not exist. Create it first"),
+        (tmp_path / "used.sqlite3", "belongs to a database in use"),
     ):
         with pytest.raises(CannotCopy, match=reason):
             copy(database, place, overwrite=True)
@@ -145,7 +145,7 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
 def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
     before = good.read_bytes()
     failing = mock.patch.object(archive, "_flush", side_effect=failure)
-    with failing, pytest.raises(CannotCopy, match="no copy is made"):
+    with failing, pytest.raises(CannotCopy, match="Backup failed"):
         copy(database, good, overwrite=True)
     assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
     assert good.read_bytes() == before
@@ -173,8 +173,8 @@ def test_how_far_it_is_is_told(database, tmp_path):
 def test_the_command_says_what_it_made(database, tmp_path):
     url = f"sqlite:///{database}"
     said = manage(tmp_path, url, "backup", "copy.sqlite3")
-    assert f"{tmp_path / 'copy.sqlite3'}: 0." in said and "copy.sqlite3.secret: the secret of logins" in said
-    assert "is there already; --overwrite replaces it" in manage(tmp_path, url, "backup", "copy.sqlite3", code=1)
+    assert f"{tmp_path / 'copy.sqlite3'}: 0." in said and "copy.sqlite3.secret: the login secret" in said
+    assert "already exists. Pass --overwrite to replace it" in manage(tmp_path, url, "backup", "copy.sqlite3", code=1)
     assert "No database at" in manage(tmp_path, f"sqlite:///{tmp_path / 'none'}", "backup", "b", code=1)
     assert not (tmp_path / "none").exists()
 
@@ -276,7 +276,7 @@ def test_a_good_copy_is_told_to_be_good_and_stays_as_it_is(good):
     said = verified(good)
     assert "WRONG" not in said
     for line in (
-        "ok     integrity: ", "ok     references: ", "ok     form: it is this version's", "ok     secret: in ",
+        "ok     integrity: ", "ok     references: ", "ok     schema: up to date", "ok     secret: in ",
         "ok     facts of `default`: 499 stored and 1 past at revision 3",
         'ok     policy of `default`: version 1 compiles; User:u0 may "read" 1 Doc',
     ):  # fmt: skip
@@ -288,12 +288,12 @@ def test_a_good_copy_is_told_to_be_good_and_stays_as_it_is(good):
 
 
 SPOILED = {
-    "DELETE FROM fact WHERE a0 = 'u1'": "498 are stored, and the revisions come to 499",
+    "DELETE FROM fact WHERE a0 = 'u1'": "498 are stored, but the revisions add up to 499",
     "UPDATE policy_version SET source = 'actor'": "version 1 does not compile",
-    "UPDATE policy_version SET environment_id = 77": "references: a row of policy_version names one of environment",
+    "UPDATE policy_version SET environment_id = 77": "row of policy_version refers to a missing row of environment",
     "INSERT INTO django_migrations (app, name, applied) VALUES ('facts', '0099_later', '2027-01-01')":
-        "it is of a newer version of the program, which made facts 0099",
-    "DROP TABLE django_migrations": "it is no database of this service",
+        "from a newer version, which made facts 0099",
+    "DROP TABLE django_migrations": "not a database of this service",
 }  # fmt: skip
 
 
@@ -304,7 +304,7 @@ def test_what_does_not_agree_is_found(good, statement):
         database.execute(statement)
         database.commit()
     said = verified(good, code=1)
-    assert "WRONG" in said and SPOILED[statement] in said and "copy.sqlite3 is not good" in said
+    assert "WRONG" in said and SPOILED[statement] in said and "copy.sqlite3 is not consistent" in said
 
 
 def test_a_copy_that_lost_bytes_is_found(good):
@@ -319,10 +319,10 @@ def test_what_is_no_copy_is_told_so(good):
     other = good.with_name("other")
     for text in (b"", b"SQLite format", b"-- a dump in words"):
         other.write_bytes(text)
-        assert "is neither a copy of an SQLite database nor a dump" in verified(other, code=1)
-    assert "cannot be read" in verified(good.with_name("nope"), code=1)
+        assert "is neither an SQLite database nor a dump" in verified(other, code=1)
+    assert "Cannot read" in verified(good.with_name("nope"), code=1)
     Path(f"{good}-wal").write_bytes(b"x")
-    assert "it is in use, or was copied by hand while it was" in verified(good, code=1)
+    assert "in use, or was copied by hand while in use" in verified(good, code=1)
 
 
 def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):
@@ -331,6 +331,6 @@ def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):
         database.executescript(DUMP)
     before = old.read_bytes()
     said = verified(old)
-    assert "it is of an older version; `serve` will bring it up by " in said
+    assert "from an older version; `serve` will apply " in said
     assert "facts of `default`: 3 stored and 0 past at revision 3, known since revision 3" in said
     assert old.read_bytes() == before

@@ -17,7 +17,7 @@ from authz_project.backups import archive
 from authz_project.backups.archive import DumpProgram, dump_findings
 from authz_project.backups.verify import CannotRestore, restore_dump
 from authz_project.management.commands.backup import Command
-from authz_project.management.commands.verify_backup import scratch_config
+from authz_project.management.commands.verify import scratch_config
 from authz_project.settings import database_from_url
 from tests.authz_project.test_backup import POLICY
 from tests.service import ROOT
@@ -80,7 +80,7 @@ def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
     backup(DumpProgram("pg_dump", 99, "99.1"))
     assert "pg_dump 99.1 can dump PostgreSQL " in capsys.readouterr().err
     old = DumpProgram("pg_dump", 9, "9.6")
-    for found, reason in ((old, "pg_dump 9.6 cannot dump"), (None, "there is no pg_dump here")):
+    for found, reason in ((old, "pg_dump 9.6 cannot dump"), (None, "pg_dump is not installed")):
         with pytest.raises(CommandError, match=reason):
             backup(found)
         assert capsys.readouterr().out.startswith("(umask 077; pg_dump --format=custom")
@@ -92,31 +92,29 @@ def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
 @pytest.mark.long
 def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tmp_path):
     if archive.program("pg_dump") is None or archive.program("pg_restore") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no pg_dump here")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("pg_dump is not installed")
     told = manage(tmp_path, filled, "backup", "facts.dump").splitlines()
-    assert "SECRET_KEY is not in the database: keep it as well" in told
+    assert "SECRET_KEY is not in the backup. Back it up separately." in told
     subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
     assert stat.S_IMODE((tmp_path / "facts.dump").stat().st_mode) == 0o600
-    said = manage(tmp_path, filled, "verify_backup", "facts.dump")
+    said = manage(tmp_path, filled, "verify", "facts.dump")
     assert "ok     file: pg_restore " in said and "Dumped by pg_dump version: " in said and "ok     tables: " in said
-    assert "what is in it is not looked at" in said
+    assert "contents were not verified" in said
 
     empty = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
-    said = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", "${EMPTY}", EMPTY=empty)
+    said = manage(tmp_path, filled, "verify", "facts.dump", "--database", "${EMPTY}", EMPTY=empty)
     assert "WRONG" not in said
     assert "ok     facts of `default`: 1 stored and 0 past at revision 2" in said
     assert 'version 1 compiles; User:ann may "read" 1 Doc' in said
-    assert "the database is not empty" in manage(
-        tmp_path, filled, "verify_backup", "facts.dump", "--database", empty, code=1
-    )
-    in_use = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", filled, code=1)
+    assert "The database is not empty" in manage(tmp_path, filled, "verify", "facts.dump", "--database", empty, code=1)
+    in_use = manage(tmp_path, filled, "verify", "facts.dump", "--database", filled, code=1)
     assert "--database is the database in use" in in_use
 
     whole = (tmp_path / "facts.dump").read_bytes()
     (tmp_path / "half.dump").write_bytes(whole[:-40])
     other = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
     for more in ((), ("--database", other)):
-        assert "cannot read it to its end" in manage(tmp_path, filled, "verify_backup", "half.dump", *more, code=1)
+        assert "cannot read all of it" in manage(tmp_path, filled, "verify", "half.dump", *more, code=1)
     failing = manage(tmp_path, f"{filled}_not", "backup", "facts.dump", code=1)
     assert subprocess.run(failing.splitlines()[0], shell=True, cwd=tmp_path, timeout=120).returncode
     assert (tmp_path / "facts.dump").read_bytes() == whole, "what cannot be made replaces nothing"
@@ -127,7 +125,7 @@ def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     broken.write_bytes(b"PGDMP" + b"\0" * 100)
     assert [finding.is_good for finding in dump_findings(broken)] == [False]
     with mock.patch("authz_project.backups.archive.program", lambda name: None):
-        assert "there is no pg_restore here" in next(dump_findings(broken)).text
+        assert "pg_restore is not installed. Install PostgreSQL's client programs." in next(dump_findings(broken)).text
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     [
         ("sqlite:///scratch.sqlite3", "must be the URL of a PostgreSQL database"),
         ("nonsense", "--database must begin with"),
-        ("postgres://nobody@127.0.0.1:1/none", "the database cannot be reached"),
+        ("postgres://nobody@127.0.0.1:1/none", "Cannot reach the database"),
     ],
 )
 def test_a_database_to_restore_into_must_be_one(tmp_path, url, reason):

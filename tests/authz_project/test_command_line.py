@@ -60,21 +60,21 @@ def test_options_of_every_command_can_be_given(tmp_path):
     url = f"sqlite:///{tmp_path / 'authz.sqlite3'}"
     manage(tmp_path, url, "migrate", "--verbosity", "0", "--no-color")
     options = ("--traceback", "--skip-checks", "--settings", "authz_project.settings", "--pythonpath", str(ROOT))
-    assert manage(tmp_path, url, "list_api_keys", "-v", "2", "--force-color", *options) == ""
+    assert manage(tmp_path, url, "show_policy", "--history", "-v", "2", "--force-color", *options) == ""
 
 
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("load_facs", "did you mean `authz load_facts`?"),
-        ("Load-Policy", "did you mean `authz load_policy`?"),
-        ("xyzzy", "`authz help` lists those that there are"),
+        ("load_facs", "Did you mean `authz load_facts`?"),
+        ("Load-Policy", "Did you mean `authz load_policy`?"),
+        ("xyzzy", "`authz help` lists all commands."),
     ],
 )
 def test_a_mistyped_command_says_which_is_meant(typed, told):
     with pytest.raises(SystemExit) as end:
         CommandLine(["/usr/bin/authz", typed]).execute()
-    assert end.value.code == f"error: there is no command `{typed}`; {told}"
+    assert end.value.code == f"error: Command `{typed}` does not exist. {told}"
 
 
 def test_what_to_type_is_said_as_it_was_typed():
@@ -104,7 +104,7 @@ def test_the_version_is_the_packages():
 def test_versions_are_ours(tmp_path):
     url = f"sqlite:///{tmp_path / 'authz.sqlite3'}"
     assert manage(tmp_path, url, "--version") == f"authz {__version__}\n"
-    assert manage(tmp_path, url, "list_api_keys", "--version") == f"authz {__version__}\n"
+    assert manage(tmp_path, url, "load_facts", "--version") == f"authz {__version__}\n"
     assert manage(tmp_path, url, "migrate", "--version") == f"authz {__version__}\n"
 
 

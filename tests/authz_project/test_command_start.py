@@ -38,20 +38,19 @@ OF_LOCAL_SQL = ("sqlglot", "localsql.bindings")
 OF_BINDINGS = ("sqlglot", "yaml", "localsql.bindings")
 OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")
 COMMANDS = [
-    "activate_policy 1", "ask authorize User:a read Doc:d", "ask list User:a read Doc", "audit_facts", "check_policy -",
-    "check_service",
-    "create_api_key", "createsuperuser --help", "delete_facts --help", "diff_policy --help", "dump_facts",
-    "expire_facts", "follow_changes --help", "forget_facts --help", "format_policy -",
-    "prune_history", "review_access --help",
-    "explain authorize User:a read Doc:d", "help --all", "language_server --help", "list_api_keys",
+    "ask authorize User:a read Doc:d", "ask list User:a read Doc", "ask authorize --explain User:a read Doc:d",
+    "audit_facts", "check_policy -", "load_policy --version 1",
+    "api_keys create", "api_keys list", "api_keys revoke --help", "api_keys rotate --help",
+    "createsuperuser --help", "delete_facts --help", "show_policy --diff 1", "dump_facts",
+    "follow_changes --help", "forget_facts --help", "format_policy -",
+    "prune --history-days 1", "review_access --help", "help --all", "language_server --help",
     "load_facts -", "load_policy -", "migrate",
-    "load_example", "policy_history", "preview_policy -", "revoke_api_key --help", "show_policy", "test_policy -",
-    "version", "picture -",
-    "backup --help", "check_database", "rotate_api_key --help", "verify_backup --help",
+    "load_example", "preview_policy -", "show_policy", "show_policy --history", "test_policy -",
+    "version", "diagram -", "backup --help", "verify",
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
-    "sync_facts --help", "drain_outbox --help", "import_openfga --help", "import_spicedb --help",
+    "sync_facts --help", "drain_outbox --help", "import_model openfga --help",
 ]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'

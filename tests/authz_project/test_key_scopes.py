@@ -68,7 +68,7 @@ def test_a_key_without_the_scope_is_refused_and_told_so(api, narrowed, method, p
     assert answer.status_code == 403, answer.content
     assert set(answer.json()) == {"message"}
     assert f"lacks the scope `{needed}`" in answer.json()["message"]
-    assert f"create_api_key --scope {needed}" in answer.json()["message"]
+    assert f"api_keys create --scope {needed}" in answer.json()["message"]
     assert answer["WWW-Authenticate"] == f'Bearer error="insufficient_scope", scope="{needed}"'
     assert (api.post("/authorize", QUESTION).json(), api.get("/facts").json()) == before
     narrow(narrowed, needed)

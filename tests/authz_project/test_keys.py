@@ -65,7 +65,7 @@ def test_a_key_opens_its_own_environment_only(new_api):
 def test_a_revoked_key_is_refused_at_once_even_where_it_is_remembered(api, method):
     path = "/facts" if method == "GET" else "/batch"
     assert api.request(method, path, []).status_code == 200
-    run("revoke_api_key", key_of(api).prefix)
+    run("api_keys", "revoke", key_of(api).prefix)
     assert api.request(method, path, []).status_code == 401
 
 
@@ -164,18 +164,19 @@ def test_the_well_known_key_stays_what_it_is_while_another_server_starts(db):
 
 
 def test_keys_are_made_listed_and_revoked_by_commands(db):
-    token = run("create_api_key", "--environment", "staging", "--create-environment", "--label", "shop", "--days", "3")
+    token = run("api_keys", "create", "--environment", "staging", "--create-environment", "shop", "--expires", "3d")
     assert token.startswith("e_staging_") and len(token.split("_")) == 4
     assert Api(Environment.objects.get(slug="staging"), token).get("/facts").status_code == 200
     prefix = token.rpartition("_")[0]
-    assert prefix in run("list_api_keys") and "active until" in run("list_api_keys") and "shop" in run("list_api_keys")
-    run("revoke_api_key", token)
-    assert "revoked" in run("list_api_keys")
-    assert token.rpartition("_")[2] not in run("list_api_keys")
+    listed = run("api_keys", "list")
+    assert prefix in listed and "active until" in listed and "shop" in listed
+    run("api_keys", "revoke", token)
+    assert "revoked" in run("api_keys", "list")
+    assert token.rpartition("_")[2] not in run("api_keys", "list")
 
 
 def test_commands_refuse_what_is_not_there(db):
-    with pytest.raises(CommandError, match="no environment"):
-        run("create_api_key", "--environment", "nope")
-    with pytest.raises(CommandError, match="no such key"):
-        run("revoke_api_key", "e_default_nope")
+    with pytest.raises(CommandError, match="Environment `nope` does not exist"):
+        run("api_keys", "create", "--environment", "nope")
+    with pytest.raises(CommandError, match="API key not found"):
+        run("api_keys", "revoke", "e_default_nope")

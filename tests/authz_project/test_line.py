@@ -21,8 +21,7 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def line(clock, settings):
-    settings.PATIENCE = 1
+def line(clock):
     return WaitingLine(3)
 
 
@@ -107,16 +106,9 @@ def test_it_ends_with_the_overload(line, clock):
     assert line.takes(MANY), "a burst, long after"
 
 
-def test_patience_may_have_no_end(line, clock, settings):
-    settings.PATIENCE = 0
-    line.note(MANY)
-    clock[0] += 1_000_000
-    assert line.takes(MANY)
-
-
 @pytest.mark.parametrize("make", [lambda: Slots(1), lambda: ChangeThreads(1, 1)])
-def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, settings):
-    settings.PATIENCE = 1e-9
+def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, monkeypatch):
+    monkeypatch.setattr("authz_project.server.workers.BURST", 1e-9)
     threads, done, end = make(), SimpleQueue(), threading.Event()
     assert threads.do(end.wait)
     taken = [number for number in range(MANY) if threads.do(done.put, number)]

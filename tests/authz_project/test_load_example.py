@@ -37,7 +37,7 @@ def test_it_loads_into_the_default_environment_and_says_what_to_ask(db):
         "company", "--environment", "firm"
     )
     assert len(list(read.every(default_environment().pk))) == len(example.stored_facts)
-    assert said("saas") == "environment `default` is exactly this example already; nothing is changed\n"
+    assert said("saas") == "environment `default` already contains this example; nothing was changed\n"
 
 
 def test_what_it_says_to_ask_is_answered_so(db):
@@ -59,9 +59,9 @@ def test_it_makes_the_environment_that_is_named(db):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["codes"], "there is no example `codes`; there are code, documents, saas, company, clinic"),
-        (["code", "--environment", "not a name"], "names no environment"),
-        (["code", "--environment", "testenvironment123"], "a name for test environments"),
+        (["codes"], "Example `codes` does not exist. Examples: code, documents, saas, company, clinic"),
+        (["code", "--environment", "not a name"], "is not a valid name"),
+        (["code", "--environment", "testenvironment123"], "is reserved for test environments"),
     ],
 )
 def test_what_is_not_there_is_said_to_be_so(db, words, told):
@@ -82,8 +82,8 @@ def test_it_is_written_to_files_that_can_be_loaded(db, tmp_path):
     call_command("load_facts", str(tmp_path / "clinic.csv"), stdout=io.StringIO())
     environment = default_environment()
     assert set(read.every(environment.pk)) == set(example_named("clinic").stored_facts)
-    assert "exactly this example already" in said("clinic")
-    with pytest.raises(CommandError, match="is there already"):
+    assert "already contains this example" in said("clinic")
+    with pytest.raises(CommandError, match="already exists"):
         said("clinic", "--write", str(tmp_path))
     with pytest.raises(CommandError, match="cannot write"):
         said("clinic", "--write", str(tmp_path / "no" / "folder"))
@@ -94,6 +94,6 @@ def test_it_is_not_written_through_a_link_that_leads_nowhere(tmp_path, name):
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()
     (folder / name).symlink_to(elsewhere)
-    with pytest.raises(CommandError, match="is there already, and is left as it is"):
+    with pytest.raises(CommandError, match="already exists; not overwritten"):
         said("clinic", "--write", str(folder))
     assert not elsewhere.exists()

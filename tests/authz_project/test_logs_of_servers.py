@@ -57,7 +57,7 @@ def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
     text = service.log.read_text()
     assert text.count(key) == 1 and KEY[-40:] not in text and "forged" not in text
     if kind == "plain":
-        head = text.index("\n", text.index("The first API key")) + 1
+        head = text.index("\n", text.index("First API key")) + 1
         assert [line for line in text[head:].splitlines() if not PLAIN.fullmatch(line)] == []
         assert set(re.findall(r"request=(r-\d+)", text)) == {f"r-{n}" for n in range(300)}
         assert re.search(r"ERROR authz.server worker \d \(process \d+\) was killed by SIGKILL", text)

@@ -331,8 +331,8 @@ def test_without_the_option_nothing_of_it_is_imported(services):
 @pytest.mark.parametrize(
     "options, said",
     [
-        (["--port", "8123", "--metrics-port", "8123"], "another port than 8123"),
-        (["--metrics-port", "0"], "'0' is no port"),
+        (["--port", "8123", "--metrics-port", "8123"], "--metrics-port must differ from --port"),
+        (["--metrics-port", "0"], "Port must be between 1 and 65535, not '0'"),
         (["--metrics-port", "9464", "--metrics-host", "no.such.host.invalid"], "no.such.host.invalid"),
     ],
 )

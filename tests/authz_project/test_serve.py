@@ -45,7 +45,7 @@ def test_no_key_is_made_where_what_is_printed_is_collected(tmp_path):
     service = start_service(tmp_path, "", "--workers", "1", "--no-first-key")
     try:
         said = service.log.read_text()
-        assert "e_default_" not in said and "There is no API key yet: " in said and "create_api_key` makes one" in said
+        assert "e_default_" not in said and "No API key exists. " in said and "api_keys create`" in said
     finally:
         assert service.stop() == 0
 
@@ -74,11 +74,11 @@ def test_it_says_what_it_serves(tmp_path):
     said = service.log.read_text()
     assert said.startswith(f"authz {__version__}, Python 3.")
     assert f"  database  SQLite 3.{sqlite3.sqlite_version[2:]}, {tmp_path}/authz.sqlite3\n" in said
-    assert "  policy    none yet in `default`\n            `python manage.py load_policy FILE`" in said
-    assert f"  answers   {service.origin}/api, 1 process of 3 threads\n" in said
-    assert f"  admin     {service.origin}/admin/; `python manage.py createsuperuser` makes a login\n" in said
-    assert f"  read      {service.origin}/docs/\n" in said
-    assert re.search("^  not set   ALLOWED_HOSTS, DECISION_LOG, which", said, re.MULTILINE)
+    assert "  policy    none in `default`\n            load one with `python manage.py load_policy FILE`" in said
+    assert f"  API       {service.origin}/api, 1 process of 3 threads\n" in said
+    assert f"  admin     {service.origin}/admin/; create a login with `python manage.py createsuperuser`\n" in said
+    assert f"  docs      {service.origin}/docs/\n" in said
+    assert re.search("^  not set   ALLOWED_HOSTS, DECISION_LOG: recommended", said, re.MULTILINE)
     assert len(said.splitlines()) <= 11
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_kind_of_database_is_refused(tmp_path):
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path, service):
-    assert "cannot listen on" in refusal(tmp_path, "--dev", "--port", service.origin.rpartition(":")[2])
+    assert "Cannot listen on" in refusal(tmp_path, "--dev", "--port", service.origin.rpartition(":")[2])
 
 
 @pytest.mark.parametrize("stop", some((signal.SIGTERM, signal.SIGINT), 2))
@@ -169,7 +169,7 @@ def test_a_revoked_key_is_refused_by_every_process(tmp_path, new_url):
         client = service.fresh_client()
         assert {client.get("/facts").status_code for _ in range(20)} == {200}
         subprocess.run(
-            [sys.executable, ROOT / "manage.py", "revoke_api_key", client.key], cwd=tmp_path, check=True,
+            [sys.executable, ROOT / "manage.py", "api_keys", "revoke", client.key], cwd=tmp_path, check=True,
             env=os.environ | {"DATABASE_URL": new_url, "SECRET_KEY": SECRET}, capture_output=True,
         )  # fmt: skip
         assert {client.get("/facts").status_code for _ in range(20)} == {401}

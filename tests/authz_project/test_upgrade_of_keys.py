@@ -34,12 +34,12 @@ def upgraded(url, tmp_path_factory):
 
 
 def test_it_agrees_with_itself_and_can_be_copied(upgraded: Service, url, tmp_path):
-    found = said(tmp_path, url, "check_database")
+    found = said(tmp_path, url, "verify")
     assert f"facts of `default`: 3 stored and 1 past at revision {LAST}" in found
     assert 'version 2 compiles; User:ann may "read" 1 Doc' in found
     if url.startswith("sqlite"):
         said(tmp_path, url, "backup", "copy.sqlite3")
-        assert "WRONG" not in said(tmp_path, url, "verify_backup", "copy.sqlite3")
+        assert "WRONG" not in said(tmp_path, url, "verify", "copy.sqlite3")
 
 
 def test_keys_of_before_go_on_and_are_good_for_all(upgraded: Service, url, tmp_path):
@@ -50,7 +50,7 @@ def test_keys_of_before_go_on_and_are_good_for_all(upgraded: Service, url, tmp_p
         assert client.post("/batch", []).status_code == 200
     for gone in (REVOKED, EXPIRED):
         assert upgraded.client(gone).get("/facts").status_code == 401
-    listed = {line.split()[0]: line for line in said(tmp_path, url, "list_api_keys").splitlines()}
+    listed = {line.split()[0]: line for line in said(tmp_path, url, "api_keys", "list").splitlines()}
     assert "active until 2099-01-01  all  last used 2026-11-2" in listed["e_default_xHbwsgkMvB"]
     assert "revoked 2026-11-23  all  never used" in listed["e_default_qSunQELPiv"]
     assert "expired 2026-11-22  all  never used" in listed["e_default_YbSIgdnscG"]
@@ -71,6 +71,6 @@ def test_facts_and_their_history_are_what_they_were(upgraded: Service):
 
 
 def test_a_key_of_before_is_rotated(upgraded: Service, url, tmp_path):
-    new = said(tmp_path, url, "rotate_api_key", "other").splitlines()[0]
+    new = said(tmp_path, url, "api_keys", "rotate", "other").splitlines()[0]
     for key in (OTHER, new):
         assert upgraded.client(key).get("/facts").status_code == 200

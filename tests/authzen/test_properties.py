@@ -136,12 +136,6 @@ def test_what_holds_for_every_id_is_a_star(pdp):
     assert pdp.post("search/resource", body).body["results"] == [{"type": "doc", "id": "*"}]
 
 
-def test_too_many_are_refused(pdp, settings):
-    settings.MAX_CONTEXT_FACTS = 3
-    assert ask(pdp, "read", {"groups": ["a", "b", "c"]}).status == 200
-    assert ask(pdp, "read", {"groups": ["a", "b", "c", "d"]}).status == 413
-
-
 def test_an_explanation_is_wanted(pdp):
     body = {"subject": USER, "action": {"name": "write"}, "resource": DOC | {"properties": {"is_open": True}}}
     found = pdp.post("evaluation", body | {"options": {"explain": True}}).body
@@ -186,15 +180,6 @@ def test_the_context_beside_the_evaluations_is_not_taken_away_by_null(pdp):
     batch = {"subject": USER, "action": {"name": "open"}, "resource": DOC, "context": {"ip": "10.0.0.1"}}
     found = pdp.post("evaluations", batch | {"evaluations": [{}, {"context": None}, {"context": {}}]}).body
     assert [each["decision"] for each in found["evaluations"]] == [True, True, False]
-
-
-@pytest.mark.parametrize("explain", [False, True])
-def test_context_facts_of_a_batch_are_counted_together(pdp, settings, explain):
-    settings.MAX_CONTEXT_FACTS = 3
-    each = [{"resource": {"type": "doc", "id": str(n), "properties": {"is_open": True}}} for n in range(4)]
-    batch = {"subject": USER, "action": {"name": "write"}, "options": {"explain": explain}}
-    assert pdp.post("evaluations", batch | {"evaluations": each[:1]}).status == 200
-    assert pdp.post("evaluations", batch | {"evaluations": each}).status == 413
 
 
 def test_batches_of_many_properties_end_in_time(pdp, settings):

@@ -61,7 +61,7 @@ class Served:
 
     def new_key(self, environment: str) -> str:
         """Of an environment that is made for it."""
-        arguments = ("create_api_key", "--create-environment", "--environment", environment)
+        arguments = ("api_keys", "create", "--create-environment", "--environment", environment)
         return manage(self.folder, self.url, *arguments, how=self.how)
 
     @property

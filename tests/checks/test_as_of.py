@@ -294,16 +294,16 @@ def test_commands_ask_of_a_moment(api, story, capsys):
     may = ["authorize", "User:ann", "read", "Doc:d"]
     call_command("ask", *may, *here, str(story["ann"]))
     assert capsys.readouterr().out == "allowed\n"
-    call_command("explain", *may, *here, str(story["gone"]))
+    call_command("ask", *may, "--explain", *here, str(story["gone"]))
     assert "denied" in capsys.readouterr().out.lower()
-    call_command("explain", *may, *here, str(story["ann"]), "--policy-version", "2")
+    call_command("ask", *may, "--explain", *here, str(story["ann"]), "--policy-version", "2")
     assert "denied" in capsys.readouterr().out.lower()
     call_command("dump_facts", *here, str(story["folders"]))
     assert len(capsys.readouterr().out.splitlines()) == 4
     call_command("show_policy", *here, str(story["ann"]))
     assert capsys.readouterr().out == READERS
     with pytest.raises(CommandError, match="not allowed with argument"):
-        call_command("show_policy", *here, str(story["ann"]), "--version-number", "2")
+        call_command("show_policy", *here, str(story["ann"]), "--version", "2")
 
 
 def test_a_policy_of_then_that_does_not_compile_any_more_is_named(api, story):

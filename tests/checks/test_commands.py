@@ -81,7 +81,7 @@ def test_a_list_is_whole(repos):
         (("authorize", "User:_", "read", "Repo:a"), "not a value"),
         (("authorize", "User:ann", "read", "Repo:a) x(b"), "expected"),
         (("authorize", "User:ann", "read", "Repo:a", "--context", "nonsense"), "expected"),
-        (("list", "User:ann", "read", "Repo", "--environment", "nowhere"), "no environment `nowhere`"),
+        (("list", "User:ann", "read", "Repo", "--environment", "nowhere"), "Environment `nowhere` does not exist"),
     ],
 )
 def test_a_wrong_question_ends_with_its_reason(repos, arguments, reason):
@@ -94,7 +94,7 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     assert "plan" in shown and "has_role(User, String, Repo)" in shown and "SELECT" in shown
     assert "ann" not in shown
     assert "ORDER BY" in said("ask", "list", "User:ann", "read", "Repo", "--plan")
-    assert "nothing can be true" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
+    assert "the answer is always empty" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
 
 
 @pytest.mark.parametrize(

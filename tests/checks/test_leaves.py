@@ -17,6 +17,8 @@ from tests.facts.test_history import set_end
 WRITER = fact("has_role", "User:bob", "writer", "Repo:b")
 END = 1_796_083_200_000_000  # 2026-12-01
 
+WHY = ("ask", "authorize", "--explain", "User:bob", "write", "Repo:b")
+
 
 def leaves(node: dict) -> list[dict]:
     below = [leaf for each in node.get("because", ()) for leaf in leaves(each)]
@@ -55,7 +57,7 @@ def test_a_missing_fact_says_until_when_it_was_there(repos):
     assert leaf["kind"] == "missing" and leaf["note"] == "no such fact, and no rule grants it"
     assert (leaf["since"]["revision"], leaf["until"]["revision"], leaf["until"]["kind"]) == (3, 4, "facts")
     assert all("until" not in each and "since" not in each for each in found if each is not leaf)
-    said = run("explain", "authorize", "User:bob", "write", "Repo:b")
+    said = run(*WHY)
     key = repos.environment.api_keys.get().pk
     assert re.search(rf"grants it; was there until revision 4, {MINUTE}, deleted by key {key}\n", said)
 
@@ -76,7 +78,7 @@ def test_an_end_is_said(repos):
     set_end(repos.environment, fact_from_json(WRITER, ""), END)
     (leaf,) = explained(repos, "User:bob", "write", "Repo:b")
     assert leaf["expires_at"] == "2026-12-01T00:00:00Z"
-    assert run("explain", "authorize", "User:bob", "write", "Repo:b").endswith("(revision 4), until 2026-12-01\n")
+    assert run(*WHY).endswith("(revision 4), until 2026-12-01\n")
 
 
 def test_a_fact_of_before_revisions_says_so(repos):
@@ -86,7 +88,7 @@ def test_a_fact_of_before_revisions_says_so(repos):
     Environment.objects.filter(pk=repos.environment.pk).update(horizon=17)
     (leaf,) = explained(repos, "User:bob", "write", "Repo:b")
     assert leaf["since"] == {"revision": None, "at": None, "author": None, "kind": None, "before": 17}
-    assert "stored fact, since before revision 17\n" in run("explain", "authorize", "User:bob", "write", "Repo:b")
+    assert "stored fact, since before revision 17\n" in run(*WHY)
 
 
 def test_a_stored_fact_that_the_policy_has_no_use_for_is_not_said_to_have_been_there(repos):
@@ -127,9 +129,9 @@ def test_a_fact_that_has_come_to_its_end_says_so(repos):
     Signature.objects.filter(environment=repos.environment, predicate="has_role").update(may_end=True)
     Environment.objects.filter(pk=repos.environment.pk).update(ends_mark=7, signature_mark=7)
     said = "; was there until 2001-09-09 01:46, when it ended\n"
-    assert said in run("explain", "authorize", "User:bob", "write", "Repo:b")
+    assert said in run(*WHY)
     remove(repos, WRITER)
-    assert said in run("explain", "authorize", "User:bob", "write", "Repo:b")
+    assert said in run(*WHY)
 
 
 def test_the_workbench_says_it_and_leads_there(repos, client):

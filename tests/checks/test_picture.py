@@ -307,26 +307,29 @@ def test_every_sheet_of_an_ordinary_policy_is_well_formed():
 
 def run(*args: str) -> str:
     out = io.StringIO()
-    call_command("picture", *args, stdout=out, stderr=out)
+    call_command("diagram", *args, stdout=out, stderr=out)
     return out.getvalue()
 
 
 def test_the_command_draws_files_and_versions(db, tmp_path):
     file = tmp_path / "main.polar"
     file.write_text(COMPANY)
-    with pytest.raises(CommandError, match="no policy is loaded"):
+    with pytest.raises(CommandError, match="No policy is loaded"):
         run()
     drawn = run(str(file), "--format", "mermaid", "--leads-to", "Repo.read")
     assert drawn.startswith("flowchart LR\n")
     environment = EnvironmentFactory()
     publishing.publish(environment.pk, COMPANY, None)
     publishing.publish(environment.pk, chain(3), None)
-    assert run("--environment", environment.slug, "-n", "1", "--format", "mermaid", "--leads-to", "Repo.read") == drawn
+    assert (
+        run("--environment", environment.slug, "--version", "1", "--format", "mermaid", "--leads-to", "Repo.read")
+        == drawn
+    )
     assert ElementTree.fromstring(run("--environment", environment.slug, "--type", "T1")).tag.endswith("svg")
     with pytest.raises(CommandError, match="no type `Nix`"):
         run(str(file), "--type", "Nix")
     with pytest.raises(CommandError, match="not both"):
-        run(str(file), "-n", "1")
+        run(str(file), "--version", "1")
     file.write_text("resource {")
     with pytest.raises(CommandError, match="1 problem"):
         run(str(file))

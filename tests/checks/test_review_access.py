@@ -356,7 +356,7 @@ def test_what_cannot_be_listed_is_said_and_ends_with_an_error(api):
         fact("has_role", "User:ann", "writer", "Repo:a"),
     )
     written = StringIO()
-    with pytest.raises(CommandError, match="1 kinds of access are not answered whole"):
+    with pytest.raises(CommandError, match="The review is incomplete"):
         call_command("review_access", "--at", "2", stdout=written, stderr=StringIO())
     said = written.getvalue()
     assert '! not answered allow(User:_, "write", Repo:_) about 1 of the resources, such as Repo:p: ' in " ".join(
@@ -372,7 +372,7 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
     publish(api, REFUSED)
     store(api, fact("is_banned", "User:eve"), *(fact("is_public", f"Repo:p{number}") for number in range(5)))
     written = StringIO()
-    with pytest.raises(CommandError, match="1 kinds of access are not answered whole"):
+    with pytest.raises(CommandError, match="The review is incomplete"):
         call_command("review_access", "--at", "2", "--action", "write", stdout=written, stderr=StringIO())
     (line,) = rows(written.getvalue())
     assert line.startswith('! not answered allow(User:_, "write", Repo:_): ')
@@ -386,9 +386,9 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
         (("--from", "0"), "there was no policy at revision 0"),
         (("--from", "yesterday"), "--from: must be a time such as"),
         (("--from", "2", "--to", "1"), "the first moment .revision 2. is after the second .revision 1."),
-        (("--at", "2", "--to", "2"), "--to goes with --from"),
+        (("--at", "2", "--to", "2"), "--to needs --from"),
         (("--at", "2", "--actor-type", "Usr"), "the policy has no actor type `Usr`"),
-        (("--at", "2", "--environment", "nope"), "there is no environment `nope`"),
+        (("--at", "2", "--environment", "nope"), "Environment `nope` does not exist"),
     ],
 )
 def test_mistakes_are_reported(repos, args, message):

@@ -112,16 +112,6 @@ def test_an_id_that_no_fact_can_have_is_refused(repos, member, text):
     assert answer.json()["message"].startswith(member)
 
 
-@pytest.mark.parametrize("path", GOOD)
-def test_the_number_of_context_facts_can_be_limited(repos, settings, path):
-    settings.MAX_CONTEXT_FACTS = 2
-    context = [fact("is_public", f"Repo:{number}") for number in range(3)]
-    assert repos.post(path, {**GOOD[path], "context_facts": context[:2]}).status_code == 200
-    refused = repos.post(path, {**GOOD[path], "context_facts": context})
-    assert refused.status_code == 413
-    assert "MAX_CONTEXT_FACTS" in refused.json()["message"]
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_ids_of_any_characters_are_only_ids(repos, text):
     store(repos, fact("has_role", f"User:{text}", "reader", f"Repo:{text}"))

@@ -95,15 +95,15 @@ def test_a_load_leaves_the_garbage_collector_on(environment, tmp_path):
 def test_an_odd_quote_in_csv_is_a_bad_line(environment, tmp_path):
     file = tmp_path / "facts.csv"
     file.write_text('p,T,"a"b\np,T,ok\n')
-    assert "1 facts read" in run("load_facts", str(file), skip_bad=True)
+    assert "1 fact read" in run("load_facts", str(file), skip_bad=True)
 
 
 def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
     file = tmp_path / "facts.csv"
     file.write_text("".join(f"p,T,{n}\n" for n in range(20_001)))
-    assert "20001 facts read, 20001 of them new" in run("load_facts", str(file))
+    assert "20,001 facts read, 20,001 of them new" in run("load_facts", str(file))
     file.write_text("".join(f"p,T,{n}\n" for n in range(10_000, 30_002)))
-    assert "20002 facts read, 10001 of them new" in run("load_facts", str(file))
+    assert "20,002 facts read, 10,001 of them new" in run("load_facts", str(file))
 
 
 @pytest.fixture
@@ -142,15 +142,15 @@ def test_a_load_that_the_database_refuses_stores_nothing(environment, tmp_path, 
 
 def test_facts_are_deleted_by_pattern_and_counted_first(environment):
     store.apply(environment.id, [Inserts([Fact("p", (Value("T", text), Value("U", "x"))) for text in "abc"])])
-    assert "3 facts match; nothing is deleted" in run("delete_facts", "p(_, U:x)", dry_run=True)
-    assert "1 facts are deleted" in run("delete_facts", "p(T:a, _)")
-    assert "2 facts are deleted" in run("delete_facts", "p(T:_, _)")
+    assert "3 matching facts; dry run, nothing was deleted" in run("delete_facts", "p(_, U:x)", dry_run=True)
+    assert "1 fact deleted" in run("delete_facts", "p(T:a, _)")
+    assert "2 facts deleted" in run("delete_facts", "p(T:_, _)")
     with pytest.raises(CommandError):
         run("delete_facts", "p(")
 
 
 def test_unknown_environments_and_files_are_told(environment):
-    with pytest.raises(CommandError, match="no environment `nope`"):
+    with pytest.raises(CommandError, match="Environment `nope` does not exist"):
         run("delete_facts", "p(_)", environment="nope")
     with pytest.raises(CommandError, match="cannot read"):
         run("load_facts", "/no/such/file")

@@ -327,7 +327,7 @@ def test_what_has_ended_is_not_shown(api):
     assert api.get("/facts?predicate=member&args.0.type=User&args.0.id=ben").json() == []
     assert api.get("/stats").json() == {"num_roles": 1, "num_relations": 0, "num_facts": 3}
     assert run("dump_facts").count("\n") == 3
-    assert "1 facts match" in run("delete_facts", "member(User:ben, _)", dry_run=True)
+    assert "1 matching fact" in run("delete_facts", "member(User:ben, _)", dry_run=True)
 
 
 def test_an_end_comes_by_itself(api):

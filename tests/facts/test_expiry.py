@@ -26,13 +26,13 @@ def filled(api, ended: int, lasting: int = 2) -> None:
 def test_what_has_ended_becomes_past(api):
     insert(api, member("ann", SOON), member("ben", SOON), member("cleo"))
     let_pass("ann")
-    assert run("expire_facts") == "1 facts have ended\n"
+    assert run("prune").startswith("1 fact expired\n")
     offset = current_offset(api.environment.pk)
     assert [(row[0], row[2]) for row in past()] == [("ann", offset)]
     assert [row[0] for row in stored()] == ["ben", "cleo"]
     made = Revision.objects.get(environment=api.environment, number=offset)
     assert (made.kind, made.author, made.inserted, made.deleted) == ("expiry", "expiry", 0, 1)
-    assert run("expire_facts") == "0 facts have ended\n"
+    assert run("prune").startswith("0 facts expired\n")
     assert current_offset(api.environment.pk) == offset
 
 

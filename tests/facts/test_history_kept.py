@@ -91,19 +91,19 @@ def test_what_an_interrupted_run_left_behind_is_dropped_by_the_next(history, mon
 def test_the_setting(history, settings, capsys):
     settings.HISTORY_DAYS = 0
     prune_by_setting()
-    call_command("prune_history")
-    assert Revision.objects.count() == 6 and "for ever" in capsys.readouterr().out
+    call_command("prune")
+    assert Revision.objects.count() == 6 and "all history is kept" in capsys.readouterr().out
     age(dict.fromkeys(range(1, 4), 3))
     settings.HISTORY_DAYS = 2
     prune_by_setting()
     assert Environment.objects.get().horizon == 3
     time.sleep(0.05)
-    call_command("prune_history", "--days", "0.0000001")
+    call_command("prune", "--history-days", "0.0000001")
     out = capsys.readouterr().out
-    assert out == "default: 3 revisions and 2 past facts are dropped; history begins at revision 6\n"
+    assert out == "0 facts expired\ndefault: 3 revisions and 2 past facts deleted; history begins at revision 6\n"
     for wrong in ("0", "-1", "x"):
         with pytest.raises(CommandError):
-            call_command("prune_history", "--days", wrong)
+            call_command("prune", "--history-days", wrong)
 
 
 def test_each_environment_has_a_horizon(new_api):
@@ -123,15 +123,15 @@ def test_past_facts_are_forgotten_for_good(history, capsys):
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == [role("ann", "reader", "1")]
     call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
     out = capsys.readouterr().out
-    assert "1 matching facts are stored: they are not touched" in out and "delete_facts" in out
-    assert "1 past facts match, which held between revision 2 and 4." in out
-    assert "come past revision 5" in out and out.endswith("1 past facts are forgotten\n")
+    assert "1 matching fact still stored and not affected" in out and "delete_facts" in out
+    assert "1 past fact found, valid between revision 2 and 4." in out
+    assert "not passed revision 5" in out and out.endswith("1 past fact forgotten\n")
     assert past() == [("ben", 3, 6)]
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == []
     left = (("cat", "reader"), ("ann", "writer"))
     assert stored(history) == {("has_role", (("User", who), ("String", kind), ("Doc", "1"))) for who, kind in left}
     call_command("forget_facts", 'has_role(User:ann, "reader", Doc:_)', "--yes")
-    assert "no past fact matches; nothing is forgotten" in capsys.readouterr().out
+    assert "No past fact matches. Nothing was forgotten." in capsys.readouterr().out
 
 
 def test_a_remembered_answer_does_not_outlive_what_is_forgotten(history):
@@ -159,7 +159,7 @@ def test_what_the_admin_noted_is_forgotten_as_well(history, new_api):
     assert any("ann" in each for each in noted(other)), "of another environment"
 
 
-@pytest.mark.parametrize(("said", "message"), [("no\n", "nothing is forgotten"), ("", "--yes"), (None, "--yes")])
+@pytest.mark.parametrize(("said", "message"), [("no\n", "Nothing was forgotten"), ("", "--yes"), (None, "--yes")])
 def test_nothing_is_forgotten_unless_somebody_says_so(history, monkeypatch, said, message):
     stdin = io.StringIO(said or "")
     if said is None:

@@ -85,7 +85,7 @@ def test_under_load_nothing_is_half_there(tmp_path, monkeypatch):
         assert stored == acknowledged
         assert not [each for each in client.get("/facts", params={"predicate": "change"}).json() if "big" in str(each)]
         assert len(client.get("/facts", params={"predicate": "has_role"}).json()) == USERS
-        assert "ok     facts of `default`" in manage(place.folder, place.url, "check_database")
+        assert "ok     facts of `default`" in manage(place.folder, place.url, "verify")
         check_lines(log)
         assert service.stop() == 0
         assert "Traceback" not in service.log.read_text()
@@ -114,7 +114,7 @@ def test_an_earlier_copy_survives_one_that_has_no_room(tmp_path):
         assert "no copy is made" in manage(tmp_path, place.url, "backup", "--overwrite", str(copy), code=1)
         assert copy.read_bytes() == before
         assert not list(copy.parent.glob(".*")), "nothing is left of what was begun"
-        manage(tmp_path, place.url, "verify_backup", str(copy))
+        manage(tmp_path, place.url, "verify", str(copy))
 
 
 def wait_for(holds) -> None:

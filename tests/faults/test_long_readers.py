@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from authz_project import sqlite_log
-from authz_project.checkup import disk_finding
+from authz_project.checkup import disk_findings
 from authz_project.server.upkeep import CHORES
 
 SMALL = 256 << 10  # bytes
@@ -164,5 +164,5 @@ def test_the_larger_it_is_the_longer_others_wait(settings):
 
 def test_a_server_does_it_and_a_check_tells_of_it(tmp_path):
     assert sqlite_log.keep_small in [each.do for each in CHORES]
-    told = disk_finding({"database": tmp_path}, sqlite_log.LARGE)
-    assert told.state != "ok" and "64 MiB are in the log beside the database" in told.text
+    (told,) = disk_findings({}, sqlite_log.LARGE)
+    assert told.id == "authz.W012" and "write-ahead log of the database has 64 MiB" in told.msg

@@ -56,4 +56,4 @@ def test_one_upgrades_and_both_serve(kind, database_urls, tmp_path):
     for service in services:
         log = service.log.read_text()
         assert service.stop() == 0
-        assert "Traceback" not in log and not re.search(r"first API key", log), log
+        assert "Traceback" not in log and not re.search(r"First API key", log), log

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from time import monotonic
 
-from authz_project.importers.command import Carried
+from authz_project.importers.convert import Carried
 from authz_project.importers.facts import ANYBODY, CarriedFacts
 from authz_project.importers.model import ContextValues, ImportReport, Thing, Tuple, Who
 from checks.asking.question import Asked, question_about

@@ -23,7 +23,7 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
-from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.facts import NotCarried
 from authz_project.importers.files import read_yaml
 from authz_project.importers.model import (

@@ -1,4 +1,4 @@
-"""Carries the suites of a checkout of SpiceDB over by `import_spicedb`, and asks everything that can be asked there.
+"""Convert the suites of a checkout of SpiceDB with `import_model spicedb`, and repeat all their questions.
 
     python -m tests.importers.spicedb_suite PATH_TO_A_CHECKOUT
 
@@ -152,7 +152,7 @@ def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFile
         Path(files[1]).write_text(yaml.safe_dump({"assertions": by_answer}, width=100_000))
     policy, said = folder / "main.polar", io.StringIO()
     call_command(
-        "import_spicedb", *files, partial=True, policy=str(policy), facts=str(folder / "facts.jsonl"),
+        "import_model", "spicedb", *files, partial=True, policy=str(policy), facts=str(folder / "facts.jsonl"),
         stdout=io.StringIO(), stderr=said,
     )  # fmt: skip
     outcome = Outcome(remarks=said.getvalue().splitlines())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.model import Imported, ImportReport, ModelKind, Thing, Tuple, Who
 from authz_project.importers.openfga.models import model_of_dsl
 from checks.asking.question import Asked, question_about

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.command import ImportOptions, carried
+from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.model import Imported, ImportReport, Thing, Who
 from authz_project.importers.polar.relations import without_circles
 from tests.conftest import DATABASES

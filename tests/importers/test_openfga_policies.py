@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authz_project.importers.command import carried
+from authz_project.importers.convert import carried
 from authz_project.importers.model import ImportReport, ModelKind
 from authz_project.importers.openfga.stores import read_files
 from checks.testing import run

@@ -73,7 +73,7 @@ def test_problems_are_shown_in_their_own_files(environment, files):
     message = refused("load_policy", *names)
     assert "b.polar:2:25: " in message and "  resource Folder extends Nix {}\n" in message
     assert "c.polar:1:10: " in message
-    assert message.endswith("\n2 problems; the policy is not accepted")
+    assert message.endswith("\n2 problems found. The policy was not accepted.")
     assert active_version(environment.pk) is None
 
 
@@ -86,7 +86,7 @@ def test_failed_tests_are_shown_in_their_own_files(environment, files, tests_fai
     names = files(a="actor User {}\n", b=TESTED.removeprefix("actor User {}\n"))
     message = refused("load_policy", *names)
     assert message.startswith("b.polar:8: test `viewers view`: expected a result")
-    assert message.endswith("\n1 failed assertion; the policy is not accepted")
+    assert message.endswith("\n1 failed assertion found. The policy was not accepted.")
     output = run("load_policy", *names, "--force")
     assert "b.polar:8: test" in output and "1 of 1 test failed" in output
 
@@ -94,7 +94,7 @@ def test_failed_tests_are_shown_in_their_own_files(environment, files, tests_fai
 def test_a_dry_run_changes_nothing(environment, files, tests_pass):  # noqa: F811
     store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
     output = run("load_policy", *files(main=TESTED), "--dry-run")
-    assert "the policy can be loaded; 1 test passed; 1 stored fact is not used in policy, kept" in output
+    assert "the policy can be published; nothing was changed; 1 test passed; 1 stored fact is not used" in output
     assert active_version(environment.pk) is None
     assert "1 problem" in refused("load_policy", *files(main="resource {"), "--dry-run")
 
@@ -104,7 +104,7 @@ def test_other_environments_are_named(new_api, files):
     run("load_policy", *files(main=POLICY), "--environment", "other")
     assert active_version(other.pk).number == 1
     assert not Environment.objects.filter(slug="default").exists()
-    assert "there is no environment `nowhere`" in refused("load_policy", "main.polar", "--environment", "nowhere")
+    assert "Environment `nowhere` does not exist" in refused("load_policy", "main.polar", "--environment", "nowhere")
 
 
 def test_files_that_cannot_be_read_are_named(environment, files, tmp_path):
@@ -121,7 +121,7 @@ def test_files_that_cannot_be_read_are_named(environment, files, tmp_path):
 def test_files_are_checked_without_a_database(files):
     assert run("check_policy", *files(main=TESTED)).startswith("no problems: 2 types, ")
     message = refused("check_policy", *files(a="actor User {}", b="actor User {}"))
-    assert message.startswith("b.polar:1:") and message.endswith("\n1 problem; the policy is not accepted")
+    assert message.startswith("b.polar:1:") and message.endswith("\n1 problem found. The policy was not accepted.")
 
 
 def test_warnings_fail_a_strict_check(files):
@@ -137,20 +137,20 @@ def test_warnings_fail_a_strict_check(files):
 
 
 def test_policies_are_shown_as_they_were_sent(environment):
-    assert refused("show_policy") == "no policy is loaded"
+    assert refused("show_policy") == "No policy is loaded. Publish one with `load_policy`."
     for text in (POLICY, OTHER + "# no line end"):
         publishing.publish(environment.pk, text, None)
     assert run("show_policy") == OTHER + "# no line end"
-    assert run("show_policy", "--version-number", "1") == POLICY
-    assert refused("show_policy", "--version-number", "7") == "there is no policy version 7"
+    assert run("show_policy", "--version", "1") == POLICY
+    assert refused("show_policy", "--version", "7") == "there is no policy version 7"
 
 
 def test_the_history_marks_the_active_version(environment):
-    assert run("policy_history") == ""
+    assert run("show_policy", "--history") == ""
     for text, name in ((POLICY, "a.polar"), (OTHER, None)):
         publishing.publish(environment.pk, text, name)
     publishing.activate(environment.pk, 1)
-    newest, oldest = run("policy_history").splitlines()
+    newest, oldest = run("show_policy", "--history").splitlines()
     assert newest.split()[0] == "2"
     assert oldest.split()[:2] == ["*", "1"] and oldest.endswith("  a.polar")
 
@@ -158,29 +158,29 @@ def test_the_history_marks_the_active_version(environment):
 def test_an_older_version_is_taken_back(environment):
     for text in (POLICY, OTHER):
         publishing.publish(environment.pk, text, None)
-    assert run("activate_policy", "1") == "policy version 1 is active\n"
+    assert run("load_policy", "--version", "1") == "policy version 1 is active\n"
     assert active_version(environment.pk).source == POLICY
-    assert refused("activate_policy", "3") == "there is no policy version 3"
+    assert refused("load_policy", "--version", "3") == "there is no policy version 3"
 
 
 def test_policies_are_compared(environment, files):
     publishing.publish(environment.pk, POLICY, None)
     publishing.publish(environment.pk, POLICY.replace('"owner"]', '"owner", "guest"]'), None)
     changed = ['-  roles = ["viewer", "owner"];', '+  roles = ["viewer", "owner", "guest"];']
-    output = run("diff_policy", "1", "2").splitlines()
+    output = run("show_policy", "--diff", "1", "2").splitlines()
     assert output[:3] == ["--- 1", "+++ 2", "@@ -1,6 +1,6 @@"]
     assert [line for line in output[3:] if line[0] in "+-"] == changed
-    assert run("diff_policy", "active", "2") == run("diff_policy", "2") == ""
+    assert run("show_policy", "--diff", "active", "2") == run("show_policy", "--diff", "2") == ""
     files(main=POLICY)
-    assert changed[1].replace("+", "-", 1) in run("diff_policy", "main.polar")
-    assert "there is no policy version 9" in refused("diff_policy", "9")
+    assert changed[1].replace("+", "-", 1) in run("show_policy", "--diff", "main.polar")
+    assert "there is no policy version 9" in refused("show_policy", "--diff", "9")
 
 
 # ---- audit_facts -----------------------------------------------------------------------------------------
 
 
 def test_facts_without_use_are_listed(environment, files):
-    assert "no policy is loaded" in refused("audit_facts")
+    assert "No policy is loaded" in refused("audit_facts")
     facts = [role(f"u{n}", "viewer", "Folder", "f") for n in range(3)]
     store.apply(environment.pk, [Inserts([*facts, role("ann", "reader", "Document", "d")])])
     publishing.publish(environment.pk, POLICY, None)

@@ -1,4 +1,4 @@
-"""`format_policy`: files laid out anew, and never lost."""
+"""`format_policy`: files reformatted, and never lost."""
 
 import io
 import os
@@ -52,10 +52,10 @@ def read(path: Path) -> str:
 def test_files_are_laid_out(files):
     one, two = files(one=OTHERWISE, two=LAID_OUT)
     before = two.stat()
-    assert ended(one, two) == ("", "one.polar: laid out anew\n1 file laid out anew, 1 left\n", 0)
+    assert ended(one, two) == ("", "one.polar: reformatted\n1 file reformatted, 1 unchanged\n", 0)
     assert read(one) == read(two) == LAID_OUT
     assert (two.stat().st_ino, two.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert ended(one) == ("", "0 files laid out anew, 1 left\n", 0)
+    assert ended(one) == ("", "0 files reformatted, 1 unchanged\n", 0)
     assert names() == ["one.polar", "two.polar"]
 
 
@@ -63,7 +63,7 @@ def test_a_check_changes_nothing_and_says_what_would(files):
     one, two = files(one=OTHERWISE, two=LAID_OUT)
     output, errors, code = ended("--check", one, two)
     assert (output, code) == ("", 1)
-    assert errors.startswith("one.polar: would be laid out anew\n1 file would be laid out anew, 1 left\n")
+    assert errors.startswith("one.polar: would be reformatted\n1 file would be reformatted, 1 unchanged\n")
     assert read(one) == OTHERWISE
     assert ended("--check", two)[2] == 0
 
@@ -72,7 +72,7 @@ def test_a_difference_is_shown_and_nothing_changed(files):
     (one,) = files(one=OTHERWISE)
     output, _, code = ended("--diff", one)
     assert code == 0 and read(one) == OTHERWISE
-    assert output.startswith("--- one.polar\n+++ one.polar, laid out anew\n@@ ")
+    assert output.startswith("--- one.polar\n+++ one.polar, reformatted\n@@ ")
     assert "+resource Repo {  # a comment\n" in output and "-actor User{}\r\n" in output
     assert ended("--diff", "--check", one)[::2] == (output, 1)
     assert ended("--diff", *files(two=LAID_OUT))[0] == ""
@@ -83,7 +83,7 @@ def test_the_standard_input_goes_to_the_standard_output(files, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
     given(OTHERWISE)
-    assert ended("-") == (LAID_OUT, "1 file laid out anew, 0 left\n", 0)
+    assert ended("-") == (LAID_OUT, "1 file reformatted, 0 unchanged\n", 0)
     given("")
     assert ended("-")[0] == ""
     given(OTHERWISE)
@@ -104,7 +104,7 @@ def test_what_is_no_policy_is_left_and_the_others_are_laid_out(files):
         "`latin.polar` is not UTF-8 text",
         "cannot read `nowhere.polar`",
         "cannot read `.`",
-        "4 files could not be laid out",
+        "4 files could not be formatted",
     ):
         assert said in errors
     assert ended("--check", broken)[2] == 2
@@ -154,7 +154,7 @@ def test_a_layout_that_would_say_something_else_is_not_written(files, monkeypatc
     for wrong in (LAID_OUT.replace('"a"', '"b"'), LAID_OUT.replace("# a comment", ""), "actor User {"):
         monkeypatch.setattr(format_policy, "formatted", lambda text, wrong=wrong: wrong)
         _, errors, code = ended(one)
-        assert code == 2 and "would say something else" in errors
+        assert code == 2 and "would change the meaning" in errors
         assert read(one) == OTHERWISE
 
 
@@ -163,7 +163,7 @@ def test_a_layout_that_would_say_something_else_is_not_written(files, monkeypatc
 
 def test_a_text_that_changed_meanwhile_is_kept(files):
     (one,) = files(one="changed")
-    with pytest.raises(Unwritable, match="has been changed meanwhile"):
+    with pytest.raises(Unwritable, match="was changed by another program"):
         replace_text("one.polar", "as it was read", "new")
     assert read(one) == "changed" and names() == ["one.polar"]
 
@@ -184,5 +184,5 @@ def test_a_text_is_kept_when_writing_fails_on_the_way(files, monkeypatch, failin
 def test_what_is_no_file_is_not_replaced(files, tmp_path):
     os.mkfifo("pipe")
     for name in ("pipe", "nowhere", "."):
-        with pytest.raises(Unwritable, match="not a file that may be changed"):
+        with pytest.raises(Unwritable, match="not a regular file"):
             replace_text(name, "", "after")

@@ -121,6 +121,6 @@ def test_a_command_shows_how_far_it_is(tmp_path):
             seen += os.read(ours, 1000)
         told, _ = process.communicate(timeout=60)
     os.close(theirs)
-    assert told == b"1 facts read, 1 of them new, 0 lines skipped\n"
+    assert told == b"1 fact read, 1 of them new, 0 lines skipped\n"
     assert (seen + os.read(ours, 1000)).endswith(b"\r\x1b[K")
     os.close(ours)

@@ -56,8 +56,8 @@ runner = Runner()
 
 
 @pytest.fixture
-def tests_pass(settings):
-    settings.POLICY_TEST_RUNNER = f"{__name__}.runner"
+def tests_pass(monkeypatch):
+    monkeypatch.setattr("policy.publishing.TEST_RUNNER", f"{__name__}.runner")
     runner.passes = True
     runner.asked.clear()
 

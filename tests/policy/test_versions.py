@@ -166,17 +166,17 @@ def test_a_version_whose_tests_fail_becomes_active_only_if_somebody_says_so(envi
 def test_tests_that_pass_are_told_when_going_back(environment, tests_pass):  # noqa: F811
     publish(environment.pk, TESTED, None)
     publish(environment.pk, OTHER, None)
-    assert run("activate_policy", "1") == "policy version 1 is active; 1 test passed\n"
+    assert run("load_policy", "--version", "1") == "policy version 1 is active; 1 test passed\n"
 
 
 def test_the_command_goes_back_by_force_alone(environment):
     publish(environment.pk, BROKEN, None, force=True)
     publish(environment.pk, OTHER, None)
     with pytest.raises(CommandError) as refused:
-        run("activate_policy", "1")
-    assert "1 of 1 test failed; nothing is changed (--force" in str(refused.value)
+        run("load_policy", "--version", "1")
+    assert "1 of 1 test failed. Nothing was published. Pass --force" in str(refused.value)
     assert active_version(environment.pk).number == 2
-    forced = run("activate_policy", "1", "--force")
+    forced = run("load_policy", "--version", "1", "--force")
     assert "test `viewers view`, line 11: expected false, got true" in forced
     assert forced.endswith("policy version 1 is active; 1 of 1 test failed\n")
 
@@ -188,7 +188,7 @@ def test_commands_keep_and_show_notes(environment, tmp_path):
     file = tmp_path / "main.polar"
     file.write_text(TESTED)
     run("load_policy", str(file), "--note", "Viewers view")
-    shown = run("policy_history").splitlines()
+    shown = run("show_policy", "--history").splitlines()
     assert shown[1:] == [
         "         command load_policy; tests: 1 passed, 1 of 2 rules exercised",
         "         Viewers view",

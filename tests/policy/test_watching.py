@@ -52,10 +52,10 @@ def test_a_file_is_checked_again_when_it_changes(tmp_path, steps):
     )
     shown = watched("check_policy", str(file))
     places = [
-        shown.index(text) for text in ("2 types, 1 rules", "never closed", "1 problem;", "cannot read", "2 rules")
+        shown.index(text) for text in ("2 types, 1 rule", "never closed", "1 problem found", "cannot read", "2 rules")
     ]
     assert places == sorted(places)
-    assert shown.count("watching; ctrl-C ends") == 4, "once for each state of the file"
+    assert shown.count("watching; Ctrl-C to stop") == 4, "once for each state of the file"
 
 
 def test_the_tests_are_run_again_when_one_of_several_files_changes(tmp_path, steps):
@@ -86,7 +86,7 @@ def test_a_change_while_it_acts_is_a_change(tmp_path, steps):
 
 @pytest.mark.parametrize("command", ["check_policy", "test_policy"])
 def test_the_standard_input_cannot_be_watched(command):
-    with pytest.raises(CommandError, match="the standard input cannot be watched"):
+    with pytest.raises(CommandError, match="Cannot watch standard input"):
         watched(command, "-")
 
 
@@ -104,7 +104,7 @@ def test_ctrl_c_ends_it(tmp_path):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_heed_interrupts,
     )  # fmt: skip
     try:
-        assert "2 types, 1 rules" in next_line(process)
+        assert "2 types, 1 rule" in next_line(process)
         assert "watching" in next_line(process)
         replacement = Path(f"{file}.new")
         replacement.write_text("actor {")

@@ -43,9 +43,9 @@ def test_replicas_are_urls_by_commas():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sqlite:///x.sqlite3", "must be URLs that begin with postgres://"),
-        ("postgres://db2/authz,mysql://db3/authz", "must be URLs that begin with postgres://"),
-        ("db2", "must be URLs that begin with postgres://"),
+        ("sqlite:///x.sqlite3", "must be postgres:// URLs"),
+        ("postgres://db2/authz,mysql://db3/authz", "must be postgres:// URLs"),
+        ("db2", "must be postgres:// URLs"),
         ("postgres://db2,db3/authz", "must name one host in each URL"),
         ("postgres://db2:x/authz", "cannot be read"),
     ],
@@ -251,11 +251,10 @@ def test_a_server_does_not_start_with_a_copy_of_another_database(watching, clust
     }  # fmt: skip
     command = [sys.executable, ROOT / "manage.py", "serve", "--port", str(postgresql.free_port())]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    looked = [sys.executable, ROOT / "manage.py", "check_service"]
-    told = subprocess.run(looked, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120).stdout
+    looked = [sys.executable, ROOT / "manage.py", "check", "--deploy", "--tag", "service"]
+    told = subprocess.run(looked, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120).stderr
     stranger.stop()
     assert "it is a copy of another database, not of the primary" in done.stderr
     assert done.returncode != 0
-    assert f"replica 127.0.0.1:{cluster.standbys[0].port}" in told
-    assert "in use, 0.0 seconds behind" in told
+    assert f"127.0.0.1:{cluster.standbys[0].port}" not in told
     assert "it is a copy of another database" in told

@@ -330,9 +330,9 @@ class SpiceDBFiles:
     files: tuple[tuple[str, ValidationFile], ...] = ()  # by the names of their tests
 
 
-def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
+def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> Imported:
     """Read the files. Raise `ImportRejected` with all that is wrong in them."""
-    read = read_files(schema, others)
+    read = read_files(Path(schema), [Path(each) for each in others])
     passed = passed_through(read.schema)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
     try:

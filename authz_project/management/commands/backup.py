@@ -13,13 +13,13 @@ from policy.management.command import ServiceCommand
 
 class Command(ServiceCommand):
     help = (
-        "Copy the database while the service runs, with the secret beside it; verify_backup looks at the copy. "
-        "PostgreSQL has a program of its own for that: then this says how to call it."
+        "Copy the SQLite database and its secret while the service runs. With PostgreSQL, print the pg_dump command to "
+        "run. Check the copy with `verify`."
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, help="the copy to make")
-        parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+        parser.add_argument("file", type=Path, help="Backup file to create.")
+        parser.add_argument("--overwrite", action="store_true", help="Replace existing files.")
 
     def handle(self, *, file: Path, overwrite: bool, **options: Any) -> None:
         if connection.vendor == "sqlite":
@@ -30,7 +30,7 @@ class Command(ServiceCommand):
     def _copy(self, file: Path, overwrite: bool) -> None:
         source = Path(connection.settings_dict["NAME"]).absolute()
         if not source.exists():
-            raise CommandError(f"No database at {source}. DATABASE_URL says where it is.")
+            raise CommandError(f"No database at {source}. Set DATABASE_URL to its location.")
         try:
             with self.progress("copying") as progress:
                 copy(source, file, overwrite, lambda share: progress.tell(share=share))
@@ -39,33 +39,33 @@ class Command(ServiceCommand):
         self.stdout.write(f"{file}: {file.stat().st_size / 1e6:,.1f} MB")
         secret = secret_of(file)
         if secret_of(source).exists():
-            self.stdout.write(f"{secret}: the secret of logins")
+            self.stdout.write(f"{secret}: the login secret")
         else:
-            self.stderr.write("the secret is in SECRET_KEY, and not in the copy: keep it as well")
+            self.stderr.write("SECRET_KEY is not in the backup. Back it up separately.")
 
     def _say_call(self, file: Path) -> None:
-        """Return what there is to type, and whether this machine's program is new enough for the server."""
+        """Print the pg_dump command, and check that the installed version is new enough for the server."""
         self.stdout.write(dump_call(connection.settings_dict, file))
         if connection.settings_dict.get("PASSWORD"):
-            self.stderr.write("the password goes with it in PGPASSWORD, or in the file that PGPASSFILE names")
+            self.stderr.write("Pass the password in PGPASSWORD, or in the file named by PGPASSFILE.")
         if has_key_password(connection.settings_dict):
             self.stderr.write(
-                "sslpassword is left out, for others would see it: put it into the file of a service, and service=NAME "
-                "into --dbname"
+                "sslpassword is omitted, because process lists would show it. Put it into a service file, and add "
+                "service=NAME to --dbname."
             )
         if "SECRET_KEY" in os.environ:
-            self.stderr.write("SECRET_KEY is not in the database: keep it as well")
+            self.stderr.write("SECRET_KEY is not in the backup. Back it up separately.")
         try:
             connection.ensure_connection()
         except Error as reason:
-            raise CommandError(f"the database cannot be reached: {' '.join(str(reason).split())}") from None
+            raise CommandError(f"Cannot reach the database: {' '.join(str(reason).split())}") from None
         server, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
         found = program("pg_dump")
         if found is None:
-            raise CommandError(f"there is no pg_dump here: install PostgreSQL's client programs, {server} or newer")
+            raise CommandError(f"pg_dump is not installed. Install PostgreSQL's client programs, {server} or newer.")
         if found.major < server:
             raise CommandError(
-                f"pg_dump {found.version} cannot dump PostgreSQL {server}.{minor}: install its client programs, "
-                f"version {server} or newer"
+                f"pg_dump {found.version} cannot dump PostgreSQL {server}.{minor}. Install client programs of "
+                f"version {server} or newer."
             )
         self.stderr.write(f"pg_dump {found.version} can dump PostgreSQL {server}.{minor}")

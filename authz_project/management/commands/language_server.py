@@ -13,8 +13,8 @@ _SERVER = "authz_project.language_server.server"  # imported only here: what it 
 
 class Command(ServiceCommand):
     help = (
-        "Speak the Language Server Protocol on the standard input and output, for editors: problems, completion, "
-        'names, layout and tests of policies. Needs `pip install "authz-project[editor]"`.'
+        "Run the language server on standard input and output: problems, completion, renaming, formatting and tests. "
+        'Needs `pip install "authz-project[editor]"`.'
     )
 
     def handle(self, **options: Any) -> None:
@@ -23,5 +23,5 @@ class Command(ServiceCommand):
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
                 raise
-            raise CommandError('the language server needs pygls: pip install "authz-project[editor]"') from None
+            raise CommandError('pygls is not installed. Run `pip install "authz-project[editor]"`.') from None
         server.serve(__version__)

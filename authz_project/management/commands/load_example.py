@@ -1,4 +1,4 @@
-"""A world to look at and to start from."""
+"""Load an example, or list the examples."""
 
 import shlex
 import sys
@@ -21,12 +21,14 @@ WIDTH = 100
 
 
 class Command(ServiceCommand):
-    help = "Load a complete world, a policy with facts, into an environment that is empty; or list which there are."
+    help = "Load an example policy with tests and facts into an empty environment, or list the examples."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", nargs="?", metavar="NAME", help="which one; without, all are listed")
-        parser.add_argument("--environment", default=DEFAULT_SLUG, help="made if it is missing (default: %(default)s)")
-        parser.add_argument("--write", metavar="FOLDER", help="write its policy and facts there, and load nothing")
+        parser.add_argument("name", nargs="?", metavar="NAME", help="Example to load (default: list all).")
+        parser.add_argument(
+            "--environment", default=DEFAULT_SLUG, help="Environment; created if missing (default: %(default)s)."
+        )
+        parser.add_argument("--write", metavar="FOLDER", help="Write the example to FOLDER; do not load it.")
 
     def handle(self, *, name: str | None, environment: str, write: str | None, **options: Any) -> None:
         try:
@@ -55,12 +57,12 @@ class Command(ServiceCommand):
         environment = environment_made(slug)
         loaded = load(environment.pk, example, by_command("load_example"))
         if loaded.is_unchanged:
-            self.stdout.write(f"environment `{slug}` is exactly this example already; nothing is changed")
+            self.stdout.write(f"environment `{slug}` already contains this example; nothing was changed")
             return
         self.stdout.write(f"{example.title}: policy version {loaded.policy_version} and {loaded.facts:,} facts")
         for paragraph in example.about.split("\n\n"):
             self.stdout.write(f"\n{fill(paragraph, WIDTH)}")
-        self.stdout.write("\nWorth asking:")
+        self.stdout.write("\nTry:")
         for question in example.questions:
             self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.answer_text}: {question.why}")
 

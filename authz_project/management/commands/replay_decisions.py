@@ -1,4 +1,4 @@
-"""Ask again what a decision log has."""
+"""Repeat the requests of a decision log, and compare the answers."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ EXPLAINED = 5  # answers of a line
 
 class Command(ServiceCommand):
     help = (
-        "Ask again what a decision log has: each line as of its revision, which must be answered the same."
-        " Exits with 1 if an answer differs."
+        "Repeat the requests of a decision log as of their revisions, and compare the answers. Exits with 1 if an"
+        " answer differs."
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", help="a decision log; - is the standard input")
-        parser.add_argument("--explain", action="store_true", dest="explains", help="say why each answer differs")
-        parser.add_argument("--now", action="store_true", dest="is_now", help="by the facts and the policy of now")
+        parser.add_argument("file", metavar="FILE", help="Decision log; - for standard input.")
+        parser.add_argument("--explain", action="store_true", dest="explains", help="Print why each answer differs.")
+        parser.add_argument("--now", action="store_true", dest="is_now", help="Use the current facts and policy.")
 
     def handle(self, *, file: str, explains: bool, is_now: bool, **options: Any) -> None:
         counts: Counter[str] = Counter()
         is_coloured = self.stdout.isatty() and not options["no_color"]
-        shown = self.progress("asking again")
+        shown = self.progress("repeating requests")
         with ExitStack() as stack:
             source = _opened(file, stack)
             lines = lines_of(stack.enter_context(shown).counted(source))
@@ -113,4 +113,4 @@ def _opened(path: str, stack: ExitStack) -> BinaryIO:
     try:
         return stack.enter_context(Path(path).open("rb"))
     except OSError as reason:
-        raise CommandError(f"{path}: {reason.strerror}") from None
+        raise CommandError(f"cannot read `{path}`: {(reason.strerror or '').lower()}") from None

@@ -1,4 +1,4 @@
-"""The service, from nothing: database, first key, server."""
+"""Prepare the database, create the first API key, and run the server."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ from django.db import Error, connection, connections
 from django.utils.module_loading import import_string
 
 from authz_project import environments
-from authz_project.checkup import findings, report
+from authz_project.checkup import connection_findings
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.database import damage, refusal_of
@@ -41,46 +41,41 @@ START_LOCK = 0x617574687A  # any number that nobody else locks
 
 
 class Command(ServiceCommand):
-    help = "Prepare the database and run the production server."
+    help = "Prepare the database and run the server. The first start creates an API key and prints it."
 
     def add_arguments(self, parser):
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=port_number, default=8080)
+        parser.add_argument("--host", default="127.0.0.1", help="Address to listen on (default: %(default)s).")
+        parser.add_argument("--port", type=port_number, default=8080, help="Port (default: %(default)s).")
         parser.add_argument(
-            "--workers", type=at_least_one, default=os.cpu_count() or 1, help="processes (default: one a core)"
+            "--workers", type=at_least_one, default=os.cpu_count() or 1, help="Processes (default: one per CPU)."
         )
         parser.add_argument(
             "--threads",
             type=at_least_one,
             default=4,
-            help="threads of each process; all but one answer, on a connection each",
+            help="Threads per process (default: %(default)s). All but one answer requests, with a connection each.",
         )
         parser.add_argument(
-            "--metrics-port", type=port_number, help="answer GET /metrics for Prometheus on this port (default: off)"
+            "--metrics-port", type=port_number, help="Serve Prometheus metrics at /metrics on this port (default: off)."
         )
         parser.add_argument(
             "--health-port",
             type=port_number,
-            help="also answer /healthcheck and /readyz on this port, which has connections of its own (default: off)",
+            help="Also serve /healthcheck and /readyz on this port, with connections of its own (default: off).",
         )
-        parser.add_argument("--metrics-host", default="127.0.0.1", help="where (default: this machine alone)")
+        parser.add_argument(
+            "--metrics-host", default="127.0.0.1", help="Address for --metrics-port (default: %(default)s)."
+        )
         parser.add_argument(
             "--no-first-key",
             action="store_true",
-            help="make no key where there is none: what is printed may be collected; see create_api_key",
+            help="Do not create the first API key, which would be printed. Create it with `api_keys create`.",
         )
-        parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
         parser.add_argument(
-            "--check", action="store_true", help="start nothing: look whether all is there, as check_service does"
+            "--dev", action="store_true", help="Enable the well-known development key and POST /test_environment."
         )
 
-    def handle(self, *, check: bool, workers: int, threads: int, **options: Any) -> None:
-        if not check:
-            self.serve(workers=workers, threads=threads, **options)
-        elif wrong := report(findings(workers, threads), self.stdout.write):
-            raise CommandError(wrong)
-
-    def serve(
+    def handle(
         self,
         *,
         host: str,
@@ -114,28 +109,27 @@ class Command(ServiceCommand):
         if dev:
             os.environ["SECRET_KEY"] = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
         # Workers are children of this process: its id is what they know a development server by.
-        os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
+        for name in ("AUTHZ_DEV_SERVER", "AUTHZ_HEALTH_LISTENER", "AUTHZ_METRICS_FOLDER"):  # left over in the shell
+            os.environ.pop(name, None)
         if dev:
-            os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
+            os.environ["AUTHZ_DEV_SERVER"] = str(os.getpid())
         metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
-        os.environ.pop(settings.HEALTH_LISTENER_VARIABLE, None)
         if health_port is not None:
-            os.environ[settings.HEALTH_LISTENER_VARIABLE] = f"{host} {health_port}"
+            os.environ["AUTHZ_HEALTH_LISTENER"] = f"{host} {health_port}"
         health = origin_of(host, health_port) if health_port else ""
         self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
         if said_of_keys:
             self.say(said_of_keys)
-        os.environ.pop(settings.METRICS_FOLDER_VARIABLE, None)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
             try:
                 run_server(host, port, workers, threads)
             except CannotStart:
-                raise CommandError("No worker could start. The reason is logged above.") from None
+                raise CommandError("No worker could start. The log above tells why.") from None
 
     def introduce(
         self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "", health: str = ""
     ) -> None:
-        """Say what is served, from what, where, and what production would want besides."""
+        """Print versions, addresses, and what is missing for production."""
         program = program_name(sys.argv[0])
         environment = default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
@@ -145,18 +139,20 @@ class Command(ServiceCommand):
         policy = environments.policy_text(environment.pk, environment.slug)
         self.say(f"  policy    {policy}")
         if environment.policy_version_id is None:
-            self.say(f"            `{program} load_policy FILE`, or `{program} load_example` to look around")
-        self.say(f"  answers   {origin}/api, {counted(workers, 'process', 'es')} of {counted(threads, 'thread')}")
-        login = "" if has_login() else f"; `{program} createsuperuser` makes a login"
+            self.say(f"            load one with `{program} load_policy FILE`, or try `{program} load_example`")
+        self.say(f"  API       {origin}/api, {counted(workers, 'process', 'es')} of {counted(threads, 'thread')}")
+        login = "" if has_login() else f"; create a login with `{program} createsuperuser`"
         self.say(f"  admin     {origin}/admin/{login}")
-        self.say(f"  read      {origin}/docs/")
+        self.say(f"  docs      {origin}/docs/")
         if metrics:
             self.say(f"  metrics   {metrics}/metrics")
         if health:
             self.say(f"  health    {health}/healthcheck and /readyz")
-        if unset := "" if dev else ", ".join(each.name for each in environments.unset()):
-            self.say(f"  not set   {unset}, which production wants: see {origin}/docs/settings/")
-        self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
+        for warning in connection_findings(workers, threads):
+            self.say(f"  warning   {warning.msg} {warning.hint}")
+        if unset := "" if dev else ", ".join(environments.unset()):
+            self.say(f"  not set   {unset}: recommended for production, see {origin}/docs/settings/")
+        self.say("  stop      with Ctrl-C or SIGTERM; requests in flight finish first")
         connections.close_all()
 
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
@@ -164,13 +160,13 @@ class Command(ServiceCommand):
         environment = default_environment()
         if dev:
             keep_dev_key(environment)
-            return f"Development: the key is {DEV_KEY}. Never let this server be reached from outside."
+            return f"Development mode. The API key is {DEV_KEY}. Do not expose this server to other machines."
         drop_dev_key()
         if ApiKey.objects.exists():
             return ""
         if not makes_first:
-            return f"There is no API key yet: `{program_name(sys.argv[0])} create_api_key` makes one."
-        return f"The first API key, shown only now: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
+            return f"No API key exists. Create one with `{program_name(sys.argv[0])} api_keys create`."
+        return f"First API key, shown only once: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
 
     def say(self, line: str) -> None:
         """Say it to people, or as all else is said."""
@@ -253,14 +249,14 @@ def folder_lock(database: Path) -> Iterator[None]:
 def refuse_outsiders(host: str) -> None:
     """Refuse an address that others can reach: the key of development is known to everybody."""
     if not all(ip_address(address).is_loopback for address in addresses_of(host)):
-        raise CommandError(f"--dev opens the service to everybody who reaches it: {host} is not this machine alone")
+        raise CommandError(f"--dev requires a loopback address: {host} can be reached by other machines.")
 
 
 def addresses_of(host: str) -> set[str]:
     try:
         return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError as reason:
-        raise CommandError(f"there is no {host!r} to listen on: {reason.strerror}") from None
+        raise CommandError(f"Cannot listen on {host!r}: {reason.strerror}.") from None
 
 
 def refuse_weak_secret(secret: str) -> None:
@@ -277,14 +273,14 @@ def refuse_taken_port(host: str, port: int) -> None:
         try:
             probe.bind(address)
         except OSError as reason:
-            raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
+            raise CommandError(f"Cannot listen on {host}:{port}: {reason.strerror}.") from None
 
 
 def refuse_same_port(port: int, metrics_port: int | None, health_port: int | None) -> None:
     if port == metrics_port:
-        raise CommandError(f"--metrics-port must be another port than {port}, where questions are answered")
+        raise CommandError("--metrics-port must differ from --port.")
     if health_port is not None and health_port in (port, metrics_port):
-        raise CommandError(f"--health-port must be another port than {health_port}, which is used already")
+        raise CommandError("--health-port must differ from --port and --metrics-port.")
 
 
 def refuse_too_few_files(threads: int) -> None:
@@ -303,4 +299,4 @@ def refuse_closed_log(path: str) -> None:
     try:
         os.close(opened(path))
     except OSError as reason:
-        raise CommandError(f"DECISION_LOG: `{path}` cannot be written: {reason.strerror}") from None
+        raise CommandError(f"Cannot write DECISION_LOG `{path}`: {reason.strerror}.") from None

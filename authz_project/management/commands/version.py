@@ -1,4 +1,4 @@
-"""Which version this is, and what it works on."""
+"""Print versions."""
 
 import platform
 from pathlib import Path
@@ -16,10 +16,10 @@ CHANGES = Path(__file__).parents[2] / "CHANGELOG.md"
 
 
 class Command(ServiceCommand):
-    help = "Say which version this is, and which Python, database and policies it works on."
+    help = "Print the versions of the service, Python, the database and policies."
 
     def add_arguments(self, parser):
-        parser.add_argument("--changes", action="store_true", help="what has changed, the latest first")
+        parser.add_argument("--changes", action="store_true", help="Print the changelog.")
 
     def handle(self, *, changes: bool, **options: Any) -> None:
         if changes:

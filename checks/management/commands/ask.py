@@ -1,4 +1,4 @@
-"""A question from the command line."""
+"""Check access, list actions, resources or actors, and explain decisions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,42 +10,55 @@ from checks.asking.advice import advice_on_question
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, Page, Question, allow, by_ids
 from checks.engine.compile import Compiled
+from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from policy.active import active_program, program_of_version
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
-from policy.models import Environment
+from policy.models import Environment, PolicyVersion
 from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import STRING, Value
 
 PAGE = 10_000
+KINDS = {
+    "authorize": "Check whether an actor may do an action on a resource.",
+    "actions": "List the actions that an actor may do on a resource.",
+    "list": "List the resources on which an actor may do an action.",
+    "who": "List the actors that may do an action on a resource.",
+}
+VALUES = {
+    "authorize": ("actor", "action", "resource"),
+    "actions": ("actor", "resource"),
+    "list": ("actor", "action", "resource_type"),
+    "who": ("action", "resource"),
+}
 
 
 class Command(PolicyCommand):
-    help = "Ask what the interface answers: authorize, actions, list or who. Values are written as `User:alice`."
+    help = "Check access, or list actions, resources or actors. Values are written as User:alice."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list|who")
-        for kind, values in (
-            ("authorize", ("actor", "action", "resource")),
-            ("actions", ("actor", "resource")),
-            ("list", ("actor", "action", "resource_type")),
-            ("who", ("action", "resource")),
-        ):
-            asked = kinds.add_parser(kind)
+        for kind, asked in self.subcommands(parser, "kind", KINDS).items():
             super().add_arguments(asked)
-            for name in values:
+            for name in VALUES[kind]:
                 asked.add_argument(name, metavar=name.upper())
-            asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+            asked.add_argument(
+                "--context", action="append", default=[], metavar="FACT", help="Context fact. Repeatable."
+            )
             if kind == "who":
-                asked.add_argument("--actor-type", metavar="TYPE", help="only actors of this type")
+                asked.add_argument("--actor-type", metavar="TYPE", help="List only actors of this type.")
             add_as_of(asked)
             asked.add_argument(
-                "--policy-version", type=number, metavar="NUMBER", help="ask by this one, not the active"
+                "--policy-version", type=number, metavar="N", help="Use this policy version (default: the active one)."
             )
-            asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
+            how = asked.add_mutually_exclusive_group()
+            how.add_argument("--plan", action="store_true", help="Print the query plan and its SQL; do not run it.")
+            if kind == "authorize":
+                how.add_argument(
+                    "--explain", action="store_true", dest="explains", help="Print the proof, or why access was denied."
+                )
 
     def act(
         self, environment: Environment, *, plan: bool, as_of: str | None, policy_version: int | None, **options: Any
@@ -57,6 +70,9 @@ class Command(PolicyCommand):
         else:
             options["actor_type"] = [options.get("actor_type")]
         questions = _questions(**options)
+        if options.get("explains"):
+            self._explain(asker, questions[0], moment, self.stdout.isatty() and not options["no_color"])
+            return
         if plan:
             compiled, unused = ask.plan(asker, questions[0], Page(PAGE) if options["kind"] == "list" else None)
             lines, advice = [shown_plan(compiled)], []
@@ -67,6 +83,13 @@ class Command(PolicyCommand):
         for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
+
+    def _explain(self, asker: Trusted, question: Question, moment: Moment | None, is_coloured: bool) -> None:
+        explanation = explain(asker, question, moment)
+        versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version or 0)
+        filename = versions.values_list("filename", flat=True).first()
+        for line in explanation_to_text(explanation, filename or "", is_coloured):
+            self.stdout.write(line)
 
 
 def _advice(environment: Environment, questions: Sequence[Question]) -> list[str]:
@@ -83,7 +106,7 @@ def _actor_types(environment: Environment, moment: Moment | None) -> list[str]:
         program = active_program(environment.pk)
     types = [name for name, each in program.types.items() if each.kind == "actor"] if program else []
     if not types:
-        raise AuthzError("the policy declares no actor; name a type with --actor-type")
+        raise AuthzError("The policy declares no actor type. Specify one with --actor-type.")
     return sorted(types)
 
 
@@ -124,7 +147,7 @@ def shown_plan(compiled: Compiled) -> str:
     """Return the plans, the statements of rounds, and the main statement with its parameters."""
     lines = [str(root) for root in compiled.roots]
     if compiled.statement is None:
-        return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])
+        return "\n".join([*lines, "", "No statement: the answer is always empty, whatever facts are stored."])
     for rounds in compiled.rounds:
         each = [rounds.seed, *(step.statement for step in rounds.steps), *(exits for _, exits in rounds.exits)]
         lines += ["", f"rounds {rounds.name}", *(statement.sql for statement in each if statement)]

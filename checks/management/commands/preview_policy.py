@@ -1,4 +1,4 @@
-"""What policy files would change, before they are loaded."""
+"""Show what publishing policy files would change."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from policy.publishing import active_version, results_of
 
 
 class Command(PolicyCommand):
-    help = "Show what policy files would change: their tests, stored facts without use, and decisions. Nothing changes."
+    help = "Show what publishing policy files would change: tests, unused facts, decisions. Nothing is published."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
@@ -23,18 +23,22 @@ class Command(PolicyCommand):
         parser.add_argument(
             "--questions",
             metavar="FILE",
-            help='one a line, as `allow(User:ann, "read", Repo:acme)`, or a decision log; otherwise drawn',
+            help='Checks to compare: one per line, as `allow(User:ann, "read", Repo:acme)`, or a decision log (default:'
+            " a random sample).",
         )  # fmt: skip
         parser.add_argument(
-            "--seconds", type=above_zero, default=SECONDS, help="for asking what is drawn (default: %(default)g)"
+            "--seconds",
+            type=above_zero,
+            default=SECONDS,
+            help="Time limit for the random sample (default: %(default)g).",
         )
-        parser.add_argument("--seed", type=int, default=0, help="draws other questions (default: %(default)s)")
+        parser.add_argument("--seed", type=int, default=0, help="Seed of the random sample (default: %(default)s).")
         parser.add_argument(
             "--show", type=number, default=MOST_SHOWN, metavar="N",
-            help="answers that differ, of each kind of question and in each direction (default: %(default)s)",
+            help="Examples to print for each kind of change (default: %(default)s).",
         )  # fmt: skip
-        parser.add_argument("--explain", action="store_true", dest="explains", help="say why each decision differs")
-        parser.add_argument("--strict", action="store_true", help="exit with code 1 if tests fail or decisions differ")
+        parser.add_argument("--explain", action="store_true", dest="explains", help="Print why each decision differs.")
+        parser.add_argument("--strict", action="store_true", help="Exit with 1 if tests fail or decisions differ.")
 
     def act(
         self, environment: Environment, *, files: list[str], questions: str | None, seconds: float, seed: int,
@@ -43,7 +47,7 @@ class Command(PolicyCommand):
         bundle = bundle_of_files(files, sys.stdin)
         asked = text_of_file(questions) if questions is not None else None
         try:
-            with self.progress("comparing what the two policies answer"):
+            with self.progress("comparing decisions"):
                 found = preview(
                     environment.pk, bundle.text, bundle.filename, asked,
                     seconds=seconds, seed=seed, most=show, explains=explains,
@@ -61,23 +65,23 @@ class Command(PolicyCommand):
 
 
 def _lines(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
-    yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'there are none'}"
+    yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'none'}"
     if found.draft.untested:
         yield f"  {found.draft.untested}"
-    yield f"stored facts without use: {'none' if not found.unused else ''}".rstrip()
+    yield f"unused facts: {'none' if not found.unused else ''}".rstrip()
     yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
     yield f"rules: {found.differs}"
     yield f"decisions: {found.decisions}"
     yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if each.kind.is_decision)
     if found.others:
-        yield f"what they are made of: {found.others}"
+        yield f"roles and relations: {found.others}"
         yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if not each.kind.is_decision)
     for flip in found.flips:
         yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"
         if explains:
             yield from (f"      {line}" for line in _explained(flip, names, is_coloured))
     if found.differ > len(found.flips):
-        yield f"  and {found.differ - len(found.flips):,} more; --show N shows so many of each kind"
+        yield f"  and {found.differ - len(found.flips):,} more; use --show N to print more"
     yield from (f"  not answered: {reason}" for reason in found.asked.refused)
 
 

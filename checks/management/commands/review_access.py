@@ -1,4 +1,4 @@
-"""Who gained and who lost access between two moments, or who had it at one: the list that an auditor signs."""
+"""List who gained and lost access between two moments, or who had access at one."""
 
 import csv
 from collections import Counter
@@ -29,28 +29,30 @@ _COLUMNS = ("state", "actor", "action", "resource", "note")
 
 
 class Command(PolicyCommand):
-    help = "List who gained and who lost access between two moments, or (--at) who had what. WHEN is like --as-of."
+    help = "List who gained and lost access between two moments, or with --at, who had access at one."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        when = "a revision's number, or a time such as 2026-11-03T14:02:11Z"
+        when = "a revision or a time, e.g. 2026-11-03T14:02:11Z"
         first = parser.add_mutually_exclusive_group(required=True)
-        first.add_argument("--from", dest="start", metavar="WHEN", help=f"compare from {when}")
-        first.add_argument("--at", metavar="WHEN", help="list who had what then, instead of what changed")
-        parser.add_argument("--to", dest="end", metavar="WHEN", help="compare up to then (default: now)")
-        parser.add_argument("--actor-type", default="", metavar="TYPE")
-        parser.add_argument("--resource-type", default="", metavar="TYPE")
-        parser.add_argument("--actor", default="", metavar="ACTOR", help="only this one, such as User:alice")
-        parser.add_argument("--action", default="", metavar="ACTION")
-        parser.add_argument("--format", choices=[*_FORMATS], default="table", help="json is one a line")
-        parser.add_argument("--explain", action="store_true", dest="explains", help="with the proof of each line")
+        first.add_argument("--from", dest="start", metavar="WHEN", help=f"Compare from {when}.")
+        first.add_argument("--at", metavar="WHEN", help="List who had access at this moment.")
+        parser.add_argument("--to", dest="end", metavar="WHEN", help="Compare to this moment (default: now).")
+        parser.add_argument("--actor-type", default="", metavar="TYPE", help="Only actors of this type.")
+        parser.add_argument("--resource-type", default="", metavar="TYPE", help="Only resources of this type.")
+        parser.add_argument("--actor", default="", metavar="ACTOR", help="Only this actor, e.g. User:alice.")
+        parser.add_argument("--action", default="", metavar="ACTION", help="Only this action.")
+        parser.add_argument(
+            "--format", choices=[*_FORMATS], default="table", help="Output format (default: %(default)s)."
+        )
+        parser.add_argument("--explain", action="store_true", dest="explains", help="Print the proof of each line.")
 
     def act(
         self, environment: Environment, *, start: str | None, end: str | None, at: str | None, actor_type: str,
         action: str, resource_type: str, actor: str, format: str, explains: bool, **options: Any,
     ) -> None:  # fmt: skip
         if at is not None and end is not None:
-            raise CommandError("--to goes with --from, not with --at")
+            raise CommandError("--to needs --from, and cannot be combined with --at.")
         if at is not None:
             moments = moments_reviewed(environment.pk, as_of_from_text(at, "--at"), called=("--at",))
         else:
@@ -70,7 +72,9 @@ class Command(PolicyCommand):
                     self.stdout.write(_FORMATS[format](line, explainer))
         notes.write(counted(counts, len(moments)))
         if counts[NOT_ANSWERED]:
-            raise CommandError(f"{counts[NOT_ANSWERED]} kinds of access are not answered whole; see their lines")
+            raise CommandError(
+                f"The review is incomplete: lines marked ! could not be listed completely ({counts[NOT_ANSWERED]:,})."
+            )
 
 
 def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> Wanted:
@@ -78,7 +82,7 @@ def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> Wan
         return Wanted(actor_type, action, resource_type)
     only = value_from_text(actor)
     if actor_type not in ("", only.type):
-        raise CommandError(f"--actor {actor} is no {actor_type}")
+        raise CommandError(f"--actor {actor} is not of --actor-type {actor_type}.")
     return Wanted(only.type, action, resource_type, only.id)
 
 

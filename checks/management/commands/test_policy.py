@@ -1,4 +1,4 @@
-"""Runs the tests of policy files, without loading the files as a policy."""
+"""Run the tests in policy files without publishing them."""
 
 import sys
 from argparse import ArgumentTypeError
@@ -12,25 +12,24 @@ from policy.errors import AuthzError
 from policy.files import bundle_of_files
 from policy.management.command import FILES, ServiceCommand, add_watch, rejection, until_interrupted
 
-FORMAT = (
-    "how results are written: junit for continuous integration, github beside the code of a pull request "
-    "(default: text)"
-)
+FORMAT = "Output format; junit for continuous integration, github annotates pull requests (default: text)."
 
 
 class Command(ServiceCommand):
-    help = "Run the tests in policy files and report each assertion. Nothing that is stored is seen or changed."
+    help = "Run the tests in policy files and report each assertion. Stored policies and facts are not used."
 
     def add_arguments(self, parser):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-        parser.add_argument("--fail-fast", action="store_true", help="stop at the first assertion that fails")
-        parser.add_argument("--coverage", dest="covering", action="store_true", help="list the rules no test exercises")
+        parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failing assertion.")
+        parser.add_argument(
+            "--coverage", dest="covering", action="store_true", help="List the rules that no test exercises."
+        )
         parser.add_argument(
             "--coverage-minimum",
             dest="minimum",
             metavar="PERCENT",
             type=percent,
-            help="fail if the tests exercise fewer of the rules, as with 90; lists them, as --coverage does",
+            help="Fail if tests exercise less than this share of the rules, e.g. 90. Implies --coverage.",
         )
         parser.add_argument("--format", dest="written_as", choices=[*FORMATS], default="text", help=FORMAT)
         add_watch(parser)

@@ -1,4 +1,4 @@
-"""List the stored facts that the policy has no use for."""
+"""List the stored facts that the policy doesn't use."""
 
 import sys
 from typing import Any
@@ -16,20 +16,22 @@ from policy.rules.program import Program
 
 class Command(PolicyCommand):
     help = (
-        "List the kinds of stored facts that the policy does not accept, and how many there are of each;"
-        " and roles and relations that it does not know."
+        "List the patterns of stored facts that the policy doesn't use, with counts, and roles and relations that it"
+        " doesn't define."
     )
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--policy", nargs="+", metavar="FILE", help="another policy than the active one")
-        parser.add_argument("--strict", action="store_true", help="exit with code 1 if there are any")
+        parser.add_argument(
+            "--policy", nargs="+", metavar="FILE", help="Policy files to audit against (default: the active policy)."
+        )
+        parser.add_argument("--strict", action="store_true", help="Exit with 1 if there are unused facts.")
 
     def act(self, environment: Environment, *, policy: list[str] | None, strict: bool, **options: Any) -> None:
         program = self.compiled(policy) if policy else active_program(environment.pk)
         if program is None:
-            raise NotFound("no policy is loaded, so every fact may become useful")
-        with self.progress("counting facts without use"):
+            raise NotFound("No policy is loaded. Publish one with `load_policy`, or pass --policy.")
+        with self.progress("counting unused facts"):
             found = unused_signatures(environment.pk, program)
         for unused in found:
             self.stdout.write(f"{unused.facts!s:>15}  {unused.signature}")

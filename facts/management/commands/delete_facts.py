@@ -1,4 +1,4 @@
-"""Delete the facts that match a pattern, or only count them."""
+"""Delete the facts that match a pattern, or count them."""
 
 from typing import Any
 
@@ -6,25 +6,25 @@ from facts import read, store
 from facts.notation import pattern_from_text
 from facts.store import Deletes
 from policy.ground.journal import by_command
-from policy.management.command import PolicyCommand
+from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
 
 
 class Command(PolicyCommand):
-    help = "Delete the facts that match a pattern, such as: has_role(User:ann, _, Repo:_)"
+    help = "Delete all facts that match a pattern."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("pattern")
-        parser.add_argument("--dry-run", action="store_true", help="only count them")
+        parser.add_argument("pattern", metavar="PATTERN", help=PATTERN)
+        parser.add_argument("--dry-run", action="store_true", help="Count matching facts, but do not delete them.")
 
     def act(self, environment: Environment, *, pattern: str, dry_run: bool, **options: Any) -> None:
         wanted = pattern_from_text(pattern)
         if dry_run:
             with self.progress("counting facts"):
                 number = read.count(environment.pk, wanted)
-            self.stdout.write(f"{number} facts match; nothing is deleted")
+            self.stdout.write(f"{counted(number, 'matching fact')}; dry run, nothing was deleted")
             return
         with self.progress("deleting facts"):
             applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
-        self.stdout.write(f"{applied.deleted} facts are deleted")
+        self.stdout.write(f"{counted(applied.deleted, 'fact')} deleted")

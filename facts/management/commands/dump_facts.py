@@ -5,18 +5,18 @@ from typing import Any
 from facts.notation import WRITERS
 from facts.read import every
 from policy.files import written_file
-from policy.management.command import PolicyCommand, add_as_of, moment_asked
+from policy.management.command import PolicyCommand, add_as_of, counted, moment_asked
 from policy.models import Environment
 
 
 class Command(PolicyCommand):
-    help = "Write all facts of an environment, as of one moment."
+    help = "Write all facts of an environment, as of one moment. load_facts reads the file."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("file", nargs="?", default="-", help="default: the standard output")
+        parser.add_argument("file", nargs="?", default="-", help="File to write (default: standard output).")
         add_as_of(parser)
-        parser.add_argument("--format", choices=sorted(WRITERS), help="default: by the file's name, else json")
+        parser.add_argument("--format", choices=sorted(WRITERS), help="File format (default: by suffix, else json).")
 
     def act(
         self, environment: Environment, *, file: str, format: str | None, as_of: str | None, **options: Any
@@ -28,4 +28,4 @@ class Command(PolicyCommand):
             return
         with written_file(file, mode=0o600) as target, self.progress("writing facts") as shown:
             number = write(target, shown.counted(facts))
-        self.stdout.write(f"{number} facts written")
+        self.stdout.write(f"{counted(number, 'fact')} written")

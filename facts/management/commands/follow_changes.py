@@ -1,4 +1,4 @@
-"""Changes, as they come."""
+"""Print changes as they happen."""
 
 import select
 import signal
@@ -20,12 +20,16 @@ class Stopped(BaseException):
 
 
 class Command(PolicyCommand):
-    help = "Print each change as a line of JSON, until stopped; without --after, first all facts."
+    help = "Print each change as a line of JSON until stopped. Without --after, begin with all facts."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--after", default="0", help="go on after this revision, or as `next` of a part says")
-        parser.add_argument("--predicate", action="append", default=[], help="only facts of it; may be repeated")
+        parser.add_argument(
+            "--after", default="0", metavar="REVISION", help="Start after this revision, or at the `next` of a line."
+        )
+        parser.add_argument(
+            "--predicate", action="append", default=[], metavar="NAME", help="Print only these facts. Repeatable."
+        )
 
     def act(self, environment: Environment, *, after: str, predicate: list[str], **options: Any) -> None:
         names = frozenset(name_from_json(each, "--predicate") for each in predicate)

@@ -1,4 +1,4 @@
-"""Facts from a file."""
+"""Store the facts of a file."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from facts.notation import READERS
 from policy.files import shown_name, why
 from policy.ground.journal import by_command
 from policy.language.source import without_collections
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, counted
 from policy.models import Environment
 
 # Bytes. Each small read releases the interpreter lock too briefly for another thread to take it, and restarts that
@@ -21,13 +21,13 @@ AT_ONCE = 1 << 20
 
 
 class Command(PolicyCommand):
-    help = "Store the facts of a file: JSON lines, or CSV with predicate,type,id,type,id…; all of them or none."
+    help = "Store the facts of a file, all or none: JSON lines, or CSV with the columns predicate,type,id,type,id…"
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("file", help="- is the standard input")
-        parser.add_argument("--format", choices=sorted(READERS), help="default: by the file's name, else json")
-        parser.add_argument("--skip-bad", action="store_true", help="store the right lines and report the wrong ones")
+        parser.add_argument("file", metavar="FILE", help="File to read; - for standard input.")
+        parser.add_argument("--format", choices=sorted(READERS), help="File format (default: by suffix, else json).")
+        parser.add_argument("--skip-bad", action="store_true", help="Skip invalid lines and report them.")
 
     def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
@@ -40,20 +40,23 @@ class Command(PolicyCommand):
             try:
                 loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
             except LinesRejected as reason:
-                raise CommandError(f"nothing is stored, because of\n{reason.message}") from None
+                raise CommandError(
+                    f"Nothing was stored. Correct these lines, or pass --skip-bad:\n{reason.message}"
+                ) from None
         for line in loaded.bad:
             self.stderr.write(str(line))
         for sentence in sentences(loaded.unknown):
             self.stderr.write(f"warning: {sentence}")
         right = loaded.read - len(loaded.bad)
-        self.stdout.write(f"{right} facts read, {loaded.inserted} of them new, {len(loaded.bad)} lines skipped")
+        skipped = counted(len(loaded.bad), "line")
+        self.stdout.write(f"{counted(right, 'fact')} read, {loaded.inserted:,} of them new, {skipped} skipped")
 
 
 def opened(file: str) -> BinaryIO:
     if file == "-":
         return sys.stdin.buffer
     if not file:
-        raise CommandError("a file's name is empty; name a file")
+        raise CommandError("The file name is empty. Specify a file.")
     try:
         return Path(file).open("rb", buffering=AT_ONCE)
     except OSError as reason:

@@ -1,4 +1,4 @@
-"""The SQL that the endpoints hand out, formatted for reading."""
+"""Print the SQL that the endpoints return, formatted."""
 
 from typing import Any
 
@@ -18,24 +18,33 @@ from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.values import STRING
 
+KINDS = {
+    "authorize": "Print a statement that returns whether an actor may do an action on a resource.",
+    "actions": "Print a statement that returns the actions that an actor may do on a resource.",
+    "list": "Print a condition on COLUMN that selects the resources on which an actor may do an action.",
+}
+VALUES = {
+    "authorize": ("actor", "action", "resource"),
+    "actions": ("actor", "resource"),
+    "list": ("actor", "action", "resource_type", "column"),
+}
+
 
 class Command(PolicyCommand):
-    help = "Print the SQL of authorize, actions or list over the caller's tables. Values are written as `User:alice`."
+    help = "Print the SQL that answers a request in your own database. Values are written as User:alice."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
-        for kind, values in (
-            ("authorize", ("actor", "action", "resource")),
-            ("actions", ("actor", "resource")),
-            ("list", ("actor", "action", "resource_type", "column")),
-        ):
-            asked = kinds.add_parser(kind)
+        for kind, asked in self.subcommands(parser, "kind", KINDS).items():
             super().add_arguments(asked)
-            for name in values:
+            for name in VALUES[kind]:
                 asked.add_argument(name, metavar=name.upper())
-            asked.add_argument("--bindings", metavar="FILE", help="data bindings; without, stored facts decide alone")
-            asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
-            asked.add_argument("--raw", action="store_true", help="print the SQL as it is handed out")
+            asked.add_argument("--bindings", metavar="FILE", help="Data bindings (default: stored facts only).")
+            asked.add_argument(
+                "--context", action="append", default=[], metavar="FACT", help="Context fact. Repeatable."
+            )
+            asked.add_argument(
+                "--raw", action="store_true", help="Print the SQL unformatted, as the endpoints return it."
+            )
 
     def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options: Any) -> None:
         text = text_named(bindings) if bindings is not None else None

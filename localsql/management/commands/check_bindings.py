@@ -1,4 +1,4 @@
-"""What is wrong with a file of data bindings, and what an environment's policy has no use for in it."""
+"""Check data bindings, and report what the policy doesn't use."""
 
 import sys
 from typing import Any
@@ -14,12 +14,12 @@ from policy.rules.program import Program
 
 
 class Command(PolicyCommand):
-    help = "Check a file of data bindings against the active policy."
+    help = "Check data bindings against the active policy."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("file", metavar="FILE", help="a YAML document; - is the standard input")
-        parser.add_argument("--strict", action="store_true", help="fail on what the policy has no use for")
+        parser.add_argument("file", metavar="FILE", help="YAML file; - for standard input.")
+        parser.add_argument("--strict", action="store_true", help="Fail on entries that the policy doesn't use.")
 
     def act(self, environment: Environment, *, file: str, strict: bool, **options: Any) -> None:
         bindings = bindings_of_file(file)
@@ -48,7 +48,8 @@ def _missing(bindings: Bindings) -> list[str]:
     named = {n for each in bindings.facts for n, f in zip(each.signature.types, each.families) if f is not None}
     missing = sorted(named - set(bindings.sql_types) - {"String", "Integer", "Boolean"})
     return [
-        f"`sql_types` say nothing of {name}: its ids are compared as text, which may cost an index" for name in missing
+        f"`sql_types` has no entry for {name}: its ids are compared as text, which may prevent use of an index"
+        for name in missing
     ]
 
 
@@ -56,4 +57,4 @@ def _unknown(bindings: Bindings, program: Program | None) -> list[str]:
     if program is None:
         return []
     unknown = (name for name in bindings.sql_types if not program.knows(name))
-    return [f"`sql_types` name {name}, which is no type of the policy's" for name in unknown]
+    return [f"`sql_types` has an entry for {name}, which the policy doesn't define" for name in unknown]

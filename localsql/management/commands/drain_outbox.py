@@ -1,4 +1,4 @@
-"""Makes the changes that the application wrote down in its own transactions."""
+"""Apply the changes that an application wrote to its outbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policy.models import Environment
 
 
 class Command(SyncCommand):
-    help = "Make the changes that stand in the application's outbox, each exactly once, and take them out."
+    help = "Apply the changes in your application's outbox, each exactly once, and delete them from the outbox."
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
         watch, port, skips_bad = options["watch"], options["metrics_port"], options["skip_bad"]

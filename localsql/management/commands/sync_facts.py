@@ -1,4 +1,4 @@
-"""Compares facts with the rows that they come from, and applies the differences."""
+"""Compare facts with the rows that they come from, and apply the differences."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ OUT_OF_STEP = 2
 
 
 class Command(SyncCommand):
-    help = "Compare facts with the rows of the application's databases, and make them the same with --apply."
+    help = "Compare facts with the rows of your databases. Exits with 2 if they differ and --apply is not given."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--apply", action="store_true", help="store and delete facts; without it, only say which")
+        parser.add_argument(
+            "--apply", action="store_true", help="Store and delete facts (default: print the differences)."
+        )
         parser.add_argument(
             "--max-deletes", type=most_deletes, default=MostDeletes(), metavar="SHARE",
-            help="of which more is to go is left alone: 5%%, or a number (default: %(default)s; 10 may with rows)",
+            help="Skip patterns where more would be deleted: a share or number of facts (default: %(default)s).",
         )  # fmt: skip
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
@@ -40,7 +42,7 @@ class Command(SyncCommand):
             found = self._once(environment, read, wanted, is_quiet=False)
             self.stdout.write(summary(found))
             if found.failed:
-                raise CommandError(f"left as they are: {', '.join(str(each.pattern) for each in found.failed)}")
+                raise CommandError(f"Not synchronized: {', '.join(str(each.pattern) for each in found.failed)}")
             if not found.is_in_step:
                 sys.exit(OUT_OF_STEP)
             return
@@ -61,7 +63,7 @@ class Command(SyncCommand):
         if any(each.may_pass for each in found.failed):
             return True
         if found.failed:
-            raise CommandError(f"left as they are: {', '.join(str(each.pattern) for each in found.failed)}")
+            raise CommandError(f"Not synchronized: {', '.join(str(each.pattern) for each in found.failed)}")
         return False
 
 

@@ -21,17 +21,17 @@ from policy.management.command import (
 
 
 class Command(ServiceCommand):
-    help = "Compile policy files and print their problems and warnings. The tests in them are not run."
+    help = "Compile policy files and print problems and warnings. Tests are not run."
 
     def add_arguments(self, parser):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-        parser.add_argument("--strict", action="store_true", help="fail on warnings too")
+        parser.add_argument("--strict", action="store_true", help="Fail on warnings too.")
         parser.add_argument(
             "--format",
             dest="written_as",
             choices=["text", "github"],
             default="text",
-            help="how problems are written: github is shown beside the code of a pull request (default: text)",
+            help="Output format; github annotates pull requests (default: text).",
         )
         add_watch(parser)
 
@@ -59,7 +59,8 @@ class Command(ServiceCommand):
             self.stderr.write(warning)
         if found and strict:
             raise CommandError(counted(len(found), "warning"))
-        counts = f"{len(program.types)} types, {len(program.written)} rules, {len(program.tests)} tests"
+        numbers = {"type": len(program.types), "rule": len(program.written), "test": len(program.tests)}
+        counts = ", ".join(counted(number, kind) for kind, number in numbers.items())
         self.stdout.write(f"no problems: {counts}")
 
     def _annotate(self, lines):

@@ -16,8 +16,8 @@ OTHERWISE, FAILED = 1, 2  # how the command ends: a file with --check is laid ou
 
 class Command(ServiceCommand):
     help = (
-        "Lay policy files out in the one way that all policies have, and keep their comments. Ends with 1 if --check "
-        "finds a file that would change, and with 2 if there is one that is no policy, or cannot be read or written."
+        "Format policy files in place. Exits with 1 if --check finds a file to format, with 2 if a file is not a valid "
+        "policy or cannot be read or written."
     )
 
     def add_arguments(self, parser):
@@ -25,10 +25,10 @@ class Command(ServiceCommand):
             "files",
             nargs="+",
             metavar="FILE",
-            help="policy files, each by itself; - is the standard input, which goes to the standard output",
+            help="Policy files, each formatted separately; - formats standard input to standard output.",
         )
-        parser.add_argument("--check", action="store_true", help="change nothing; end with 1 if a file would change")
-        parser.add_argument("--diff", action="store_true", help="change nothing; show what would")
+        parser.add_argument("--check", action="store_true", help="Write nothing; exit with 1 if a file would change.")
+        parser.add_argument("--diff", action="store_true", help="Write nothing; print the changes.")
 
     def handle(self, *, files: list[str], check: bool, diff: bool, **options: Any) -> None:
         changed = failed = 0
@@ -38,12 +38,12 @@ class Command(ServiceCommand):
             except (Unreadable, Unwritable) as reason:
                 failed += 1
                 self.stderr.write(reason.message)
-        told = f"{counted(changed, 'file')} {'would be ' if check or diff else ''}laid out anew"
-        self._say(f"{told}, {len(files) - changed - failed} left")
+        told = f"{counted(changed, 'file')} {'would be ' if check or diff else ''}reformatted"
+        self._say(f"{told}, {len(files) - changed - failed} unchanged")
         if failed:
-            raise CommandError(f"{counted(failed, 'file')} could not be laid out", returncode=FAILED)
+            raise CommandError(f"{counted(failed, 'file')} could not be formatted.", returncode=FAILED)
         if changed and check:
-            raise CommandError("format_policy without --check lays them out", returncode=OTHERWISE)
+            raise CommandError("Run format_policy without --check to reformat.", returncode=OTHERWISE)
 
     def _format(self, name: str, check: bool, diff: bool) -> bool:
         """Format, compare or check one file, and return whether formatting changes it."""
@@ -55,16 +55,16 @@ class Command(ServiceCommand):
             self._show(before, after, shown)
         elif check:
             if after != before:
-                self._say(f"{shown}: would be laid out anew")
+                self._say(f"{shown}: would be reformatted")
         elif name == STANDARD_INPUT:
             self.stdout.write(after, ending="")
         elif after != before:
             replace_text(name, before, after)
-            self._say(f"{shown}: laid out anew")
+            self._say(f"{shown}: reformatted")
         return after != before
 
     def _show(self, before: str, after: str, shown: str) -> None:
-        lines = list(unified(before, after, shown, f"{shown}, laid out anew"))
+        lines = list(unified(before, after, shown, f"{shown}, reformatted"))
         if lines:
             self.stdout.write("\n".join(lines))
 
@@ -80,5 +80,7 @@ def _laid_out(bundle: Bundle) -> str:
         raise Unreadable("\n".join(bundle.describe(problem) for problem in reason.problems)) from None
     if not says_the_same(bundle.text, after):
         shown = bundle.parts[0].filename
-        raise Unwritable(f"{shown}: the new layout would say something else, so it is left as it is; please report it")
+        raise Unwritable(
+            f"{shown}: formatting would change the meaning, so the file was not changed. Please report this bug."
+        )
     return after

@@ -1,26 +1,65 @@
-"""The text of a policy, as it was sent."""
+"""Print the policy, its history, or the difference between two policies."""
 
+import sys
 from typing import Any
 
-from policy.errors import NotFound
-from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
+from django.core.management.base import CommandError
+
+from policy.errors import AuthzError, NotFound
+from policy.files import bundle_of_files
+from policy.management.command import MOST, PolicyCommand, add_as_of, add_version, moment_asked
 from policy.models import Environment, PolicyVersion
+from policy.pages.highlight import unified
 from policy.publishing import Figures, active_version, version_numbered
+from policy.values import whole_number
+
+ACTIVE = "active"
+_SHOWN = 40  # digits of a number that is too large
 
 
 class Command(PolicyCommand):
-    help = "Print the active policy, or another version of it."
+    help = "Print the active policy, an earlier version, the history of versions, or a diff."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--version-number", "-n", type=number, help="default: the active one")
+        add_version(which, "Print this version (default: the active one).")
         add_as_of(which)
-        parser.add_argument("--about", action="store_true", help="print who published it, when and why, not its text")
+        which.add_argument(
+            "--history", action="store_true",
+            help="List all versions, newest first, with author, test results and note. * marks the active one.",
+        )  # fmt: skip
+        which.add_argument(
+            "--diff", nargs="+", metavar="POLICY",
+            help="Print the changes from the first policy to the second, or from the active policy if one is given."
+            " Each is a version number, `active`, or a file (- for standard input).",
+        )  # fmt: skip
+        parser.add_argument("--about", action="store_true", help="Print author, date, note and tests, not the text.")
+
+    def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
+        if diff and len(diff) == 2 and all(map(is_file, diff)):  # which needs no database
+            try:
+                self._diff(diff, [text_of_file(policy) for policy in diff])
+            except AuthzError as reason:
+                raise CommandError(reason.message) from None
+        else:
+            super().handle(diff=diff, **options)
 
     def act(
-        self, environment: Environment, *, version_number: int | None, as_of: str | None, about: bool, **options: Any
-    ) -> None:
+        self, environment: Environment, *, version_number: int | None, as_of: str | None, history: bool,
+        diff: list[str] | None, about: bool, **options: Any,
+    ) -> None:  # fmt: skip
+        if about and (history or diff):
+            raise CommandError("--about cannot be combined with --history or --diff.")
+        if history:
+            self._history(environment)
+            return
+        if diff:
+            if len(diff) > 2:
+                raise CommandError(f"--diff takes one or two policies, not {len(diff)}.")
+            names = diff if len(diff) == 2 else [ACTIVE, *diff]
+            self._diff(names, [text_of(environment, policy) for policy in names])
+            return
         moment = moment_asked(environment, as_of)
         if version_number is not None:
             version: PolicyVersion | None = version_numbered(environment.pk, version_number)
@@ -29,11 +68,25 @@ class Command(PolicyCommand):
         else:
             version = active_version(environment.pk)
         if version is None:
-            raise NotFound("no policy is loaded")
+            raise NotFound("No policy is loaded. Publish one with `load_policy`.")
         if about:
             self.stdout.write("\n".join(f"{name + ':':<11}{told}" for name, told in _facts(version) if told))
         else:
             self.stdout.write(version.source, ending="")
+
+    def _history(self, environment: Environment) -> None:
+        active = active_version(environment.pk)
+        for version in PolicyVersion.objects.filter(environment=environment).defer("source").order_by("-number"):
+            mark = "*" if version == active else " "
+            line = f"{mark} {version.number:>5}  {version.created_at:%Y-%m-%d %H:%M} UTC  {version.digest[:12]}"
+            self.stdout.write(f"{line}  {version.filename or ''}".rstrip())
+            for told in (_figures(version), version.note):
+                if told:
+                    self.stdout.write(f"         {told}")
+
+    def _diff(self, names: list[str], texts: list[str]) -> None:
+        if lines := list(unified(*texts, *names)):
+            self.stdout.write("\n".join(lines))
 
 
 def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
@@ -48,3 +101,32 @@ def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
         ("coverage", figures.coverage_text),
         ("digest", version.digest),
     ]
+
+
+def _figures(version: PolicyVersion) -> str:
+    """Return `admin ann; tests: 12 passed, 9 of 10 rules exercised`, without the parts that are unknown."""
+    figures = Figures.of_version(version)
+    tests = f"tests: {figures.tests_text}" if figures.tests else ""
+    if tests and figures.percent is not None:
+        tests += f", {figures.coverage_text} exercised"
+    return "; ".join(filter(None, (version.author, tests)))
+
+
+def is_file(policy: str) -> bool:
+    return policy != ACTIVE and not (policy.isascii() and policy.isdecimal())
+
+
+def text_of_file(path: str) -> str:
+    return bundle_of_files([path], sys.stdin).text
+
+
+def text_of(environment: Environment, policy: str) -> str:
+    if policy == ACTIVE:
+        active = active_version(environment.pk)
+        return active.source if active else ""
+    if not is_file(policy):
+        number = whole_number(policy, MOST)
+        if number is None:
+            raise CommandError(f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MOST:,}.")
+        return version_numbered(environment.pk, number).source
+    return text_of_file(policy)

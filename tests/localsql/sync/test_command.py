@@ -52,20 +52,27 @@ def synced(config, *words: str) -> tuple[int, str, str]:
     return code, out.getvalue().replace(MINUS, "-"), err.getvalue()
 
 
+COUNTS = "1 to add, 1 to delete, 1 unchanged"
+
+
 def test_what_differs_is_shown_and_made_the_same(published, staff, config):
     insert(published, [("ann", "member", "acme"), ("gone", "member", "acme")])
     staff.fill([("ann", "member", "acme"), ("ben", "owner", "acme"), (None, "owner", "acme"), ("x", None, None)])
     lines = [
-        f"{KEY}  + 1 - 1 = 1",
+        f"{KEY}  {COUNTS}",
         '  + has_role(User{"ben"}, "owner", Org{"acme"})',
         '  - has_role(User{"gone"}, "member", Org{"acme"})',
-        "  2 rows with a NULL: no facts",
+        "  2 rows with a NULL, ignored",
     ]
     code, out, err = synced(config)
-    assert (code, err, out.splitlines()) == (2, "", [*lines, "+ 1 - 1 = 1; --apply makes it so"])
+    assert (code, err, out.splitlines()) == (
+        2,
+        "",
+        [*lines, "1 to add, 1 to delete, 1 unchanged; pass --apply to apply"],
+    )
     assert len(stored(published)) == 2
     code, out, _ = synced(config, "--apply")
-    assert (code, out.splitlines()) == (0, [*lines, "+ 1 - 1 = 1; done, in 2 revisions"])
+    assert (code, out.splitlines()) == (0, [*lines, "1 added, 1 deleted, 1 unchanged, in 2 revisions"])
     assert synced(config)[0] == 0
     assert stored(published) == {("ann", "member", "acme"), ("ben", "owner", "acme")}
 
@@ -91,7 +98,7 @@ def test_a_pattern_of_constants_is_a_fact_as_long_as_there_is_a_row(published, s
         f"dbs: {{app: {{connection_string: '{staff.connection_string}'}}}}\n"
     )
     staff.fill([("a", "x", "y"), ("b", "x", "y")])
-    assert "+ 1 - 0 = 0" in synced(config, "--apply")[1]
+    assert "1 added, 0 deleted, 0 unchanged" in synced(config, "--apply")[1]
     assert stored(published) == {("ann", "member", "acme")}
     assert synced(config)[0] == 0
     staff.fill([])
@@ -113,7 +120,7 @@ def test_deletions_come_first_and_each_batch_is_a_revision(published, staff, con
     monkeypatch.setattr(applying, "BATCH", 10)
     insert(published, [(f"old{number}", "member", "acme") for number in range(15)])
     staff.fill([(f"new{number}", "member", "acme") for number in range(25)])
-    assert "done, in 5 revisions" in synced(config, "--apply", "--max-deletes", "100%")[1]
+    assert "in 5 revisions" in synced(config, "--apply", "--max-deletes", "100%")[1]
     revisions = Revision.objects.filter(environment=published).order_by("-number")[:5]
     made = [(each.author, each.inserted, each.deleted) for each in revisions][::-1]
     assert made == [("sync", 0, 10), ("sync", 0, 5), ("sync", 10, 0), ("sync", 10, 0), ("sync", 5, 0)]
@@ -156,7 +163,7 @@ def test_rows_that_can_be_no_facts_are_told(published, staff, config, bad):
     assert code == 1 and "these rows can be no facts:\n  row" in err and "--skip-bad" in err
     assert stored(published) == {("gone", "member", "acme")}
     code, out, err = synced(config, "--apply", "--skip-bad")
-    assert code == 0 and "left out, these rows can be no facts" in out
+    assert code == 0 and "skipped, these rows can be no facts" in out
     assert stored(published) == {("ann", "member", "acme")}
 
 
@@ -198,7 +205,7 @@ def test_facts_that_end_are_in_step_as_long_as_they_last(published, staff, confi
     end(published, "ben")
     staff.fill([("ann", "member", "acme"), ("ben", "member", "acme")])
     _, out, _ = synced(config, "--apply")
-    assert "+ 1 - 0 = 1" in out
+    assert "1 added, 0 deleted, 1 unchanged" in out
     assert synced(config)[0] == 0
 
 
@@ -213,7 +220,7 @@ def test_a_file_that_is_not_there_and_one_that_is_wrong(published, staff, config
     assert code == 1 and "cannot read `no-such.yaml`" in err
     config.write_text("facts: {}")
     assert synced(config)[0] == 0
-    assert synced(config, "--metrics-port", "1")[2] == "error: --metrics-port goes with --watch\n"
+    assert synced(config, "--metrics-port", "1")[2] == "error: --metrics-port needs --watch.\n"
 
 
 def test_a_database_whose_texts_are_in_another_order(published, tmp_path, staff, config):
@@ -255,7 +262,7 @@ def test_what_was_deleted_before_it_was_stored_is_taken_back(published, staff, c
     meanwhile(monkeypatch, lambda: staff.fill([("ben", "member", "acme")]),
               lambda: delete(published, [("ann", "member", "acme"), ("cat", "member", "acme")]))  # fmt: skip
     code, out, _ = synced(config, "--apply")
-    assert code == 0 and "done, 2 of them taken back, as their rows went meanwhile, in 2 revisions" in out
+    assert code == 0 and "(2 of them taken back, because their rows were deleted)" in out
     assert stored(published) == {("ben", "member", "acme")}
 
 
@@ -279,7 +286,7 @@ def test_what_a_policy_of_meanwhile_has_no_use_for_is_not_stored(published, staf
     meanwhile(monkeypatch, lambda: publish(published.pk, POLICY.replace("declare is_public(Project);", ""), None))
     code, out, err = synced(config, "--apply")
     assert code == 1 and "is_public(Project:_): the fact `is_public(Project)` is not used in policy" in err
-    assert "+ 1 - 0 = 0; done, in 1 revision; 1 of 2 patterns failed" in out
+    assert "1 added, 0 deleted, 0 unchanged, in 1 revision; 1 of 2 patterns failed" in out
     assert not list(read.find(published.pk, "is_public", ()))
     assert stored(published) == {("ann", "member", "acme")}
 

@@ -178,5 +178,5 @@ def test_what_the_system_refuses_is_a_failure_that_may_pass():
 
 def test_a_port_that_is_taken_is_said():
     metrics = Metrics("x")
-    with served(metrics, 0) as port, pytest.raises(CommandError, match=f"cannot serve numbers on port {port}: Address"):
+    with served(metrics, 0) as port, pytest.raises(CommandError, match=f"Cannot serve metrics on port {port}: Address"):
         SyncCommand().keep(lambda: False, Config(()), 1.0, metrics, port)

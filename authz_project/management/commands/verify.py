@@ -1,4 +1,4 @@
-"""Whether a copy of the database is good, found out before it is needed."""
+"""Verify the database, or a backup of it."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
+from django.db import Error
 
 from authz_project.backups.archive import (
     SQLITE,
@@ -20,43 +21,60 @@ from authz_project.backups.archive import (
     schema_finding,
     sqlite_findings,
 )
-from authz_project.backups.verify import CannotRestore, looked_at, restore_dump, sqlite_looked_at
+from authz_project.backups.verify import CannotRestore, findings, looked_at, restore_dump, sqlite_looked_at
+from authz_project.database import missing_database
 from authz_project.settings import database_from_url
 from policy.management.command import ServiceCommand
 
 
 class Command(ServiceCommand):
     help = (
-        "Say whether a copy of the database is good: read all of it, compare what is stored with the revisions that "
-        "made it, compile the policies and answer questions. The copy stays as it is."
+        "Verify that the database, or BACKUP, is consistent: schema, facts against the revisions that made them, and"
+        " policies, which are compiled and asked. Read-only."
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, help="what `backup` or pg_dump has made")
         parser.add_argument(
-            "--database",
-            metavar="URL",
-            help="an empty PostgreSQL database to restore a dump into; variables are filled in: ${VAR}",
-        )
+            "file", nargs="?", type=Path, metavar="BACKUP",
+            help="File made by `backup` or pg_dump (default: verify the database in use).",
+        )  # fmt: skip
+        parser.add_argument(
+            "--database", metavar="URL",
+            help="Empty PostgreSQL database to restore a dump into. Variables are expanded: ${VAR}.",
+        )  # fmt: skip
 
-    def handle(self, *, file: Path, database: str | None, **options: Any) -> None:
+    def handle(self, *, file: Path | None, database: str | None, **options: Any) -> None:
         try:
-            is_sqlite = kind_of(file) == SQLITE
-            if is_sqlite and database:
-                raise CommandError("--database is for dumps of PostgreSQL; a copy of an SQLite file is tried in one")
-            is_good = self._sqlite(file) if is_sqlite else self._dump(file, database and filled_in(database))
+            if file is None:
+                is_good = self._in_use(database)
+            elif kind_of(file) == SQLITE:
+                is_good = self._sqlite(file, database)
+            else:
+                is_good = self._dump(file, database and filled_in(database))
         except (NotABackup, CannotRestore) as reason:
             raise CommandError(str(reason)) from None
         if not is_good:
-            self.stderr.write(f"{file} is not good")
+            self.stderr.write(f"{file or 'The database'} is not consistent.")
             sys.exit(1)
 
-    def _sqlite(self, file: Path) -> bool:
+    def _in_use(self, database: str | None) -> bool:
+        if database:
+            raise CommandError("--database needs a BACKUP to restore into it.")
+        if missing := missing_database():
+            raise CommandError(f"No database at {missing}. Set DATABASE_URL to its location.")
+        try:
+            return self._report(findings())
+        except Error as reason:
+            raise CommandError(f"Cannot read the database: {' '.join(str(reason).split())}") from None
+
+    def _sqlite(self, file: Path, database: str | None) -> bool:
+        if database:
+            raise CommandError("--database is for PostgreSQL dumps only. Omit it for a copy of an SQLite database.")
         with self.progress("reading"):
             found = [*sqlite_findings(file)]
         if not self._report(found):
             return False
-        with self.progress("asking"):
+        with self.progress("checking answers"):
             is_good, said = sqlite_looked_at(file)
         self.stdout.write(said)
         return is_good
@@ -65,13 +83,13 @@ class Command(ServiceCommand):
         if not self._report(dump_findings(file)):
             return False
         if url is None:
-            self.stderr.write("what is in it is not looked at: --database names an empty database to restore it into")
+            self.stderr.write("The contents were not verified. Pass --database with an empty database to restore into.")
             return True
         with self.progress("restoring"):
             state = restore_dump(file, scratch_config(url))
         if not self._report([schema_finding(state)]):
             return False
-        with self.progress("asking"):
+        with self.progress("checking answers"):
             is_good, said = looked_at(url)
         self.stdout.write(said)
         return is_good
@@ -85,11 +103,11 @@ class Command(ServiceCommand):
 
 
 def filled_in(url: str) -> str:
-    """Put the variables that it names into a URL: who lists the processes sees their names."""
+    """Expand ${VAR} in a URL, so that a process list shows the variable's name and not the password."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
-            raise CommandError(f"--database names the variable {found[1]}, which is not set")
+            raise CommandError(f"--database names the variable {found[1]}, which is not set.")
         return os.environ[found[1]]
 
     return re.sub(r"\$\{(\w+)\}", value, url)
@@ -104,5 +122,5 @@ def scratch_config(url: str) -> dict[str, Any]:
     if not config["ENGINE"].endswith("postgresql"):
         raise CommandError("--database must be the URL of a PostgreSQL database: postgres://user:password@host/name")
     if all(config.get(part) == settings.DATABASES["default"].get(part) for part in ("HOST", "PORT", "NAME")):
-        raise CommandError("--database is the database in use; name an empty one, for nothing but this")
+        raise CommandError("--database is the database in use. Use an empty database.")
     return config

@@ -1,4 +1,4 @@
-"""What grants what, as an SVG picture or as Mermaid text."""
+"""Print a policy diagram, as SVG or Mermaid text."""
 
 import sys
 from typing import Any
@@ -11,28 +11,31 @@ from policy.active import program_of_version
 from policy.errors import AuthzError, NotFound
 from policy.files import bundle_of_files
 from policy.language.source import PolicyRejected
-from policy.management.command import FILES, PolicyCommand, number, rejection
+from policy.management.command import FILES, PolicyCommand, add_version, rejection
 from policy.models import Environment
 from policy.publishing import active_version, version_numbered
 from policy.rules.program import Program
 
 
 class Command(PolicyCommand):
-    help = "Print what grants what in policy files, or in the environment's policy, as SVG or as Mermaid text."
+    help = "Print a diagram of what grants what, as SVG or Mermaid text."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("files", nargs="*", metavar="FILE", help=f"{FILES} (default: the active policy)")
-        parser.add_argument("--version-number", "-n", type=number, help="an earlier version of the policy, not files")
-        parser.add_argument("--format", choices=list(KINDS), default="svg", help="default: %(default)s")
-        parser.add_argument("--type", default="", metavar="TYPE", dest="type_name", help="only that one; or `global`")
+        add_version(parser, "Draw this version of the policy, instead of files.")
+        parser.add_argument("--format", choices=list(KINDS), default="svg", help="Format (default: %(default)s).")
         parser.add_argument(
-            "--leads-to", default="", metavar="TYPE.NAME", help="only what leads to a role or permission: Repo.read"
+            "--type", default="", metavar="TYPE", dest="type_name", help="Draw only this type, or `global` rules."
         )
+        parser.add_argument(
+            "--leads-to", default="", metavar="TYPE.NAME",
+            help="Draw only what leads to this role or permission, e.g. Repo.read.",
+        )  # fmt: skip
 
     def handle(self, *, files: list[str], version_number: int | None, **options: Any) -> None:  # type: ignore[override]
         if files and version_number is not None:
-            raise CommandError("name files or --version-number, not both")
+            raise CommandError("Specify either policy files or --version, not both.")
         if not files:
             super().handle(version_number=version_number, **options)
             return
@@ -60,5 +63,5 @@ def _of_version(environment: Environment, version_number: int | None) -> Program
         return program_of_version(version_numbered(environment.pk, version_number).pk)
     version = active_version(environment.pk)
     if version is None:
-        raise NotFound("no policy is loaded")
+        raise NotFound("No policy is loaded. Publish one with `load_policy`.")
     return program_of_version(version.pk)

@@ -55,7 +55,7 @@ def test_what_was_done_agrees_with_itself(used, new_api):
     other.post("/clear_data")
     assert faults() == []
     said = io.StringIO()
-    call_command("check_database", stdout=said)
+    call_command("verify", stdout=said)
     assert "WRONG" not in said.getvalue() and 'may "read" 1 Doc' in said.getvalue()
     assert "facts of `other`: 0 stored and 1 past at revision 2" in said.getvalue()
 
@@ -74,17 +74,17 @@ def test_what_was_forgotten_or_pruned_is_no_fault(used):
 
 
 SPOILED = {
-    "DELETE FROM fact WHERE a0 = 'u9'": "are stored, and the revisions come to",
-    "UPDATE fact SET since = since + 1000 WHERE a0 = 'u9'": "they name revision 1",
-    'UPDATE environment SET "offset" = "offset" + 5': "and the last revision",
-    'UPDATE environment SET "offset" = 5': "they name revision",
+    "DELETE FROM fact WHERE a0 = 'u9'": "are stored, but the revisions add up to",
+    "UPDATE fact SET since = since + 1000 WHERE a0 = 'u9'": "facts refer to revision 1",
+    'UPDATE environment SET "offset" = "offset" + 5': "but the last revision is",
+    'UPDATE environment SET "offset" = 5': "facts refer to revision",
     'UPDATE environment SET horizon = "offset" + 5': "the horizon is after the last revision",
-    "DELETE FROM revision WHERE number = 2": "1 revisions are missing",
-    "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past facts ended before they began",
-    "UPDATE signature SET since = since + 3 WHERE predicate = 'has_role'": "facts began before there were any of their",
+    "DELETE FROM revision WHERE number = 2": "1 revision missing",
+    "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past fact ended before",
+    "UPDATE signature SET since = since + 3 WHERE predicate = 'has_role'": "older than the first of the same signature",
     "UPDATE environment SET policy_version_id = NULL": "the active policy is not the last revision's",
-    "UPDATE fact SET sig = 999999 WHERE a0 = 'u9'": "facts are of 1 signatures that are not there",
-    "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "it is of an older version",
+    "UPDATE fact SET sig = 999999 WHERE a0 = 'u9'": "facts refer to 1 missing signature",
+    "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "from an older version",
 }
 
 
@@ -97,7 +97,7 @@ def test_what_does_not_agree_is_found(used, statement):
             cursor.execute(statement.replace("%%", "%"))
         assert [text for text in faults() if SPOILED[statement] in text], faults()
         with pytest.raises(SystemExit):
-            call_command("check_database", stdout=io.StringIO())
+            call_command("verify", stdout=io.StringIO())
     finally:
         if "django_migrations" in statement:
             with connection.cursor() as cursor:

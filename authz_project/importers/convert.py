@@ -1,0 +1,196 @@
+"""Convert what was read from another engine, run its tests, and load it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from authz_project.importers.facts import CarriedFacts, check_duplicates
+from authz_project.importers.model import Imported, ImportReport
+from authz_project.importers.polar import policy
+from authz_project.importers.polar.conditions import report_unsupported, value_rules, written_condition
+from authz_project.importers.polar.layout import PolicyLayout, layout_of
+from authz_project.importers.polar.policy import written_blocks
+from authz_project.importers.polar.relations import without_circles
+from authz_project.importers.polar.scenarios import WrittenTests, written_tests
+from checks.testing import run
+from facts import loading, read
+from facts.numbering import signature_numbers
+from facts.wire import Fact
+from policy.active import forget_program
+from policy.errors import AuthzError
+from policy.ground.journal import By, changing
+from policy.language import ast
+from policy.language.format import formatted
+from policy.language.printer import print_item
+from policy.models import Environment
+from policy.publishing import Published, publish
+from policy.rules import compile_text
+from policy.rules.program import Program
+from policy.testing import TestOutcome
+
+# ---- Runs the tests that were carried over, on the policy that they are in ----------------------------------------
+
+
+def without_failures(program: Program, tests: WrittenTests, report: ImportReport) -> WrittenTests:
+    """Return the tests, without what the policy answers otherwise than the original.
+
+    An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
+    makes the import fail, with --partial too.
+    """
+    kept, places = [], []
+    failed = 0
+    for test, place, outcome in zip(tests.tests, tests.places, run(program).tests):
+        for each in outcome.assertions:
+            if not each.passed:
+                failed += 1
+                tell = report.needed if each.too_much else report.lost
+                tell(place, f"test `{test.name.text}`: {' '.join(each.text.split())}: {each.message}")
+        if passed := _passed(test, outcome):
+            kept.append(replace(test, assertions=passed))
+            places.append(place)
+    if not failed:
+        return tests
+    fixture = tests.fixture if kept else None
+    return replace(
+        tests, fixture=fixture, tests=tuple(kept), places=tuple(places), assertions=max(tests.assertions - failed, 0)
+    )
+
+
+def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion, ...]:
+    return tuple(each for each, said in zip(test.assertions, outcome.assertions) if said.passed)
+
+
+# ---- From what was read to a policy with tests, and facts ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """`clock`: parameters that are the service's clock. `usersets`: whether questions about usersets are answered."""
+
+    clock: frozenset[str] = frozenset()
+    usersets: bool = False
+
+
+@dataclass(frozen=True)
+class Counts:
+    types: int
+    relations: int
+    conditions: int
+    tuples: int
+    facts: int
+    assertions: int  # of the original
+    tests: int
+
+
+@dataclass(frozen=True)
+class Carried:
+    policy: str
+    facts: tuple[Fact, ...]
+    layout: PolicyLayout
+    counts: Counts
+
+
+def carried(imported: Imported, report: ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
+    """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
+    check_duplicates(imported)
+    model = without_circles(imported.model, report)
+    layout = layout_of(model, report, options.clock)
+    report_unsupported(model, report)
+    facts = tuple(CarriedFacts(layout).of_all(imported.tuples, report))
+    tests = written_tests(replace(imported, model=model), layout, report)
+    policy = formatted(_policy(layout, tests, options))
+    if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
+        policy, tests = formatted(_policy(layout, kept, options)), kept
+    relations = sum(len(type_.relations) for type_ in imported.model.types)
+    counts = Counts(
+        len(model.types), relations, len(model.conditions), len(imported.tuples), len(facts), tests.assertions,
+        len(tests.tests),
+    )  # fmt: skip
+    return Carried(policy, facts, layout, counts)
+
+
+def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -> str:
+    has_usersets = options.usersets or tests.asks_usersets
+    written = written_blocks(layout, has_usersets)
+    parts = ["\n".join(policy.comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
+    if has_usersets:
+        parts.append(policy.USERSETS.format(name=layout.userset_type).lstrip())
+    for block in written.blocks:
+        parts.append(policy.block_text(block))
+        parts.append(policy.declares_text(block))
+    conditions = layout.model.conditions
+    for each in conditions:
+        name = layout.conditions[each.name]
+        parts.append(policy.condition_text(written_condition(each, name, each.name in written.failing, layout.clock)))
+    if conditions:
+        parts.append(policy.VALUES + policy.rules_text(value_rules()))
+    if any(block.roles for block in written.blocks):
+        leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
+        parts.append(policy.ALLOW.lstrip() + (policy.ALLOW_RELATIONS.lstrip() if leads else ""))
+    items: list[ast.Item] = [*([tests.fixture] if tests.fixture else []), *tests.tests]
+    parts += [f"{print_item(item)}\n" for item in items]
+    return "\n".join(part for part in parts if part)
+
+
+# ---- loading ------------------------------------------------------------------------------------------------------
+# An import put into an environment that has no facts: policy and facts become so together, or neither does.
+
+
+class HasFacts(AuthzError):
+    """Facts of an earlier model may grant what the imported one denies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    environment: Environment
+    policy: str
+    filename: str
+    facts: Sequence[Fact]
+    by: By
+    note: str
+
+
+@dataclass(slots=True)
+class _StoredImport:
+    loaded: list[loading.Loaded] = field(default_factory=list)
+
+
+def load(what: Import) -> tuple[Published, loading.Loaded]:
+    """Publish the policy and store the facts in one transaction; `HasFacts` if there are any already."""
+    stored = _StoredImport()
+    within = partial(_with_facts, what, stored)
+    published = publish(what.environment.pk, what.policy, what.filename, within=within, by=what.by, note=what.note)
+    if not stored.loaded:  # the policy was active already
+        with within():
+            pass
+    return published, stored.loaded[0]
+
+
+@contextmanager
+def _with_facts(what: Import, stored: _StoredImport) -> Iterator[None]:
+    """Open a transaction that ends with storing the facts, since the new policy says which of them are of use."""
+    number = None
+    try:
+        with changing():
+            mine = Environment.objects.filter(pk=what.environment.pk)
+            mine.select_for_update().first()  # nobody else stores meanwhile
+            _check_empty(what.environment)
+            yield
+            number = mine.values_list("policy_version_id", flat=True).get()
+            stored.loaded.append(loading.load(what.environment.pk, enumerate(what.facts, 1), by=what.by))
+    except BaseException:
+        if number is not None:
+            forget_program(number)  # its number may be another version's one day
+        raise
+
+
+def _check_empty(environment: Environment) -> None:
+    if read.count_up_to(1, signature_numbers(environment.pk).values()):
+        raise HasFacts(
+            f"Environment `{environment.slug}` already has facts, which may grant what the imported policy denies."
+            " Nothing was loaded. Load into a new environment with `--load --environment NAME`, or write files with"
+            " --output and load them with load_policy and load_facts after reviewing the existing facts."
+        )

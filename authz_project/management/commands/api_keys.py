@@ -1,0 +1,116 @@
+"""Create, list, rotate and revoke API keys."""
+
+from argparse import ArgumentTypeError
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from authz_project.environments import environment_made
+from authz_project.keys import (
+    ALL,
+    OVERLAP,
+    create_key,
+    good_predecessors,
+    key_named,
+    revoke_key,
+    rotate_key,
+    scopes_text,
+    state_of,
+    used_text,
+)
+from authz_project.management.durations import above_nothing, duration
+from authz_project.models import ApiKey
+from policy.errors import AuthzError, Unavailable
+from policy.ground.clock import now, time_of
+from policy.ground.journal import by_command
+from policy.management.command import ServiceCommand, environment_named
+from policy.models import DEFAULT_SLUG
+from policy.scopes import Scope
+
+MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
+
+ACTIONS = {
+    "create": "Create a key and print it. It cannot be shown again.",
+    "list": "List all keys, without their secrets.",
+    "rotate": "Create a key's successor and print it. The old key expires after the overlap.",
+    "revoke": "Revoke a key. Requests with it are rejected at once.",
+}
+
+
+class Command(ServiceCommand):
+    help = "Create, list, rotate and revoke API keys."
+
+    def add_arguments(self, parser):
+        create, _, rotate, revoke = self.subcommands(parser, "action", ACTIONS).values()
+        create.add_argument("name", nargs="?", default="", type=label, metavar="NAME", help="Label of the key.")
+        create.add_argument(
+            "--environment", default=DEFAULT_SLUG, help="Environment that the key opens (default: %(default)s)."
+        )
+        create.add_argument(
+            "--create-environment", action="store_true", help="Create the environment if it does not exist."
+        )
+        create.add_argument(
+            "--scope", action="append", choices=[scope.value for scope in Scope], default=[],
+            help="Allow only this: read (checks and lists), facts or policy (changes). Repeatable (default: all).",
+        )  # fmt: skip
+        create.add_argument(
+            "--expires", type=above_nothing, metavar="SPAN", help="Lifetime, e.g. 90d or 12h (default: unlimited)."
+        )
+        rotate.add_argument(
+            "--overlap", type=duration, default=OVERLAP, metavar="SPAN",
+            help="How long the old key stays valid, e.g. 24h or 0 (default: 24h).",
+        )  # fmt: skip
+        rotate.add_argument(
+            "--expires", type=above_nothing, metavar="SPAN",
+            help="Lifetime of the new key, e.g. 90d (default: the lifetime that the old key was created with).",
+        )  # fmt: skip
+        for with_key in (rotate, revoke):
+            with_key.add_argument(
+                "key", metavar="KEY", help="Label of the key, or the key without its secret (see `api_keys list`)."
+            )
+
+    def handle(self, *, action: str, **options: Any) -> None:
+        try:
+            getattr(self, f"_{action}")(**options)
+        except (AuthzError, Unavailable) as reason:
+            raise CommandError(reason.message) from None
+
+    def _create(
+        self, *, name: str, environment: str, create_environment: bool, scope: list[str], expires: timedelta | None,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        expires_at = None if expires is None else time_of(now()) + expires
+        scopes = frozenset(map(Scope, scope)) or ALL
+        found = (environment_made if create_environment else environment_named)(environment)
+        self.stdout.write(create_key(found, name, expires_at, scopes, by_command("api_keys"))[1])
+
+    def _list(self, **options: Any) -> None:
+        moment = time_of(now())
+        for key in ApiKey.objects.order_by("environment__slug", "pk"):
+            created = f"created {key.created_at:%Y-%m-%d}{f' by {key.created_by}' if key.created_by else ''}"
+            parts = [key.prefix, state_of(key, moment), scopes_text(key), used_text(key), created, key.label]
+            self.stdout.write("  ".join(filter(None, parts)))
+
+    def _rotate(self, *, key: str, overlap: timedelta, expires: timedelta | None, **options: Any) -> None:
+        expires_at = None if expires is None else time_of(now()) + expires
+        rotated = rotate_key(key_named(key), by_command("api_keys"), overlap, expires_at)
+        self.stdout.write(rotated.token)
+        self.stderr.write(f"{rotated.outcome}; {rotated.new.prefix} replaces it")
+
+    def _revoke(self, *, key: str, **options: Any) -> None:
+        found = key_named(key)
+        revoke_key(found)
+        self.stdout.write(f"{found.prefix} is revoked")
+        for each in good_predecessors(found):
+            until = f" until {each.expires_at:%Y-%m-%d %H:%M} UTC" if each.expires_at else ""
+            self.stderr.write(
+                f"warning: {each.prefix}, which it replaced, is still valid{until}. "
+                "Revoke that key too if it must stop working now."
+            )
+
+
+def label(text: str) -> str:
+    if len(text) > MOST_LABEL:
+        raise ArgumentTypeError(f"the label has {len(text):,} characters; at most {MOST_LABEL} are allowed")
+    return text

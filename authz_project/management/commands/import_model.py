@@ -1,0 +1,202 @@
+"""Convert a model of another authorization engine into a policy with tests, and facts."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
+
+from authz_project.environments import environment_made
+from authz_project.importers.convert import Carried, Import, ImportOptions, carried, load
+from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
+from authz_project.importers.model import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
+from facts.accept import check_facts
+from facts.notation import WRITERS
+from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.files import Bundle
+from policy.ground.journal import by_command
+from policy.language.source import PolicyRejected, Source, without_collections
+from policy.management.command import ServiceCommand, counted, note, rejection
+from policy.models import DEFAULT_SLUG
+from policy.rules import compile_text
+
+
+class Engine(NamedTuple):
+    name: str
+    reader: str  # imported once this engine is asked for
+    model: str
+    model_help: str
+    others: str
+    others_help: str
+
+
+ENGINES = {
+    "openfga": Engine(
+        "OpenFGA", "authz_project.importers.openfga.stores.read_files",
+        "MODEL", "Model in the modelling language, as JSON, as a module list (fga.mod), or a store file.",
+        "TUPLES", "Files with tuples (.json, .jsonl, .yaml, .csv), or store files with tuples and tests.",
+    ),
+    "spicedb": Engine(
+        "SpiceDB", "authz_project.importers.spicedb.files.imported",
+        "SCHEMA", "Schema (.zed), or a validation file (.yaml) that contains one.",
+        "RELATIONSHIPS", "Files with one relationship per line, or validation files with relationships and assertions.",
+    ),
+}  # fmt: skip
+POLICY, FACTS = "policy.polar", "facts.txt"  # in the folder that is written to
+_HEADINGS = {
+    ModelKind.NEEDED: "cannot be left out",
+    ModelKind.LOST: "not carried over",
+    ModelKind.SKIPPED: "left out",
+    ModelKind.CHANGED: "said otherwise",
+}
+
+
+class Command(ServiceCommand):
+    help = (
+        "Convert an OpenFGA model or a SpiceDB schema into a policy with tests, and its tuples into facts. Prints the"
+        " policy unless an option names a destination. Nothing is written if something has no equivalent, unless"
+        " --partial is given."
+    )
+
+    def add_arguments(self, parser):
+        about = {name: f"Import from {engine.name}." for name, engine in ENGINES.items()}
+        for name, added in self.subcommands(parser, "engine", about).items():
+            self.add_options(added, ENGINES[name])
+
+    def add_options(self, parser: ArgumentParser, engine: Engine) -> None:
+        parser.add_argument("model", metavar=engine.model, help=engine.model_help)
+        parser.add_argument("others", nargs="*", metavar=engine.others, help=engine.others_help)
+        parser.add_argument(
+            "--output", metavar="FOLDER", help=f"Write {POLICY} and {FACTS} to FOLDER (default: print the policy)."
+        )
+        parser.add_argument("--policy", metavar="FILE", help="Write the policy to FILE.")
+        parser.add_argument(
+            "--facts", metavar="FILE", help="Write the facts to FILE: .csv, .json, or otherwise in the syntax of tests."
+        )
+        parser.add_argument(
+            "--load", action="store_true",
+            help="Publish the policy and store the facts. Requires an environment without facts.",
+        )  # fmt: skip
+        parser.add_argument(
+            "--environment", default=DEFAULT_SLUG,
+            help="Environment for --load; created if it does not exist (default: %(default)s).",
+        )  # fmt: skip
+        parser.add_argument(
+            "--note", type=note, default="", metavar="TEXT", help="Note to keep with the policy version, for --load."
+        )
+        parser.add_argument(
+            "--partial", action="store_true",
+            help="Leave out everything that has no equivalent. The result never grants more than the original.",
+        )  # fmt: skip
+        parser.add_argument(
+            "--clock", action="append", default=[], metavar="PARAMETER",
+            help="Condition parameter to fill from the server's clock instead of the request. Repeatable.",
+        )  # fmt: skip
+        parser.add_argument(
+            "--usersets", action="store_true", help="Allow checks for usersets such as group:eng#member (default: no)."
+        )
+
+    def handle(
+        self, *, engine: str, model: str, others: list[str], partial: bool, clock: list[str], usersets: bool,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        report = ImportReport()
+        try:
+            with without_collections(), self.progress("reading"):
+                imported = import_string(ENGINES[engine].reader)(model, others)
+                _check_clock(imported, clock)
+                check_parameters(imported)
+                found = carried(imported, report, ImportOptions(frozenset(clock), usersets))
+                check_facts(compile_text(found.policy), found.facts, None)
+            self.tell(ENGINES[engine].name, found, report)
+            if needed := report.of(ModelKind.NEEDED):
+                raise CommandError(
+                    f"{counted(len(needed), 'element')} cannot be converted, or left out without granting more access."
+                    " Nothing was written."
+                )
+            if report.of(ModelKind.LOST) and not partial:
+                lost = counted(len(report.of(ModelKind.LOST)), "element")
+                raise CommandError(
+                    f"{lost} cannot be converted. Nothing was written."
+                    " Pass --partial to leave out everything that depends on them; this never grants more access."
+                )
+            self.put(found, inputs_of(imported, [model, *others]), **options)
+        except ImportRejected as reason:
+            for fault in reason.faults:
+                self.stderr.write(str(fault))
+            raise CommandError(f"{counted(len(reason.faults), 'problem')} found. Nothing was imported.") from None
+        except PolicyRejected as reason:
+            raise CommandError(f"The converted policy is not valid: {reason}") from None
+        except (AuthzError, Unavailable) as reason:
+            raise CommandError(reason.message) from None
+
+    def tell(self, engine: str, found: Carried, report: ImportReport) -> None:
+        for kind, heading in _HEADINGS.items():
+            for remark in sorted(report.of(kind), key=lambda each: each.place):
+                self.stderr.write(f"{heading}: {remark}")
+        counts = found.counts
+        parts = [
+            counted(counts.types, "type"), counted(counts.relations, "relation"),
+            counted(counts.conditions, "condition"),
+            f"{counted(counts.tuples, 'tuple')} as {counted(counts.facts, 'fact')}",
+            f"{counted(counts.assertions, 'question')} in {counted(counts.tests, 'test')}",
+        ]  # fmt: skip
+        self.stderr.write(f"carried over from {engine}: {', '.join(parts)}")
+
+    # ---- where it goes -----------------------------------------------------------------------------------------------
+
+    def put(
+        self, found: Carried, inputs: set[Path], *, output: str | None, policy: str | None, facts: str | None,
+        load: bool, environment: str, note: str, **options: Any,
+    ) -> None:  # fmt: skip
+        if output is not None:
+            policy, facts = policy or str(Path(output) / POLICY), facts or str(Path(output) / FACTS)
+        check_outputs([name for name in (policy, facts) if name is not None], inputs)
+        if output is not None:
+            _make_folder(output)
+        files: dict[str, Write] = {}
+        if policy is not None:
+            files[policy] = lambda file: file.write(found.policy)
+        if facts is not None:
+            writer = WRITERS[_format(facts)]
+            files[facts] = lambda file: writer(file, iter(found.facts))
+        write_together(files)
+        for name in files:
+            self.stdout.write(name)
+        if load:
+            self.load(found, environment, note)
+        if policy is None and facts is None and not load:
+            self.stdout.write(found.policy, ending="")
+
+    def load(self, found: Carried, slug: str, note: str) -> None:
+        by = by_command("import_model")
+        bundle = Bundle((Source(found.policy, POLICY),))
+        what = Import(environment_made(slug), found.policy, POLICY, found.facts, by, note)
+        try:
+            published, loaded = load(what)
+        except (PolicyRejected, PolicyTestsFailed) as reason:
+            raise rejection(reason, bundle, self.stderr) from None
+        self.stdout.write(published.message)
+        self.stdout.write(f"{counted(loaded.read, 'fact')} stored, {loaded.inserted:,} of them new")
+
+
+def _check_clock(imported: Imported, clock: list[str]) -> None:
+    known = {each.name: each.type for condition in imported.model.conditions for each in condition.parameters}
+    for name in clock:
+        if known.get(name) != "timestamp":
+            raise CommandError(f"--clock {name}: no condition has a timestamp parameter of this name.")
+
+
+def _format(name: str) -> str:
+    suffix = PurePath(name).suffix.lower().removeprefix(".")
+    return suffix if suffix in WRITERS else "notation"
+
+
+def _make_folder(name: str) -> None:
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        raise CommandError(f"Cannot create folder `{name}`: {reason.strerror}.") from None

@@ -1,0 +1,44 @@
+"""Delete expired facts, and history past its retention."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from facts.ends import sweep
+from facts.pruning import prune
+from policy.errors import Unavailable
+from policy.management.command import ServiceCommand, above_zero, counted
+from policy.models import Environment
+
+
+class Command(ServiceCommand):
+    help = (
+        "Move expired facts to history, and delete history older than HISTORY_DAYS, in all environments. `serve` does"
+        " the former every minute and the latter every hour."
+    )
+
+    def add_arguments(self, parser):
+        parser.add_argument(
+            "--history-days", type=above_zero, metavar="DAYS",
+            help="Delete history older than this (default: HISTORY_DAYS).",
+        )  # fmt: skip
+
+    def handle(self, *, history_days: float | None, **options: Any) -> None:
+        age = history_days or settings.HISTORY_DAYS
+        try:
+            with self.progress("expiring facts") as shown:
+                expired = sum(sweep(pk, shown.tell) for pk in Environment.objects.values_list("pk", flat=True))
+            self.stdout.write(f"{counted(expired, 'fact')} expired")
+            if not age:
+                self.stdout.write("HISTORY_DAYS is 0: all history is kept")
+                return
+            with self.progress("deleting history") as shown:
+                pruned = prune(age, lambda slug, rows: shown.tell(rows, note=f"of {slug}"))
+        except Unavailable as reason:
+            raise CommandError(reason.message) from None
+        for each in pruned:
+            self.stdout.write(
+                f"{each.slug}: {counted(each.revisions, 'revision')} and {counted(each.facts, 'past fact')} deleted;"
+                f" history begins at revision {each.horizon:,}"
+            )
