@@ -83,7 +83,7 @@ condition d(x: int) { x < }"""
         model_of_dsl(f"{HEADER}{condition}", "m")
     assert [str(each.place) for each in refused.value.faults] == ["m:11:26"]
     (found,) = model_of_dsl(f"{HEADER}{condition.rsplit(chr(10), 1)[0]}", "m").conditions
-    assert found.comment == ("before", "don't }", '"neither', "that's } all")
+    assert found.comment == ("before", "don't }", '"neither', "that's } all", "after")
     assert found.text.endswith('x > 5 && // {more # s != " # a text" && s != "y" }')
 
 
@@ -96,7 +96,7 @@ condition d(x: int) { x < }"""
         (f"{HEADER}type doc\n  relations\n    define x: [user] or", "6:24", "found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] and x or x", "6:28", "parentheses around"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] but x", "6:26", "expected `not`"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "expected `,`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "`,`, `]`, `with` or `#`, found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [usr]", "6:16", "there is no type usr"),
         (f"{HEADER}type doc\n  relations\n    define x: [user#y]", "6:16", "user has no relation y"),
         (f"{HEADER}type doc\n  relations\n    define x: y", "6:15", "doc has no relation y"),
@@ -105,7 +105,7 @@ condition d(x: int) { x < }"""
         (f"{HEADER}type user", "4:6", "a second type is called user"),
         (f"{HEADER}type doc\n  relations\n    define p: [user]\n    define x: y from p", "7:15", "nothing that p"),
         (f"{HEADER}condition c(x: int) {{\n  x <\n}}", "5:6", "expected a value"),
-        (f"{HEADER}condition c(x: int) {{ x < 1", "4:22", "the condition has no `}`"),
+        (f"{HEADER}condition c(x: int) {{ x < 1", "4:28", "`}` or an expression, found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [user]; y", "6:21", "`;` means nothing here"),
     ],
 )  # fmt: skip

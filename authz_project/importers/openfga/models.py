@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from authz_project.importers import model
-from authz_project.importers.cel import NotAnExpression, parsed, test_of
-from authz_project.importers.files import Located, read_yaml
+from authz_project.importers.cel import test_of
+from authz_project.importers.files import Comments, Grammar, Located, NotParsed, SyntaxTree, position_in, read_yaml
 from authz_project.importers.model import (
     Arrow,
     Computed,
@@ -29,128 +29,6 @@ from authz_project.importers.model import (
     Union,
     wrong,
 )
-
-# ---- The words of a model in the modelling language, with the comments before them --------------------------------
-
-_WORD = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_-])?")
-_SIGNS = "[](){}:,#*<>"
-_HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S)\#(?P<comment>[^\n]*)""")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelWord:
-    """`kind` is word, sign, body (what stands in the braces of a condition) or end."""
-
-    kind: str
-    text: str
-    place: Place
-    is_first: bool  # on its line
-    before: tuple[str, ...] = ()  # comments on lines of their own
-    after: str = ""  # the comment at the end of its line, if it is the last word there
-
-
-def words_of(text: str, file: str) -> list[ModelWord]:
-    return _ModelReader(text, file).words()
-
-
-class _ModelReader:
-    def __init__(self, text: str, file: str):
-        self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self.file = file
-        self.found: list[ModelWord] = []
-        self.comments: list[str] = []
-        self.is_condition = False
-
-    def words(self) -> list[ModelWord]:
-        number = 0
-        while number < len(self.lines):
-            number = self._line(number)
-        last = next((at for at in range(len(self.lines), 0, -1) if self.lines[at - 1].strip()), 1)
-        self._add("end", "", Place(self.file, last, len(self.lines[last - 1].rstrip()) + 1), True)
-        return self.found
-
-    def _line(self, number: int) -> int:
-        """Read one line, or more where a condition's body goes on; the number of the next."""
-        line, at, is_first = self.lines[number], 0, True
-        while at < len(line):
-            char, place = line[at], Place(self.file, number + 1, at + 1)
-            if char.isspace():
-                at += 1
-            elif char == "#" and (at == 0 or line[at - 1].isspace()):
-                self._comment(line[at + 1 :].strip(), is_first)
-                break
-            elif char == "{" and self.is_condition:
-                return self._body(number, at)
-            elif found := _WORD.match(line, at):
-                self.is_condition = found[0] == "condition" if is_first else self.is_condition
-                self._add("word", found[0], place, is_first)
-                at, is_first = found.end(), False
-            elif char in _SIGNS:
-                self._add("sign", char, place, is_first)
-                at, is_first = at + 1, False
-            else:
-                raise ImportRejected([Fault(place, f"`{char}` means nothing here")])
-        return number + 1
-
-    def _comment(self, text: str, is_alone: bool) -> None:
-        if is_alone:
-            self.comments.append(text)
-        elif self.found:
-            last = self.found[-1]
-            self.found[-1] = ModelWord(last.kind, last.text, last.place, last.is_first, last.before, text)
-
-    def _body(self, number: int, at: int) -> int:
-        """Return what stands in braces, as it is; a `}` in a text or a comment ends nothing."""
-        start = Place(self.file, number + 1, at + 2)
-        text = "\n".join([self.lines[number][at + 1 :], *self.lines[number + 1 :]])
-        without_comments = _HASHED.sub(_blanked, text)
-        end = _closing(without_comments)
-        if end is None:
-            raise ImportRejected([Fault(start, "the condition has no `}`")])
-        body = without_comments[:end]
-        self.comments += [found["comment"].strip() for found in _HASHED.finditer(text, 0, end) if found["comment"]]
-        self._add("body", body, start, False)
-        self.is_condition = False
-        last = number + body.count("\n")
-        rest = text[end + 1 :].split("\n", 1)[0].strip()
-        if rest.startswith("#"):
-            self._comment(rest[1:].strip(), False)
-        elif rest:
-            place = Place(self.file, last + 1, self.lines[last].rfind(rest) + 1)
-            raise ImportRejected([Fault(place, f"`{rest}` stands behind a condition")])
-        return last + 1
-
-    def _add(self, kind: str, text: str, place: Place, is_first: bool) -> None:
-        self.found.append(ModelWord(kind, text, place, is_first, tuple(self.comments)))
-        self.comments = []
-
-
-def _blanked(found: re.Match[str]) -> str:
-    """Put blanks in the place of a comment that `#` begins; texts, and comments of the expression, stay."""
-    return found[0] if found["comment"] is None else " " * len(found[0])
-
-
-def _closing(text: str) -> int | None:
-    """Return where the `}` stands that ends a body."""
-    depth, at = 0, 0
-    while at < len(text):
-        char = text[at]
-        if char in "\"'":
-            found = re.compile(rf"{char}(?:\\.|[^{char}\\\n])*{char}").match(text, at)
-            at = found.end() if found else at + 1
-            continue
-        if text.startswith("//", at):
-            at = text.find("\n", at) if "\n" in text[at:] else len(text)
-            continue
-        if char == "{":
-            depth += 1
-        elif char == "}":
-            if not depth:
-                return at
-            depth -= 1
-        at += 1
-    return None
-
 
 # ---- The part of a model that one file has, in whichever notation -------------------------------------------------
 
@@ -179,214 +57,143 @@ def condition_of(
     """Return the condition that an expression says, which begins `at` a place."""
 
     def place_of(offset: int) -> Place:
-        before = body[:offset]
-        lines = before.count("\n")
-        column = offset - before.rfind("\n") if lines else at.column + offset
-        return Place(at.file, at.line + lines, column)
+        line, column = position_in(body, offset)
+        return Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
 
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
     written = " ".join(line.strip() for line in body.split("\n") if line.strip())
     text = f"condition {name}({declared}) {{ {written} }}"
     try:
-        test = test_of(parsed(body), body, parameters, place_of)
+        test = test_of(body, parameters, place_of)
         return ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
-    except NotAnExpression as reason:
+    except NotParsed as reason:
         raise wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 
 
 # ---- The modelling language, schema 1.1 and the modules of 1.2 ----------------------------------------------------
 
-_DEEPEST_EXPRESSION = 100
+_GRAMMAR = Grammar(
+    r"""
+    start: _header (type | extension | condition)*
+    _header: "model" "schema" NAME | "module" NAME
+    extension: "extend" type
+    type: "type" NAME ("relations" relation*)?
+    relation: "define" NAME ":" _expression
+    _expression: part | union | intersection | exclusion
+    union: part ("or" part)+
+    intersection: part ("and" part)+
+    exclusion: part "but" "not" part
+    ?part: NAME -> computed
+        | NAME "from" NAME -> arrow
+        | "[" subject ("," subject)* "]" -> direct
+        | "(" _expression ")"
+    subject: NAME [userset | everybody] ["with" NAME]
+    userset: "#" NAME
+    everybody: ":" "*"
+    condition: "condition" NAME "(" parameter ("," parameter)* ")" body
+    parameter: NAME ":" NAME ["<" NAME ">"]
+    !body: "{" _inside* "}"
+    !_inside: TEXT | OTHER | "{" _inside* "}"
+
+    NAME: /[A-Za-z0-9_]([A-Za-z0-9_.\/-]*[A-Za-z0-9_-])?/
+    TEXT: /"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'|\/\/[^\n]*/
+    OTHER.-1: /[^\s{}"'\/]+|["'\/]/
+    %ignore /\s+/
+    """,
+    {"NAME": "a name", "TEXT": "an expression", "OTHER": "an expression"},
+    in_names=r"[\w./-]",
+)
+_HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S)\#(?P<comment>[^\n]*)""")
 
 
 def read_dsl(text: str, file: str) -> ModelPart:
     """Read a model or a module; ImportRejected says where it is wrong."""
-    return _ModelParser(words_of(text, file)).file()
+    return _ModelReader(text.replace("\r\n", "\n").replace("\r", "\n"), file).read()
 
 
-class _ModelParser:
-    def __init__(self, words: list[ModelWord]):
-        self.words = words
-        self.at = 0
-        self.subjects: list[Subject] = []
-        self.depth = 0
+class _ModelReader:
+    """Makes a model of the tree, from the start to the end, so that comments stay with what they are about."""
 
-    @property
-    def word(self) -> ModelWord:
-        return self.words[self.at]
+    def __init__(self, text: str, file: str):
+        self.text, self.file = _HASHED.sub(_blanked, text), file
+        found = ((each.start(), each["comment"]) for each in _HASHED.finditer(text))
+        self.comments = Comments((at, [comment.strip()]) for at, comment in found if comment is not None)
 
-    def file(self) -> ModelPart:
-        comment = self._header()
-        types: list[Type] = []
-        extensions: list[Type] = []
-        conditions: list[ModelCondition] = []
-        while self.word.kind != "end":
-            if self._is("extend"):
-                comment_before = self.word.before
-                self._take()
-                extensions.append(self._type(comment_before))
-            elif self._is("type"):
-                types.append(self._type(self.word.before))
-            elif self._is("condition"):
-                conditions.append(self._condition())
-            else:
-                self._refuse("`type` or `condition`")
-        return ModelPart(tuple(types), tuple(extensions), tuple(conditions), comment)
+    def read(self) -> ModelPart:
+        try:
+            tree = _GRAMMAR.parse(self.text)
+        except NotParsed as reason:
+            message = reason.message
+            if reason.found in ("OR", "AND", "BUT"):
+                message = f"expected parentheses around what belongs together{message[message.rfind(','):]}"
+            raise wrong(Place(self.file, *position_in(self.text, reason.at)), message) from None
+        name, *declared = tree.children
+        comment = self.comments.until(name.start_pos)
+        if self.text[: name.start_pos].split()[0] == "model":
+            check_schema(str(name), self.place(name))
+        read: dict[str, list[Any]] = {"type": [], "extension": [], "condition": []}
+        for each in declared:
+            read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
+        return ModelPart(*map(tuple, read.values()), comment)
 
-    def _header(self) -> tuple[str, ...]:
-        comment = self.word.before
-        if self._skips("module"):
-            self._name("the module's name")
-            return comment
-        if not self._skips("model"):
-            self._refuse("`model` or `module`")
-        comment += self.word.before
-        if not self._skips("schema"):
-            self._refuse("`schema`")
-        version = self._name("the version of the schema")
-        check_schema(version.text, version.place)
-        return comment
+    def place(self, token: SyntaxTree) -> Place:
+        return Place(self.file, token.line, token.column)
 
-    # ---- types -------------------------------------------------------------------------------------------------------
+    def type(self, tree: SyntaxTree) -> Type:
+        comment = self.comments.until(tree.meta.start_pos)
+        if tree.data == "extension":
+            (tree,) = tree.children
+        name, *relations = tree.children
+        comment += self.comments.beside(self.text, name.end_pos)
+        if relations:  # what stands before `relations`
+            comment += self.comments.until(self.text.index("relations", name.end_pos))
+        return Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
-    def _type(self, comment: tuple[str, ...]) -> Type:
-        if not self._skips("type"):
-            self._refuse("`type`")
-        name = self._name("a type's name")
-        relations: list[ModelRelation] = []
-        if self._is("relations") and self.word.is_first:
-            comment += self.word.before
-            self._take()
-            while self._is("define"):
-                relations.append(self._relation())
-        return Type(name.text, tuple(relations), _with_after(comment, name), name.place)
+    def relation(self, tree: SyntaxTree) -> ModelRelation:
+        name, definition = tree.children
+        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(self.text, tree.meta.end_pos)
+        named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
+        subjects = tuple(dict.fromkeys(map(self.subject, named)))
+        expression = self.expression(definition)
+        return ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
 
-    def _relation(self) -> ModelRelation:
-        comment = self.word.before
-        self._take()
-        name = self._name("a relation's name")
-        self._expect(":")
-        self.subjects, self.depth = [], 0
-        expression = self._expression()
-        comment = _with_after(comment, self.words[self.at - 1])
-        subjects = tuple(dict.fromkeys(self.subjects))
-        return ModelRelation(name.text, expression, subjects, not subjects, comment, name.place)
+    def expression(self, tree: SyntaxTree) -> Expression:
+        match tree.data, tree.children:
+            case "computed", [name]:
+                return Computed(str(name), self.place(name))
+            case "arrow", [name, tupleset]:
+                return Arrow(str(tupleset), str(name), place=self.place(name))
+            case "union", parts:
+                return Union(tuple(map(self.expression, parts)))
+            case "intersection", parts:
+                return Intersection(tuple(map(self.expression, parts)))
+            case "exclusion", [base, subtract]:
+                return Exclusion(self.expression(base), self.expression(subtract))
+        return Direct(self.place(tree.meta))
 
-    def _expression(self) -> Expression:
-        parts = [self._part()]
-        operator = self._operator()
-        while (found := self._operator()) is not None:
-            if found != operator or (operator == "but" and len(parts) == 2):
-                self._refuse("parentheses around what belongs together")
-            self._take()
-            if operator == "but" and not self._skips("not"):
-                self._refuse("`not`")
-            parts.append(self._part())
-        if operator is None:
-            return parts[0]
-        if operator == "or":
-            return Union(tuple(parts))
-        return Intersection(tuple(parts)) if operator == "and" else Exclusion(parts[0], parts[1])
+    def subject(self, tree: SyntaxTree) -> Subject:
+        name, kind, condition = tree.children
+        relation = str(kind.children[0]) if kind and kind.children else None
+        given = str(condition) if condition else None
+        return Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
 
-    def _operator(self) -> str | None:
-        return self.word.text if self.word.kind == "word" and self.word.text in ("or", "and", "but") else None
+    def condition(self, tree: SyntaxTree) -> ModelCondition:
+        name, *parameters, body = tree.children
+        first, last = body.children[0], body.children[-1]
+        comment = self.comments.until(first.start_pos)
+        comment += self.comments.until(last.start_pos) + self.comments.beside(self.text, last.end_pos)
+        start = Place(self.file, first.line, first.column + 1)
+        text = self.text[first.end_pos : last.start_pos]
+        return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))
 
-    def _part(self) -> Expression:
-        place = self.word.place
-        if self._skips("(", "sign"):
-            self.depth += 1
-            if self.depth > _DEEPEST_EXPRESSION:
-                raise wrong(place, "parentheses nest too deep")
-            inner = self._expression()
-            self._expect(")")
-            self.depth -= 1
-            return inner
-        if self._skips("[", "sign"):
-            self._restrictions()
-            return Direct(place)
-        name = self._name("a relation, `[` or `(`")
-        if self._is("from") and not self.word.is_first:
-            self._take()
-            return Arrow(self._name("a relation after `from`").text, name.text, place=place)
-        return Computed(name.text, place)
-
-    def _restrictions(self) -> None:
-        while True:
-            self.subjects.append(self._subject())
-            if self._skips("]", "sign"):
-                return
-            self._expect(",")
-
-    def _subject(self) -> Subject:
-        name = self._name("a type")
-        found = Subject(name.text, place=name.place)
-        if self._skips("#", "sign"):
-            found = replace(found, relation=self._name("a relation after `#`").text)
-        elif self._skips(":", "sign"):
-            self._expect("*")
-            found = replace(found, wildcard=True)
-        if self._skips("with"):
-            found = replace(found, condition=self._name("a condition after `with`").text)
-        return found
-
-    # ---- conditions --------------------------------------------------------------------------------------------------
-
-    def _condition(self) -> ModelCondition:
-        comment = self.word.before
-        self._take()
-        name = self._name("a condition's name")
-        self._expect("(")
-        parameters = [self._parameter()]
-        while self._skips(",", "sign"):
-            parameters.append(self._parameter())
-        self._expect(")")
-        body = self.word
-        if body.kind != "body":
-            self._refuse("`{`")
-        comment += self._take().before
-        return condition_of(name.text, tuple(parameters), body.text, body.place, comment, name.place)
-
-    def _parameter(self) -> ModelParameter:
-        name = self._name("a parameter's name")
-        self._expect(":")
-        type_name = self._name("a parameter's type").text
-        if self._skips("<", "sign"):
-            type_name = f"{type_name}<{self._name('a type').text}>"
-            self._expect(">")
-        return ModelParameter(name.text, type_name, name.place)
-
-    # ---- words -------------------------------------------------------------------------------------------------------
-
-    def _is(self, text: str) -> bool:
-        return self.word.kind == "word" and self.word.text == text
-
-    def _take(self) -> ModelWord:
-        word = self.word
-        self.at += 1
-        return word
-
-    def _skips(self, text: str, kind: str = "word") -> bool:
-        if self.word.kind != kind or self.word.text != text:
-            return False
-        self.at += 1
-        return True
-
-    def _expect(self, sign: str) -> None:
-        if not self._skips(sign, "sign"):
-            self._refuse(f"`{sign}`")
-
-    def _name(self, wanted: str) -> ModelWord:
-        if self.word.kind != "word":
-            self._refuse(wanted)
-        return self._take()
-
-    def _refuse(self, wanted: str) -> NoReturn:
-        found = "the end" if self.word.kind == "end" else f"`{self.word.text.strip()[:30]}`"
-        raise wrong(self.word.place, f"expected {wanted}, found {found}")
+    def parameter(self, tree: SyntaxTree) -> ModelParameter:
+        name, kind, inner = tree.children
+        return ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
 
 
-def _with_after(comment: tuple[str, ...], last: ModelWord) -> tuple[str, ...]:
-    return (*comment, last.after) if last.after else comment
+def _blanked(found: re.Match[str]) -> str:
+    """Put blanks in the place of a comment that `#` begins; texts, and comments of the expression, stay."""
+    return found[0] if found["comment"] is None else " " * len(found[0])
 
 
 # ---- The same model as the interface has it: JSON with `type_definitions` -----------------------------------------

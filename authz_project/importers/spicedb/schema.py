@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from authz_project.importers.cel import NotAnExpression, parsed, test_of
+from authz_project.importers.cel import test_of
+from authz_project.importers.files import NotParsed
 from authz_project.importers.model import (
     Arrow,
     Computed,
@@ -236,8 +237,8 @@ def condition_of(caveat: Caveat) -> ModelCondition:
 
     parameters = tuple(ModelParameter(each.name, str(each.type), each.place) for each in caveat.parameters)
     try:
-        test = test_of(parsed(caveat.text), caveat.text, parameters, place_of)
-    except NotAnExpression as wrong:
+        test = test_of(caveat.text, parameters, place_of)
+    except NotParsed as wrong:
         raise SourceError(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
     return ModelCondition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
 
