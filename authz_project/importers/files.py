@@ -275,15 +275,15 @@ class Grammar:
         return tree
 
     def _wanted(self, parser: Any, terminals: Iterable[str]) -> str:
-        """Say what may stand there, in the order of the grammar."""
-        found = {}
+        """Say what may stand there: key words first, then the rest, in the order of the grammar."""
+        found: dict[str, tuple[bool, int]] = {}
         for name in terminals:
-            if name != "$END" and self.words.get(name) != "":
-                pattern = parser.get_terminal(name).pattern
-                fixed = (pattern.raw or pattern.value).strip('"')
-                found[self.words.get(name) or f"`{fixed}`"] = self.rules.find(
-                    name if name in self.words else f'"{fixed}"'
-                )
+            if name == "$END" or self.words.get(name) == "":
+                continue
+            pattern = parser.get_terminal(name).pattern
+            fixed = (pattern.raw or pattern.value).strip('"')
+            place = self.rules.find(name if name in self.words else f'"{fixed}"')
+            found[self.words.get(name) or f"`{fixed}`"] = (not fixed.isidentifier(), place)
         *others, last = sorted(found, key=found.__getitem__) or ["the end"]
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -324,19 +324,24 @@ def position_in(text: str, offset: int) -> tuple[int, int]:
 class Comments:
     """The comments of a text, for whoever goes through its tree from the start to the end: each is taken once."""
 
-    def __init__(self, found: Iterable[tuple[int, list[str]]]):
-        self._left = deque(found)  # offsets, and lines without their marks
+    def __init__(self, text: str, found: Iterable[tuple[int, int, list[str]]]):
+        self._text = text
+        self._left = deque(found)  # where they begin and end, and their lines without the marks
 
     def until(self, at: int) -> tuple[str, ...]:
+        """Return the lines of those that begin before an offset."""
         lines: list[str] = []
         while self._left and self._left[0][0] < at:
-            lines += self._left.popleft()[1]
+            lines += self._left.popleft()[2]
         return tuple(lines)
 
-    def beside(self, text: str, end: int) -> tuple[str, ...]:
-        """Return those up to the end of the line, if nothing but them follows there."""
-        line_end = text.find("\n", end)
-        return self.until(len(text) if line_end < 0 else line_end)
+    def beside(self, end: int) -> tuple[str, ...]:
+        """Return the lines of those before an offset, and of those that follow it on its line."""
+        lines = self.until(end)
+        while self._left and not self._text[end : self._left[0][0]].strip(" \t\r"):
+            end = self._left[0][1]
+            lines += self.until(end)
+        return lines
 
 
 # ---- neighbour files ----------------------------------------------------------------------------------------------

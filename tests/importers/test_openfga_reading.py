@@ -96,7 +96,7 @@ condition d(x: int) { x < }"""
         (f"{HEADER}type doc\n  relations\n    define x: [user] or", "6:24", "found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] and x or x", "6:28", "parentheses around"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] but x", "6:26", "expected `not`"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "`,`, `]`, `with` or `#`, found the end"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "expected `with`, `:`, `,`, `]` or `#`, found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [usr]", "6:16", "there is no type usr"),
         (f"{HEADER}type doc\n  relations\n    define x: [user#y]", "6:16", "user has no relation y"),
         (f"{HEADER}type doc\n  relations\n    define x: y", "6:15", "doc has no relation y"),

@@ -116,8 +116,8 @@ class _ModelReader:
 
     def __init__(self, text: str, file: str):
         self.text, self.file = _HASHED.sub(_blanked, text), file
-        found = ((each.start(), each["comment"]) for each in _HASHED.finditer(text))
-        self.comments = Comments((at, [comment.strip()]) for at, comment in found if comment is not None)
+        found = (each for each in _HASHED.finditer(text) if each["comment"] is not None)
+        self.comments = Comments(self.text, ((*each.span(), [each["comment"].strip()]) for each in found))
 
     def read(self) -> ModelPart:
         try:
@@ -144,14 +144,14 @@ class _ModelReader:
         if tree.data == "extension":
             (tree,) = tree.children
         name, *relations = tree.children
-        comment += self.comments.beside(self.text, name.end_pos)
+        comment += self.comments.beside(name.end_pos)
         if relations:  # what stands before `relations`
             comment += self.comments.until(self.text.index("relations", name.end_pos))
         return Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
     def relation(self, tree: SyntaxTree) -> ModelRelation:
         name, definition = tree.children
-        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(self.text, tree.meta.end_pos)
+        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
         subjects = tuple(dict.fromkeys(map(self.subject, named)))
         expression = self.expression(definition)
@@ -181,7 +181,7 @@ class _ModelReader:
         name, *parameters, body = tree.children
         first, last = body.children[0], body.children[-1]
         comment = self.comments.until(first.start_pos)
-        comment += self.comments.until(last.start_pos) + self.comments.beside(self.text, last.end_pos)
+        comment += self.comments.until(last.start_pos) + self.comments.beside(last.end_pos)
         start = Place(self.file, first.line, first.column + 1)
         text = self.text[first.end_pos : last.start_pos]
         return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))

@@ -18,15 +18,25 @@ from authz_project.importers.model import (
     Fault,
     Imported,
     ImportRejected,
+    Model,
     Place,
     Scenario,
     SubjectList,
     Thing,
     Tuple,
     Who,
+    wrong,
 )
-from authz_project.importers.spicedb.schema import SpiceDBSchema, SubjectKind, model_of, passed_through, schema_of
-from authz_project.importers.spicedb.syntax import ImportStatement, SchemaText, SourceError, parse, place_in, words_of
+from authz_project.importers.spicedb.schema import (
+    ImportStatement,
+    SchemaText,
+    SubjectKind,
+    model_of,
+    parse,
+    passed_through,
+    place_in,
+    tree_of,
+)
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
 
@@ -57,7 +67,7 @@ def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
 def relationship_of(text: str, place: Place) -> Tuple:
     found = _RELATIONSHIP.fullmatch(text)
     if found is None:
-        raise SourceError(f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`", place)
+        raise wrong(place, f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`")
     return Tuple(
         Thing(found["type"], found["id"]),
         found["relation"],
@@ -72,7 +82,7 @@ def relationship_of(text: str, place: Place) -> Tuple:
 def subject_of(text: str, place: Place) -> Who:
     found = _SUBJECT_ALONE.fullmatch(text)
     if found is None:
-        raise SourceError(f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`", place)
+        raise wrong(place, f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`")
     return _who(found)
 
 
@@ -80,7 +90,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
     """Return an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
-        raise SourceError(f"`{text}` is no permission of a resource; one looks like `document:plan#view`", place)
+        raise wrong(place, f"`{text}` is no permission of a resource; one looks like `document:plan#view`")
     return Thing(found["type"], found["id"]), found["relation"]
 
 
@@ -89,9 +99,9 @@ def context_of(text: str, place: Place) -> ContextValues:
     try:
         context = value_of_json(text)
     except ValueError as reason:
-        raise SourceError(f"`{text}` is no JSON: {reason}", place) from None
+        raise wrong(place, f"`{text}` is no JSON: {reason}") from None
     if not isinstance(context, dict):
-        raise SourceError(f'`{text}` names no values; write an object, such as `{{"hour": 9}}`', place)
+        raise wrong(place, f'`{text}` names no values; write an object, such as `{{"hour": 9}}`')
     return tuple(context.items())
 
 
@@ -104,7 +114,7 @@ def _end(text: str, place: Place) -> datetime:
     try:
         end = datetime.fromisoformat(text)
     except ValueError:
-        raise SourceError(f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`", place) from None
+        raise wrong(place, f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`") from None
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
@@ -159,11 +169,11 @@ class ValidationFile:
     relationships: tuple[Tuple, ...] = ()
     asserted: tuple[Asserted, ...] = ()
     expected: tuple[Expected, ...] = ()
-    wrong: tuple[SourceError, ...] = ()
+    faults: tuple[Fault, ...] = ()  # of single lines
 
 
 def validation_file_of(source: Source) -> ValidationFile:
-    """Read a validation file. Raise `SourceError` where it is none; the result has the errors of single lines."""
+    """Read a validation file. Raise `ImportRejected` where it is none; the result has the errors of single lines."""
     try:
         root = node_of_yaml(source.text)
         if isinstance(root, yaml.MappingNode):
@@ -171,11 +181,9 @@ def validation_file_of(source: Source) -> ValidationFile:
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         place = place_in(source, mark.index) if mark else Place(source.filename)
-        raise SourceError(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
-    raise SourceError(
-        "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
-        Place(source.filename),
-    )
+        raise wrong(place, f"this is no YAML: {getattr(reason, 'problem', reason)}") from None
+    message = "a validation file has `schema`, `relationships` and `assertions`; this has none of them"
+    raise wrong(Place(source.filename), message)
 
 
 def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
@@ -183,7 +191,7 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
     for name, key, value in pairs_of(root):
         if name not in _KNOWN or name in _OLD:
             advice = _OLD.get(name, f"known are {', '.join(_KNOWN[:5])}")
-            raise SourceError(f"a validation file has no `{name}`; {advice}", place_in(source, key.start_mark.index))
+            raise wrong(place_in(source, key.start_mark.index), f"a validation file has no `{name}`; {advice}")
         parts[name] = value
     return parts
 
@@ -191,7 +199,7 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
 class _ValidationFileReader:
     def __init__(self, source: Source, parts: dict[str, yaml.Node]):
         self.source, self.parts = source, parts
-        self.wrong: list[SourceError] = []
+        self.faults: list[Fault] = []
 
     def file(self) -> ValidationFile:
         relationships = tuple(self._relationships())
@@ -205,7 +213,7 @@ class _ValidationFileReader:
             relationships,
             asserted,
             expected,
-            tuple(self.wrong),
+            tuple(self.faults),
         )
 
     def _scalar(self, part: str) -> yaml.ScalarNode | None:
@@ -213,7 +221,7 @@ class _ValidationFileReader:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return None
         if not isinstance(node, yaml.ScalarNode):
-            raise SourceError(f"`{part}` is a text", self._place(node))
+            raise wrong(self._place(node), f"`{part}` is a text")
         return node
 
     def _schema(self) -> Source | None:
@@ -228,8 +236,8 @@ class _ValidationFileReader:
         blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
         alone = Source(node.value, f"{self.source.filename} (schema)")
         try:
-            same = [word.text for word in words_of(blanked)] == [word.text for word in words_of(alone)]
-        except SourceError:
+            same = bool(tree_of(blanked) == tree_of(alone))
+        except ImportRejected:
             same = node.style == "|"
         return blanked if same else alone
 
@@ -238,8 +246,8 @@ class _ValidationFileReader:
         for text, place in self._placed(node) if node else ():
             try:
                 yield relationship_of(text, place)
-            except SourceError as wrong:
-                self.wrong.append(wrong)
+            except ImportRejected as reason:
+                self.faults += reason.faults
 
     def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
         """Yield the lines of a text, and where each stands in the file."""
@@ -254,17 +262,17 @@ class _ValidationFileReader:
     def _asserted(self) -> Iterator[Asserted]:
         for name, key, node in self._mapping("assertions"):
             if name not in _EXPECTED:
-                raise SourceError(f"there is no `{name}`; known are {', '.join(_EXPECTED)}", self._place(key))
+                raise wrong(self._place(key), f"there is no `{name}`; known are {', '.join(_EXPECTED)}")
             for item in self._sequence(node, name):
                 try:
                     yield self._assertion(item, _EXPECTED[name])
-                except SourceError as wrong:
-                    self.wrong.append(wrong)
+                except ImportRejected as reason:
+                    self.faults += reason.faults
 
     def _assertion(self, item: yaml.Node, expected: bool | None) -> Asserted:
         place = self._place(item)
         if not isinstance(item, yaml.ScalarNode):
-            raise SourceError("an assertion is a text, such as `document:plan#view@user:ann`", place)
+            raise wrong(place, "an assertion is a text, such as `document:plan#view@user:ann`")
         asked, _, context = item.value.strip().partition(" with ")
         found = relationship_of(asked.strip(), place)
         values = context_of(context, place) if context else ()
@@ -276,17 +284,15 @@ class _ValidationFileReader:
                 place = self._place(key)
                 subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
                 yield Expected(*permission_of(name.strip(), place), subjects, place)
-            except SourceError as wrong:
-                self.wrong.append(wrong)
+            except ImportRejected as reason:
+                self.faults += reason.faults
 
     def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
         """Read `[user:ann] is <document:plan#viewer>`; what stands behind it gives reasons, and may change."""
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:
-            raise SourceError(
-                f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`", place
-            )
+            raise wrong(place, f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`")
         excepted = [
             subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
         ]
@@ -297,14 +303,14 @@ class _ValidationFileReader:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.MappingNode):
-            raise SourceError(f"`{part}` is a map", self._place(node))
+            raise wrong(self._place(node), f"`{part}` is a map")
         return list(pairs_of(node))
 
     def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
         if node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise SourceError(f"`{part}` is a list", self._place(node))
+            raise wrong(self._place(node), f"`{part}` is a list")
         return list(node.value)
 
     def _place(self, node: yaml.Node) -> Place:
@@ -325,7 +331,7 @@ _YAML = (".yaml", ".yml")
 class SpiceDBFiles:
     """All that the files say, as it was written."""
 
-    schema: SpiceDBSchema
+    model: Model
     tuples: tuple[Tuple, ...] = ()
     files: tuple[tuple[str, ValidationFile], ...] = ()  # by the names of their tests
 
@@ -333,12 +339,9 @@ class SpiceDBFiles:
 def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
     """Read the files. Raise `ImportRejected` with all that is wrong in them."""
     read = read_files(schema, others)
-    passed = passed_through(read.schema)
+    passed = passed_through(read.model)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
-    try:
-        return Imported(model_of(read.schema), read.tuples, scenarios)
-    except SourceError as wrong:
-        raise ImportRejected([wrong.fault]) from None
+    return Imported(read.model, read.tuples, scenarios)
 
 
 def read_files(schema: Path, others: Sequence[Path] = ()) -> SpiceDBFiles:
@@ -358,11 +361,11 @@ class _FileReader:
             self._first(schema)
             for path in others:
                 self._another(path)
-        except SourceError as wrong:
-            self.faults.append(wrong.fault)
+        except ImportRejected as reason:
+            self.faults += reason.faults
         if self.faults:
             raise ImportRejected(self.faults)
-        return SpiceDBFiles(schema_of(self.texts), tuple(self.tuples), tuple(self.files))
+        return SpiceDBFiles(model_of(self.texts), tuple(self.tuples), tuple(self.files))
 
     def _first(self, path: Path) -> None:
         if path.suffix in _YAML:
@@ -377,8 +380,8 @@ class _FileReader:
         for text, place in lines_of(_source(path)):
             try:
                 self.tuples.append(relationship_of(text, place))
-            except SourceError as wrong:
-                self.faults.append(wrong.fault)
+            except ImportRejected as reason:
+                self.faults += reason.faults
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after what it imports."""
@@ -391,16 +394,14 @@ class _FileReader:
         relative = PurePosixPath(named.path)
         path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
         if path is None:
-            raise SourceError(
-                f"`{named.path}` is no file below the folder of this one; imports stay there", named.place
-            )
+            raise wrong(named.place, f"`{named.path}` is no file below the folder of this one; imports stay there")
         if path not in self.imported:
             self.imported.add(path)
             self._schema(_source(path, named.place), path.parent)
 
     def _validation(self, path: Path, is_first: bool) -> None:
         file = validation_file_of(_source(path))
-        self.faults += [wrong.fault for wrong in file.wrong]
+        self.faults += file.faults
         self.tuples += file.relationships
         self.files.append((path.stem, file))
         if is_first:
@@ -408,17 +409,17 @@ class _FileReader:
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
         if file.schema is not None and file.schema_file:
-            raise SourceError("there is a `schema` beside this; keep one of them", file.schema_file_place)
+            raise wrong(file.schema_file_place, "there is a `schema` beside this; keep one of them")
         if file.schema is not None:
             self._schema(file.schema, path.parent)
         elif file.schema_file:
             named = neighbour_file(path, file.schema_file)
             if named is None:
                 fault = f"`{file.schema_file}` is no file below the folder of this one; name the schema in the command"
-                raise SourceError(f"{fault}, first", file.schema_file_place)
+                raise wrong(file.schema_file_place, f"{fault}, first")
             self._schema(_source(named, file.schema_file_place), named.parent)
         else:
-            raise SourceError("this file has no `schema`; name the file with the schema first", Place(str(path)))
+            raise wrong(Place(str(path)), "this file has no `schema`; name the file with the schema first")
 
 
 def _source(path: Path, place: Place = NOWHERE) -> Source:
@@ -426,7 +427,7 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
     try:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
-        raise SourceError(reason.message, place) from None
+        raise wrong(place, reason.message) from None
 
 
 # ---- tests ----------------------------------------------------------------------------------------------------------

@@ -1,13 +1,17 @@
-"""Resolve a SpiceDB schema, and convert it to the model that all importers share."""
+"""Read the schema language of SpiceDB, as the model that all importers share."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
 
 from authz_project.importers.cel import test_of
-from authz_project.importers.files import NotParsed
+from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree
 from authz_project.importers.model import (
+    NOWHERE,
     Arrow,
     Computed,
     Direct,
@@ -26,56 +30,294 @@ from authz_project.importers.model import (
     Subject,
     Type,
     Union,
+    leaves,
+    relations_of,
+    wrong,
 )
-from authz_project.importers.spicedb.syntax import (
-    Along,
-    Caveat,
-    Common,
-    Definition,
-    NamedMember,
-    Nil,
-    PartialNamed,
-    PermissionDeclared,
-    RelationDeclared,
-    SchemaTerm,
-    SchemaText,
-    Self,
-    SourceError,
-    SumTerm,
-    Without,
-    WrittenSubject,
-    place_in,
-)
+from policy.language.source import Source
 from policy.rules.declarations import did_you_mean
 
-# ---- schema -------------------------------------------------------------------------------------------------------
-# Several texts -> one schema: what partials say is put in its place, and every name is one that there is.
+# ---- one file -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SpiceDBSchema:
-    definitions: tuple[Definition, ...]  # without partials: what they say is in those that name them
-    caveats: tuple[Caveat, ...]
+class PartialNamed:
+    """`...name`: what the partial says is said here."""
+
+    name: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    members: tuple[ModelRelation | PartialNamed, ...]
+    is_partial: bool = False
     comment: tuple[str, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False)
 
 
-def schema_of(texts: Sequence[SchemaText]) -> SpiceDBSchema:
+@dataclass(frozen=True)
+class ImportStatement:
+    path: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class SchemaText:
+    """One file, as it was written: nothing is looked up here."""
+
+    comment: tuple[str, ...]  # at the start of the file, and at its end
+    definitions: tuple[Definition, ...]
+    conditions: tuple[ModelCondition, ...]
+    imports: tuple[ImportStatement, ...]
+
+
+_GRAMMAR = Grammar(
+    r"""
+    start: (definition | caveat | partial | import | use | ";")*
+    definition: "definition" path _members
+    partial: "partial" path _members
+    _members: OPEN (relation | permission | named | ";")* "}"
+    named: _DOTS path
+    relation: "relation" NAME ":" subject ("|" subject)*
+    subject: path [userset | everybody] ["with" path [AND NAME]]
+    userset: "#" (NAME | _DOTS)
+    everybody: ":" "*"
+    permission: "permission" NAME (":" path ("|" path)*)? "=" term
+    ?term: common (_MINUS common)*
+    ?common: sum ("&" sum)*
+    ?sum: single ("+" single)*
+    ?single: NAME -> computed | along | "(" term ")"
+    along: NAME _ARROW NAME | NAME _DOT NAME "(" NAME ")"
+    path: NAME (_SLASH NAME)*
+    caveat: "caveat" path "(" parameter ("," parameter)* ")" body
+    parameter: NAME type
+    type: NAME ("<" type ("," type)* ">")?
+    !body: "{" _inside+ "}"
+    !_inside: TEXT | OTHER | "{" _inside* "}"
+    import: "import" PATH
+    use: "use" NAME
+
+    AND: "and"
+    OPEN: "{"
+    _ARROW: "->"
+    _DOT: "."
+    _MINUS: /-(?!>)/
+    _DOTS: "..."
+    _SLASH: /\/(?!\*)/
+    NAME: /[^\W\d]\w*/
+    PATH: /"[^"\n]*"|'[^'\n]*'/
+    TEXT.2: /"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"([^"\\\n]|\\.)*"|'([^'\\\n]|\\.)*'/
+    OTHER.-1: /[^\s\ufeff{}"'\/]+|\/(?![\/*])/
+    %ignore /[\s\ufeff]+|\/\/[^\n]*|\/\*[\s\S]*?\*\//
+    """,
+    {
+        "NAME": "a name", "PATH": "the path of a file in quotes", "TEXT": "a condition", "OTHER": "a condition",
+        "_SLASH": "`/`", "_MINUS": "`-`", "SEMICOLON": "", "_DOTS": "",
+    },
+)  # fmt: skip
+_COMMENT = re.compile(
+    r""""{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+    r"""|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)"""
+)
+_FLAGS = ("expiration", "import", "partial", "self", "typechecking")
+
+
+def place_in(source: Source, offset: int) -> Place:
+    return Place(source.filename, *source.position(offset))
+
+
+def parse(source: Source) -> SchemaText:
+    """Read a schema. Raise `ImportRejected` where it is none."""
+    return _SchemaReader(source).read()
+
+
+def tree_of(source: Source) -> SyntaxTree:
+    try:
+        return _GRAMMAR.parse(source.text)
+    except NotParsed as reason:
+        message = reason.message
+        if source.text.startswith("/*", reason.at):
+            message = "this comment has no end; close it with `*/`"
+        elif reason.found in ("_ARROW", "_DOT"):
+            message = "one arrow takes one step; make a permission of it on the type between, and refer to that"
+        raise wrong(place_in(source, reason.at), message) from None
+
+
+class _SchemaReader:
+    """Goes through the tree of a schema from the start to the end, so that comments stay with what they are about."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.comments = Comments(
+            source.text,
+            ((*each.span(), _lines_of(each[0])) for each in _COMMENT.finditer(source.text) if each["comment"]),
+        )
+        self.flags: set[str] = set()
+
+    def read(self) -> SchemaText:
+        tree = tree_of(self.source)
+        head = self._comment_at_the_start(tree)
+        found: dict[str, list[Any]] = {"definition": [], "caveat": [], "import": []}
+        for each in tree.children:
+            comment = self.comments.until(each.meta.start_pos)
+            match each.data:
+                case "use":
+                    self._use(each, bool(found["definition"] or found["caveat"]))
+                    head += comment
+                case "import":
+                    found["import"].append(ImportStatement(each.children[0][1:-1], self.place(each)))
+                    head += comment
+                case "caveat":
+                    found["caveat"].append(self._caveat(each, comment))
+                case _:
+                    found["definition"].append(self._definition(each, comment))
+        head += self.comments.until(len(self.source.text))
+        return SchemaText(head, *map(tuple, found.values()))
+
+    def place(self, node: SyntaxTree) -> Place:
+        return place_in(self.source, getattr(node, "meta", node).start_pos)
+
+    def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
+        """Return the lines above the first free line: they are about the file, and not about what comes first."""
+        text = self.source.text
+        start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
+        free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
+        return self.comments.until(free.start()) if free else ()
+
+    def _use(self, tree: SyntaxTree, is_late: bool) -> None:
+        (flag,) = tree.children
+        if flag not in _FLAGS:
+            known = ", ".join(_FLAGS)
+            raise wrong(self.place(flag), f"nobody knows what `use {flag}` means; known are {known}")
+        if is_late:
+            raise wrong(self.place(tree), f"`use {flag}` stands behind a definition; move it to the top")
+        self.flags.add(str(flag))
+
+    # ---- definitions ------------------------------------------------------------------------------------------------
+
+    def _definition(self, tree: SyntaxTree, comment: tuple[str, ...]) -> Definition:
+        path, opening, *members = tree.children
+        comment += self.comments.beside(opening.end_pos)
+        read = tuple(map(self._member, members))
+        comment += self.comments.until(tree.meta.end_pos)
+        return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
+
+    def _member(self, tree: SyntaxTree) -> ModelRelation | PartialNamed:
+        place = self.place(tree)
+        if tree.data == "named":
+            return PartialNamed(_path(tree.children[0]), place)
+        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
+        name, *parts = tree.children
+        if tree.data == "permission":  # the types before its term are known from the relations anyway
+            return ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
+        return ModelRelation(str(name), Direct(place), tuple(map(self._subject, parts)), False, comment, place)
+
+    def _subject(self, tree: SyntaxTree) -> Subject:
+        path, kind, given, _and, end = tree.children
+        relation = str(kind.children[0]) if kind and kind.children else None
+        condition, expires = _path(given) if given else None, False
+        if "expiration" in self.flags and condition == "expiration":
+            condition, expires = None, True
+            if _and:
+                raise wrong(self.place(_and), "the caveat comes first: `with caveat and expiration`")
+        elif _and:
+            if "expiration" not in self.flags or end != "expiration":
+                raise wrong(self.place(end), f"expected `expiration`, after `use expiration`, found `{end}`")
+            expires = True
+        is_everybody = bool(kind) and kind.data == "everybody"
+        return Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
+
+    def _expression(self, tree: SyntaxTree) -> Expression:
+        """`-` binds loosest, then `&`, then `+`."""
+        place = self.place(tree)
+        match tree.data, tree.children:
+            case "computed", ["nil"]:
+                return Nothing()
+            case "computed", ["self"] if "self" in self.flags:
+                return Itself(place)
+            case "computed", [name]:
+                return Computed(str(name), place)
+            case "along", [relation, target]:
+                return Arrow(str(relation), str(target), False, place)
+            case "along", [relation, ("any" | "all") as function, target]:
+                return Arrow(str(relation), str(target), function == "all", place)
+            case "along", [_, function, _]:
+                raise wrong(self.place(function), f"`{function}` is no arrow; write `any` or `all`")
+            case "term", parts:
+                return reduce(Exclusion, map(self._expression, parts))
+            case "common", parts:
+                return Intersection(tuple(_flat(map(self._expression, parts), Intersection)))
+        return Union(tuple(_flat(map(self._expression, tree.children), Union)))
+
+    # ---- caveats ----------------------------------------------------------------------------------------------------
+
+    def _caveat(self, tree: SyntaxTree, comment: tuple[str, ...]) -> ModelCondition:
+        path, *parameters, body = tree.children
+        start, end = body.children[1].start_pos, body.children[-2].end_pos
+        name, text = _path(path), self.source.text[start:end]
+        comment += self.comments.beside(tree.meta.end_pos)
+        read = tuple(ModelParameter(str(each.children[0]), _type(each.children[1]), self.place(each))
+                     for each in parameters)  # fmt: skip
+
+        def place_of(offset: int) -> Place:
+            return place_in(self.source, start + offset)
+
+        try:
+            return ModelCondition(name, read, test_of(text, read, place_of), text, comment, self.place(tree))
+        except NotParsed as reason:
+            raise wrong(place_of(reason.at), f"the condition of `{name}`: {reason.message}") from None
+
+
+def _path(tree: SyntaxTree) -> str:
+    return "/".join(tree.children)
+
+
+def _type(tree: SyntaxTree) -> str:
+    name, *inner = tree.children
+    return f"{name}<{', '.join(map(_type, inner))}>" if inner else str(name)
+
+
+def _flat(parts: Iterable[Expression], kind: type[Union | Intersection]) -> Iterator[Expression]:
+    """Yield the parts of a sum: `(a + b) + c` has three."""
+    for part in parts:
+        yield from part.parts if isinstance(part, kind) else (part,)
+
+
+def _lines_of(comment: str) -> list[str]:
+    """Return what a comment says, without its marks."""
+    if comment.startswith("//"):
+        return [comment.lstrip("/").strip()]
+    inner = comment.removeprefix("/*").removesuffix("*/").strip("*")
+    lines = [line.strip().lstrip("*").strip() for line in inner.split("\n")]
+    while lines and not lines[0]:
+        lines.pop(0)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+# ---- schema -------------------------------------------------------------------------------------------------------
+# Several texts -> one model: what partials say is put in its place, and every name is one that there is.
+
+
+def model_of(texts: Sequence[SchemaText]) -> Model:
     """Put the texts together. Raise `ImportRejected` with all that is wrong."""
     faults: list[Fault] = []
     written = [definition for text in texts for definition in text.definitions]
-    caveats = tuple(caveat for text in texts for caveat in text.caveats)
-    faults += _repeated([*written, *caveats], "there is another definition, partial or caveat")
+    conditions = tuple(condition for text in texts for condition in text.conditions)
+    faults += _repeated([*written, *conditions], "there is another definition, partial or caveat")
     partials = _Partials({each.name: each for each in written if each.is_partial}, faults)
-    definitions = tuple(partials.put_into(each) for each in written if not each.is_partial)
-    faults += _Names(definitions, caveats).faults()
+    types = tuple(partials.put_into(each) for each in written if not each.is_partial)
+    model = Model(types, conditions, tuple(line for text in texts for line in text.comment))
+    faults += _NameCheck(model).faults()
     if faults:
         raise ImportRejected(sorted(faults, key=lambda fault: fault.place))
-    return SpiceDBSchema(definitions, caveats, tuple(line for text in texts for line in text.comment))
+    return model
 
 
-def _repeated(
-    declared: Iterable[Definition | Caveat | RelationDeclared | PermissionDeclared], what: str
-) -> Iterator[Fault]:
+def _repeated(declared: Iterable[Definition | ModelCondition | ModelRelation], what: str) -> Iterator[Fault]:
     seen: dict[str, Place] = {}
     for each in declared:
         if each.name in seen:
@@ -88,14 +330,12 @@ class _Partials:
     by_name: dict[str, Definition]
     faults: list[Fault]
 
-    def put_into(self, definition: Definition) -> Definition:
+    def put_into(self, definition: Definition) -> Type:
         members = tuple(self._members(definition, ()))
         self.faults += _repeated(members, f"`{definition.name}` has another")
-        return replace(definition, members=members)
+        return Type(definition.name, members, definition.comment, definition.place)
 
-    def _members(
-        self, definition: Definition, within: tuple[str, ...]
-    ) -> Iterator[RelationDeclared | PermissionDeclared]:
+    def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ModelRelation]:
         for member in definition.members:
             if not isinstance(member, PartialNamed):
                 yield member
@@ -108,81 +348,53 @@ class _Partials:
                 yield from self._members(self.by_name[member.name], (*within, member.name))
 
 
-# ---- names ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Names:
-    definitions: tuple[Definition, ...]
-    caveats: tuple[Caveat, ...]
-    members: dict[str, dict[str, RelationDeclared | PermissionDeclared]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.members = {
-            definition.name: {member.name: member for member in declared(definition)} for definition in self.definitions
-        }
+class _NameCheck:
+    def __init__(self, model: Model):
+        self.model = model
+        self.members = {type_.name: {each.name: each for each in type_.relations} for type_ in model.types}
+        self.conditions = [each.name for each in model.conditions]
 
     def faults(self) -> Iterator[Fault]:
-        for caveat in self.caveats:
-            names = [parameter.name for parameter in caveat.parameters]
-            for parameter in caveat.parameters:
-                if names.count(parameter.name) > 1:
-                    yield Fault(parameter.place, f"`{caveat.name}` has two parameters `{parameter.name}`; rename one")
-        for definition in self.definitions:
-            for member in declared(definition):
-                match member:
-                    case RelationDeclared(subjects=subjects):
-                        for subject in subjects:
-                            yield from self._of_subject(subject)
-                    case PermissionDeclared(term=term):
-                        yield from self._of_term(term, definition)
+        for condition in self.model.conditions:
+            names = [parameter.name for parameter in condition.parameters]
+            for each in condition.parameters:
+                if names.count(each.name) > 1:
+                    yield Fault(each.place, f"`{condition.name}` has two parameters `{each.name}`; rename one")
+        for type_, relation in relations_of(self.model):
+            for subject in relation.subjects:
+                yield from self._of_subject(subject)
+            for leaf, _ in leaves(relation.expression):
+                if isinstance(leaf, Computed):
+                    yield from self._of_name(leaf.relation, type_, leaf.place)
+                elif isinstance(leaf, Arrow):
+                    yield from self._of_arrow(leaf.tupleset, type_, leaf.place)
 
-    def _of_subject(self, subject: WrittenSubject) -> Iterator[Fault]:
+    def _of_subject(self, subject: Subject) -> Iterator[Fault]:
         if subject.type not in self.members:
             advice = _meant(subject.type, self.members)
             yield Fault(subject.place, f"there is no definition `{subject.type}`{advice}")
         elif subject.relation and subject.relation not in self.members[subject.type]:
             advice = _meant(subject.relation, self.members[subject.type])
             yield Fault(subject.place, f"`{subject.type}` has no `{subject.relation}`{advice}")
-        caveats = [caveat.name for caveat in self.caveats]
-        if subject.caveat and subject.caveat not in caveats:
-            yield Fault(subject.place, f"there is no caveat `{subject.caveat}`{_meant(subject.caveat, caveats)}")
+        if subject.condition and subject.condition not in self.conditions:
+            advice = _meant(subject.condition, self.conditions)
+            yield Fault(subject.place, f"there is no caveat `{subject.condition}`{advice}")
 
-    def _of_term(self, term: SchemaTerm, definition: Definition) -> Iterator[Fault]:
-        match term:
-            case NamedMember(name):
-                yield from self._of_name(name, definition, term.place)
-            case Along(relation, _):
-                yield from self._of_arrow(relation, definition, term.place)
-            case SumTerm(parts) | Common(parts):
-                for part in parts:
-                    yield from self._of_term(part, definition)
-            case Without(base, removed):
-                yield from self._of_term(base, definition)
-                yield from self._of_term(removed, definition)
-
-    def _of_name(self, name: str, definition: Definition, place: Place) -> Iterator[Fault]:
-        members = self.members[definition.name]
+    def _of_name(self, name: str, type_: Type, place: Place) -> Iterator[Fault]:
+        members = self.members[type_.name]
         if name not in members:
-            yield Fault(place, f"`{definition.name}` has no `{name}`{_meant(name, members)}")
+            yield Fault(place, f"`{type_.name}` has no `{name}`{_meant(name, members)}")
 
-    def _of_arrow(self, relation: str, definition: Definition, place: Place) -> Iterator[Fault]:
-        match self.members[definition.name].get(relation):
-            case None:
-                yield from self._of_name(relation, definition, place)
-            case PermissionDeclared():
-                yield Fault(place, f"an arrow starts from a relation, and `{relation}` is a permission")
-            case RelationDeclared(subjects=subjects):
-                for subject in subjects:
-                    if subject.is_wildcard:
-                        yield Fault(place, f"no arrow leads along `{relation}`, which takes `{subject.type}:*`")
-
-
-def declared(definition: Definition) -> Iterator[RelationDeclared | PermissionDeclared]:
-    """Yield what a definition has, once partials are put into it."""
-    for member in definition.members:
-        assert not isinstance(member, PartialNamed)
-        yield member
+    def _of_arrow(self, name: str, type_: Type, place: Place) -> Iterator[Fault]:
+        relation = self.members[type_.name].get(name)
+        if relation is None:
+            yield from self._of_name(name, type_, place)
+        elif relation.is_permission:
+            yield Fault(place, f"an arrow starts from a relation, and `{name}` is a permission")
+        else:
+            for subject in relation.subjects:
+                if subject.wildcard:
+                    yield Fault(place, f"no arrow leads along `{name}`, which takes `{subject.type}:*`")
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -196,94 +408,20 @@ def _meant(name: str, known: Iterable[str]) -> str:
 SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
 
 
-def passed_through(schema: SpiceDBSchema) -> frozenset[SubjectKind]:
+def passed_through(model: Model) -> frozenset[SubjectKind]:
     return frozenset(
         kind
-        for definition in schema.definitions
-        for member in declared(definition)
-        if isinstance(member, PermissionDeclared)
-        for kind in _of_term(member.term, definition)
+        for type_, relation in relations_of(model)
+        if relation.is_permission
+        for leaf, _ in leaves(relation.expression)
+        for kind in _of_leaf(leaf, type_)
     )
 
 
-def _of_term(term: SchemaTerm, definition: Definition) -> Iterator[SubjectKind]:
-    match term:
-        case NamedMember(name):
-            yield definition.name, name
-        case Along(relation, target):
-            for member in declared(definition):
-                if isinstance(member, RelationDeclared) and member.name == relation:
-                    yield from ((subject.type, target) for subject in member.subjects)
-        case SumTerm(parts) | Common(parts):
-            for part in parts:
-                yield from _of_term(part, definition)
-        case Without(base, removed):
-            yield from _of_term(base, definition)
-            yield from _of_term(removed, definition)
-
-
-# ---- A schema -> the form that all importers share ----------------------------------------------------------------
-
-
-def model_of(schema: SpiceDBSchema) -> Model:
-    """Translate the schema. Raise `SourceError` where a caveat's condition is none."""
-    types = tuple(map(_type, schema.definitions))
-    return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
-
-
-def condition_of(caveat: Caveat) -> ModelCondition:
-    def place_of(offset: int) -> Place:
-        return place_in(caveat.source, caveat.start + offset)
-
-    parameters = tuple(ModelParameter(each.name, str(each.type), each.place) for each in caveat.parameters)
-    try:
-        test = test_of(caveat.text, parameters, place_of)
-    except NotParsed as wrong:
-        raise SourceError(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
-    return ModelCondition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
-
-
-def _type(definition: Definition) -> Type:
-    return Type(definition.name, tuple(map(_relation, declared(definition))), definition.comment, definition.place)
-
-
-def _relation(member: RelationDeclared | PermissionDeclared) -> ModelRelation:
-    if isinstance(member, RelationDeclared):
-        subjects = tuple(map(_subject, member.subjects))
-        return ModelRelation(member.name, Direct(member.place), subjects, False, member.comment, member.place)
-    return ModelRelation(member.name, expression_of(member.term), (), True, member.comment, member.place)
-
-
-def _subject(written: WrittenSubject) -> Subject:
-    return Subject(
-        written.type, written.relation or None, written.is_wildcard, written.caveat or None, written.expires,
-        written.place,
-    )  # fmt: skip
-
-
-def expression_of(term: SchemaTerm) -> Expression:
-    match term:
-        case NamedMember(name):
-            return Computed(name, term.place)
-        case Along(relation, target, every):
-            return Arrow(relation, target, every, term.place)
-        case Nil():
-            return Nothing()
-        case Self():
-            return Itself(term.place)
-        case SumTerm():
-            return Union(tuple(map(expression_of, _parts(term, SumTerm))))
-        case Common():
-            return Intersection(tuple(map(expression_of, _parts(term, Common))))
-        case Without(base, removed):
-            return Exclusion(expression_of(base), expression_of(removed))
-    raise AssertionError(term)
-
-
-def _parts(term: SchemaTerm, kind: type[SumTerm | Common]) -> Iterator[SchemaTerm]:
-    """Yield the parts of a sum: `(a + b) + c` has three."""
-    if isinstance(term, kind):
-        for part in term.parts:
-            yield from _parts(part, kind)
-    else:
-        yield term
+def _of_leaf(leaf: Expression, type_: Type) -> Iterator[SubjectKind]:
+    if isinstance(leaf, Computed):
+        yield type_.name, leaf.relation
+    elif isinstance(leaf, Arrow):
+        for relation in type_.relations:
+            if relation.name == leaf.tupleset:
+                yield from ((subject.type, leaf.relation) for subject in relation.subjects)
