@@ -304,7 +304,7 @@ def _parser(grammar: Grammar) -> Any:
             word = terminal.pattern.value
             terminal.pattern = PatternRE(f"{word}(?!{grammar.in_names})", raw=f'"{word}"')
 
-    return Lark(grammar.rules, parser="lalr", propagate_positions=True, maybe_placeholders=True, edit_terminals=end_word)
+    return Lark(grammar.rules, parser="lalr", propagate_positions=True, edit_terminals=end_word)
 
 
 def _check_depth(tree: SyntaxTree) -> None:

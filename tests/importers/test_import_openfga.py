@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authz_project.importers.model import ImportRejected
-from authz_project.importers.spicedb.files import imported
+from authz_project.importers.spicedb import imported
 from facts import read
 from policy.errors import Unavailable
 from policy.models import Environment

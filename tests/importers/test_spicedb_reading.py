@@ -35,7 +35,7 @@ from authz_project.importers.model import (
     Unsupported,
     Who,
 )
-from authz_project.importers.spicedb.files import context_of, imported, validation_file_of
+from authz_project.importers.spicedb import context_of, imported, validation_file_of
 from policy.language.source import Source
 
 
@@ -387,7 +387,8 @@ def test_tests_may_stand_in_a_file_of_their_own(read):
             "1:37: expected `definition`, `partial`, `caveat`, `import` or `use`, found `}`",
         ),
         ("caveat c() { true }", "1:10: expected a name, found `)`"),
-        ("definition d { permission a = " + "b - (" * 300 + "b" + ")" * 300 + " }", "1:521: this nests too deep; split it"),
+        ("definition d { permission a = " + "b - (" * 300 + "b" + ")" * 300 + " }",
+         "1:521: this nests too deep; split it"),
         ("caveat c(a bool) { " + "!" * 300 + "a }", "1:121: the condition of `c`: this nests too deep; split it"),
     ],
 )  # fmt: skip
@@ -418,7 +419,7 @@ definition doc {
         "schema.zed:8:34: `user` has no `friend`",
         "schema.zed:9:3: `doc` has another `viewer`, at schema.zed:8:3; rename one of them",
         "schema.zed:10:21: `doc` has no `viewr`; did you mean `viewer`?",
-        "schema.zed:10:41: an arrow starts from a relation, and `view` is a permission",
+        "schema.zed:10:41: an arrow follows tuples, and `view` has none of its own",
         "schema.zed:10:51: `doc` has no `owner`",
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from authz_project.importers.command import ImportCommand
 from authz_project.importers.model import Imported
-from authz_project.importers.openfga.stores import read_files
+from authz_project.importers.openfga import read_files
 
 
 class Command(ImportCommand):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from authz_project.importers.command import ImportCommand
 from authz_project.importers.model import Imported
-from authz_project.importers.spicedb.files import imported
+from authz_project.importers.spicedb import imported
 
 
 class Command(ImportCommand):
