@@ -30,9 +30,8 @@ from authz_project.importers.model import (
     Place,
     Sum,
     Unsupported,
+    atoms,
 )
-from authz_project.importers.model import ModelComparison as Compared
-from authz_project.importers.model import OneOf as AmongThese
 from facts.wire import MAX_ID_BYTES
 from policy.values import BOOLEAN, INTEGER, STRING, Value, whole_number
 
@@ -225,23 +224,19 @@ def unasked(condition: ModelCondition) -> list[str]:
 
 
 def _asked(test: ModelTest) -> Iterator[str]:
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from _asked(part)
-        case Negation(inner):
-            yield from _asked(inner)
-        case IsTrue(name):
-            yield name
-        case Compared(_, left, right):
-            yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
-        case AmongThese(item, values):
-            yield from (described(each) for each in (item, values) if isinstance(each, GivenValue | Sum))
-        case InNetwork(address, network):
-            if isinstance(address, GivenValue):
-                yield address.parameter
-            if isinstance(network, GivenValue):
-                yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
+    for atom in atoms(test):
+        match atom:
+            case IsTrue(name):
+                yield name
+            case ModelComparison(_, left, right):
+                yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
+            case OneOf(item, values):
+                yield from (described(each) for each in (item, values) if isinstance(each, GivenValue | Sum))
+            case InNetwork(address, network):
+                if isinstance(address, GivenValue):
+                    yield address.parameter
+                if isinstance(network, GivenValue):
+                    yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
 
 
 def worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
@@ -291,28 +286,19 @@ def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
 
 def sums(test: ModelTest) -> list[Sum]:
     """Return the outermost sums of a test."""
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            return [each for part in parts for each in sums(part)]
-        case Negation(inner):
-            return sums(inner)
-        case Compared(_, left, right):
-            return [each for each in (left, right) if isinstance(each, Sum)]
-        case AmongThese(item, _):
-            return [item] if isinstance(item, Sum) else []
-    return []
+    found: list[object] = []
+    for atom in atoms(test):
+        if isinstance(atom, ModelComparison):
+            found += [atom.left, atom.right]
+        elif isinstance(atom, OneOf):
+            found.append(atom.item)
+    return [each for each in found if isinstance(each, Sum)]
 
 
 def networks(test: ModelTest) -> list[GivenValue]:
     """Return the networks of a test that are parameters."""
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            return [each for part in parts for each in networks(part)]
-        case Negation(inner):
-            return networks(inner)
-        case InNetwork(_, GivenValue() as network):
-            return [network]
-    return []
+    found = (atom.network for atom in atoms(test) if isinstance(atom, InNetwork))
+    return [each for each in found if isinstance(each, GivenValue)]
 
 
 def parameters_of(operand: ModelOperand) -> list[str]:

@@ -39,6 +39,7 @@ from authz_project.importers.model import (
     OneOf,
     Sum,
     Unsupported,
+    atoms,
     relations_of,
 )
 from policy.language import ast
@@ -50,7 +51,7 @@ from policy.values import INTEGER, STRING
 def report_unsupported(model: Model, report: ImportReport) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
-        for part in unsupported_parts(condition.test):
+        for part in (each for each in atoms(condition.test) if isinstance(each, Unsupported)):
             about = f"; {users} would wait for it in vain" if users else ""
             report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
         for total in sums(condition.test):
@@ -65,17 +66,6 @@ def report_unsupported(model: Model, report: ImportReport) -> None:
                 report.changed(
                     parameter.place, f"condition {condition.name}: {parameter.name} takes whole numbers alone"
                 )
-
-
-def unsupported_parts(test: ModelTest) -> Iterator[Unsupported]:
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from unsupported_parts(part)
-        case Negation(inner):
-            yield from unsupported_parts(inner)
-        case Unsupported():
-            yield test
 
 
 def _users(model: Model, condition: ModelCondition) -> Iterator[str]:
@@ -145,7 +135,7 @@ class _ConditionWriter:
         if None in types.values():
             return terms.FALSE  # nobody can give such a value here
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
-        together = _together([*self._given(self.condition.test), *others, formula])
+        together = _together([*self._given(), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
         typed = [each for part in parts for each in self._typed(part)]
         return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
@@ -177,24 +167,20 @@ class _ConditionWriter:
             name += "_"
         return variable(name)
 
-    def _given(self, test: ModelTest) -> list[ast.Formula]:
+    def _given(self) -> Iterator[ast.Formula]:
         """Ask that each value which the test needs is there."""
-        match test:
-            case AllOf(parts) | AnyOf(parts):
-                return [each for part in parts for each in self._given(part)]
-            case Negation(inner):
-                return self._given(inner)
-            case ModelComparison(_, left, right):
-                return [*self._term(left)[1], *self._term(right)[1]]
-            case OneOf(item, values):
-                listed = [_value(values.parameter, terms.ANY)] if isinstance(values, GivenValue) else []
-                return [*self._term(item)[1], *listed]
-            case InNetwork(address, network):
-                ends = self._ends(network)[1]
-                return [*self._term(address)[1], *ends]
-            case IsTrue(name):
-                return [_value(name, terms.ANY)]
-        return []
+        for atom in atoms(self.condition.test):
+            match atom:
+                case ModelComparison(_, left, right):
+                    yield from (*self._term(left)[1], *self._term(right)[1])
+                case OneOf(item, values):
+                    yield from self._term(item)[1]
+                    if isinstance(values, GivenValue):
+                        yield _value(values.parameter, terms.ANY)
+                case InNetwork(address, network):
+                    yield from (*self._term(address)[1], *self._ends(network)[1])
+                case IsTrue(name):
+                    yield _value(name, terms.ANY)
 
     def says(self, test: ModelTest, holds: bool) -> ast.Formula:
         """Ask that the test is true for sure, or with `holds` off, that it is false for sure."""

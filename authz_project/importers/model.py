@@ -499,6 +499,18 @@ def relations_of(model: Model) -> Iterator[tuple[Type, ModelRelation]]:
             yield type_, relation
 
 
+def atoms(test: ModelTest) -> Iterator[ModelTest]:
+    """Yield the parts of a test that are put together by and, or and not."""
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from atoms(part)
+        case Negation(inner):
+            yield from atoms(inner)
+        case _:
+            yield test
+
+
 # ---- Checks that a model makes sense: every name is there, and once -----------------------------------------------
 
 

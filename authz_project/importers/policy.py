@@ -391,30 +391,31 @@ def _two(name: str, other: str = "") -> str:
 
 
 def _uncertain_steps(layout: PolicyLayout) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    for type_, relation in relations_of(layout.model):
-        for subject in relation.subjects:
-            if subject.condition and subject.relation:
-                found.add((type_.name, layout.userset_names[type_.name, relation.name, subject.type, subject.relation]))
-            elif subject.condition and layout.is_leading(type_.name, relation.name):
-                found.add((type_.name, layout.relation_names[type_.name, relation.name].name))
-    return found
+    return {
+        (type_.name, _step_name(layout, type_.name, relation, subject))
+        for type_, relation in relations_of(layout.model)
+        for subject in relation.subjects
+        if subject.condition and (subject.relation or layout.is_leading(type_.name, relation.name))
+    }
 
 
 def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> list[str]:
     """Return the conditions that tuples of a step may have."""
-    found: dict[str, None] = {}
-    for type_, relation in relations_of(layout.model):
-        for subject in relation.subjects if type_.name == type_name else ():
-            if subject.type != step.target or subject.condition is None:
-                continue
-            if subject.relation:
-                name = layout.userset_names[type_name, relation.name, subject.type, subject.relation]
-            else:
-                name = layout.relation_names[type_name, relation.name].name
-            if name == step.name:
-                found[subject.condition] = None
-    return [*found]
+    found = (
+        subject.condition
+        for type_, relation in relations_of(layout.model)
+        for subject in relation.subjects
+        if (type_.name, subject.type) == (type_name, step.target)
+        and subject.condition
+        and _step_name(layout, type_name, relation, subject) == step.name
+    )
+    return [*dict.fromkeys(found)]
+
+
+def _step_name(layout: PolicyLayout, type_name: str, relation: ModelRelation, subject: Subject) -> str:
+    if subject.relation:
+        return layout.userset_names[type_name, relation.name, subject.type, subject.relation]
+    return layout.relation_names[type_name, relation.name].name
 
 
 # ---- A policy on paper, with the comments of the original ---------------------------------------------------------
@@ -467,13 +468,9 @@ def _declared(block: ResourceBlock) -> Iterator[str]:
 
 
 def _names(keyword: str, names: list[str], commented: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    if not any(name in commented for name in names):
-        yield f"{keyword} = [{', '.join(map(quoted, names))}];"
-        return
     yield f"{keyword} = ["
     for name in names:
-        if name in commented:
-            yield from comment_lines(commented[name])
+        yield from comment_lines(commented.get(name, ()))
         yield f"{quoted(name)},"
     yield "];"
 
@@ -487,12 +484,7 @@ def _ruled(block: ResourceBlock) -> Iterator[str]:
             yield ""
         is_first = False
         yield from comment_lines(rules.comment)
-        yield from _shorthand_lines(rules)
-
-
-def _shorthand_lines(rules: Rules) -> Iterator[str]:
-    for each in rules.shorthand:
-        yield f"{print_formula(each.head)} if {print_formula(each.body)};"
+        yield from (f"{print_formula(each.head)} if {print_formula(each.body)};" for each in rules.shorthand)
 
 
 def declares_text(block: ResourceBlock) -> str:

@@ -419,15 +419,10 @@ def relationship_of(text: str, place: Place) -> Tuple:
     found = _RELATIONSHIP.fullmatch(text)
     if found is None:
         raise wrong(place, f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`")
-    return Tuple(
-        Thing(found["type"], found["id"]),
-        found["relation"],
-        _who(found),
-        found["caveat"],
-        context_of(found["context"], place) if found["context"] else (),
-        _end(found["end"], place) if found["end"] else None,
-        place,
-    )
+    values = context_of(found["context"], place) if found["context"] else ()
+    end = _end(found["end"], place) if found["end"] else None
+    thing = Thing(found["type"], found["id"])
+    return Tuple(thing, found["relation"], _who(found), found["caveat"], values, end, place)
 
 
 def subject_of(text: str, place: Place) -> Who:
@@ -474,22 +469,10 @@ def _end(text: str, place: Place) -> datetime:
 #
 # Every part keeps its place in the file, so that what is said about it has the line that people see.
 
-_EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": None}
+_EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": False}
 _KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation", "namespace_configs", "validation_tuples")
 _OLD = {"namespace_configs": "write `schema`", "validation_tuples": "write `relationships`"}
 _IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])?(?:\s+-\s+\{(?P<but>[^}]+)\})?\]")
-
-
-@dataclass(frozen=True)
-class Asserted:
-    """`document:plan#view@user:ann with {"hour": 9}`: it holds, it does not, or (None) its caveats decide."""
-
-    object: Thing
-    relation: str
-    subject: Who
-    context: ContextValues
-    expected: bool | None
-    place: Place = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -512,23 +495,12 @@ class Expected:
     place: Place = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True)
-class ValidationFile:
-    schema: Source | None = None  # the same file with all but the schema blanked out, or the schema by itself
-    schema_file: str = ""
-    schema_file_place: Place = NOWHERE
-    relationships: tuple[Tuple, ...] = ()
-    asserted: tuple[Asserted, ...] = ()
-    expected: tuple[Expected, ...] = ()
-    faults: tuple[Fault, ...] = ()  # of single lines
-
-
 def validation_file_of(source: Source) -> ValidationFile:
     """Read a validation file. Raise `ImportRejected` where it is none; the result has the errors of single lines."""
     try:
         root = node_of_yaml(source.text)
         if isinstance(root, yaml.MappingNode):
-            return _ValidationFileReader(source, _parts_of(root, source)).file()
+            return ValidationFile(source, _parts_of(root, source))
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         place = place_in(source, mark.index) if mark else Place(source.filename)
@@ -547,25 +519,18 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
     return parts
 
 
-class _ValidationFileReader:
+class ValidationFile:
+    """What a validation file says; `schema` is its own, and `schema_file` names the file of another."""
+
     def __init__(self, source: Source, parts: dict[str, yaml.Node]):
         self.source, self.parts = source, parts
-        self.faults: list[Fault] = []
-
-    def file(self) -> ValidationFile:
-        relationships = tuple(self._relationships())
-        asserted = tuple(self._asserted())
-        expected = tuple(self._expected())
+        self.faults: list[Fault] = []  # of single lines
+        self.relationships = tuple(self._relationships())
+        self.asserted = tuple(self._asserted())
+        self.expected = tuple(self._expected())
         named = self._scalar("schemaFile")
-        return ValidationFile(
-            self._schema(),
-            named.value if named else "",
-            self._place(named) if named else NOWHERE,
-            relationships,
-            asserted,
-            expected,
-            tuple(self.faults),
-        )
+        self.schema_file, self.schema_file_place = (named.value, self._place(named)) if named else ("", NOWHERE)
+        self.schema = self._schema()
 
     def _scalar(self, part: str) -> yaml.ScalarNode | None:
         node = self.parts.get(part)
@@ -610,7 +575,7 @@ class _ValidationFileReader:
 
     # ---- what is asserted -------------------------------------------------------------------------------------------
 
-    def _asserted(self) -> Iterator[Asserted]:
+    def _asserted(self) -> Iterator[ExpectedCheck]:
         for name, key, node in self._mapping("assertions"):
             if name not in _EXPECTED:
                 raise wrong(self._place(key), f"there is no `{name}`; known are {', '.join(_EXPECTED)}")
@@ -620,14 +585,14 @@ class _ValidationFileReader:
                 except ImportRejected as reason:
                     self.faults += reason.faults
 
-    def _assertion(self, item: yaml.Node, expected: bool | None) -> Asserted:
+    def _assertion(self, item: yaml.Node, expected: bool) -> ExpectedCheck:
         place = self._place(item)
         if not isinstance(item, yaml.ScalarNode):
             raise wrong(place, "an assertion is a text, such as `document:plan#view@user:ann`")
         asked, _, context = item.value.strip().partition(" with ")
         found = relationship_of(asked.strip(), place)
         values = context_of(context, place) if context else ()
-        return Asserted(found.object, found.relation, found.subject, values, expected, place)
+        return ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
 
     def _expected(self) -> Iterator[Expected]:
         for name, key, node in self._mapping("validation"):
@@ -786,20 +751,8 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
 
 def _scenario(name: str, file: ValidationFile, passed: frozenset[SubjectKind]) -> Scenario | None:
     """Return what a validation file expects."""
-    expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one, passed))]
+    expectations = [*file.asserted, *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
-
-
-def _check(asserted: Asserted) -> ExpectedCheck:
-    """Return the check: what caveats have yet to decide is granted to nobody."""
-    return ExpectedCheck(
-        asserted.subject,
-        asserted.relation,
-        asserted.object,
-        asserted.expected is True,
-        asserted.context,
-        asserted.place,
-    )
 
 
 def _listed(expected: Expected, passed: frozenset[SubjectKind]) -> Iterator[ExpectedCheck | SubjectList]:
