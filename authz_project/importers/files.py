@@ -261,16 +261,16 @@ class Grammar:
             tree = parser.parse(text)
         except UnexpectedToken as reason:
             if reason.token.type == "OTHER":
-                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos) from None
+                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos or 0) from None
             is_end = reason.token.type == "$END"
             wanted = self._wanted(parser, reason.accepts or reason.expected)
             found = "the end" if is_end else f"`{str(reason.token)[:40]}`"
-            at = len(text.rstrip()) if is_end else reason.token.start_pos
+            at = len(text.rstrip()) if is_end else reason.token.start_pos or 0
             raise NotParsed(f"expected {wanted}, found {found}", at, reason.token.type) from None
         except UnexpectedCharacters as reason:
-            char = text[reason.pos_in_stream]
-            what = "this text has no end on its line; close it" if char in "\"'" else f"`{char}` means nothing here"
-            raise NotParsed(what, reason.pos_in_stream) from None
+            at = reason.pos_in_stream or 0
+            what = "this text has no end on its line; close it" if text[at] in "\"'" else f"`{text[at]}` means nothing here"
+            raise NotParsed(what, at) from None
         _check_depth(tree)
         return tree
 

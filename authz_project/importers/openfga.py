@@ -161,7 +161,7 @@ class _ModelReader:
         read: dict[str, list[Any]] = {"type": [], "extension": [], "condition": []}
         for each in declared:
             read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
-        return ModelPart(*map(tuple, read.values()), comment)
+        return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), comment)
 
     def place(self, token: SyntaxTree) -> Place:
         return Place(self.file, token.line, token.column)

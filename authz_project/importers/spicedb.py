@@ -203,7 +203,7 @@ class _SchemaReader:
         return SchemaText(head, *map(tuple, found.values()))
 
     def place(self, node: SyntaxTree) -> Place:
-        return place_in(self.source, getattr(node, "meta", node).start_pos)
+        return place_in(self.source, (node.meta if hasattr(node, "meta") else node).start_pos)
 
     def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
         """Return the lines above the first free line: they are about the file, and not about what comes first."""
@@ -529,7 +529,8 @@ class ValidationFile:
         self.asserted = tuple(self._asserted())
         self.expected = tuple(self._expected())
         named = self._scalar("schemaFile")
-        self.schema_file, self.schema_file_place = (named.value, self._place(named)) if named else ("", NOWHERE)
+        self.schema_file: str = named.value if named else ""
+        self.schema_file_place = self._place(named) if named else NOWHERE
         self.schema = self._schema()
 
     def _scalar(self, part: str) -> yaml.ScalarNode | None:

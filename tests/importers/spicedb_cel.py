@@ -207,7 +207,7 @@ def _listed(read: Reader, end: str) -> tuple[Cel, ...]:
         found.append(condition_of(read))
         if not read.took(","):
             break
-    read.expect(end, "that closes the list")
+    read.expect(end)
     return tuple(found)
 
 
