@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -254,23 +255,22 @@ class Grammar:
 
     def parse(self, text: str) -> SyntaxTree:
         """Return the tree of a text, with offsets. Raise NotParsed where it is none."""
-        parser = _parser(self)
-        from lark.exceptions import UnexpectedCharacters, UnexpectedToken
-
+        lark, parser = _lark(), _parser(self)
         try:
             tree = parser.parse(text)
-        except UnexpectedToken as reason:
+        except lark.UnexpectedToken as reason:
             if reason.token.type == "OTHER":
-                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos or 0) from None
+                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos) from None
             is_end = reason.token.type == "$END"
             wanted = self._wanted(parser, reason.accepts or reason.expected)
             found = "the end" if is_end else f"`{str(reason.token)[:40]}`"
-            at = len(text.rstrip()) if is_end else reason.token.start_pos or 0
+            at = len(text.rstrip()) if is_end else reason.token.start_pos
             raise NotParsed(f"expected {wanted}, found {found}", at, reason.token.type) from None
-        except UnexpectedCharacters as reason:
-            at = reason.pos_in_stream or 0
-            what = "this text has no end on its line; close it" if text[at] in "\"'" else f"`{text[at]}` means nothing here"
-            raise NotParsed(what, at) from None
+        except lark.UnexpectedCharacters as reason:
+            at = reason.pos_in_stream
+            is_quote = text[at] in "\"'"
+            unknown = "this text has no end on its line; close it" if is_quote else f"`{text[at]}` means nothing here"
+            raise NotParsed(unknown, at) from None
         _check_depth(tree)
         return tree
 
@@ -288,23 +288,26 @@ class Grammar:
         return f"{', '.join(others)} or {last}" if others else last
 
 
-@cache
-def _parser(grammar: Grammar) -> Any:
+def _lark() -> Any:
     try:
-        from lark import Lark
-        from lark.lexer import PatternRE, PatternStr
+        return import_module("lark")
     except ModuleNotFoundError as missing:
         if missing.name != "lark":
             raise
         raise LarkMissing('importing models needs lark: pip install "authz-project[import]"') from None
 
+
+@cache
+def _parser(grammar: Grammar) -> Any:
+    lark = _lark()
+
     def end_word(terminal: Any) -> None:
         """Keep a key word from being the start of a longer name."""
-        if isinstance(terminal.pattern, PatternStr) and terminal.pattern.value.isidentifier():
+        if isinstance(terminal.pattern, lark.lexer.PatternStr) and terminal.pattern.value.isidentifier():
             word = terminal.pattern.value
-            terminal.pattern = PatternRE(f"{word}(?!{grammar.in_names})", raw=f'"{word}"')
+            terminal.pattern = lark.lexer.PatternRE(f"{word}(?!{grammar.in_names})", raw=f'"{word}"')
 
-    return Lark(grammar.rules, parser="lalr", propagate_positions=True, edit_terminals=end_word)
+    return lark.Lark(grammar.rules, parser="lalr", propagate_positions=True, edit_terminals=end_word)
 
 
 def _check_depth(tree: SyntaxTree) -> None:

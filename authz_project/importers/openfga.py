@@ -152,7 +152,7 @@ class _ModelReader:
         except NotParsed as reason:
             message = reason.message
             if reason.found in ("OR", "AND", "BUT"):
-                message = f"expected parentheses around what belongs together{message[message.rfind(','):]}"
+                message = f"expected parentheses around what belongs together{message[message.rfind(',') :]}"
             raise wrong(Place(self.file, *position_in(self.text, reason.at)), message) from None
         name, *declared = tree.children
         comment = self.comments.until(name.start_pos)
@@ -235,7 +235,7 @@ def read_json_model(text: str, file: str) -> ModelPart:
         raw = raw["authorization_model"]
     if not isinstance(raw, Located) or "type_definitions" not in raw:
         raise wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
-    _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions",))
+    _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions"))
     check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
     types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
     conditions = _under(raw, "conditions")
@@ -250,7 +250,7 @@ def _without_tabs(text: str) -> str:
 def _type(raw: Any, place: Place) -> Type:
     if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
         raise wrong(place, "expected a type: a mapping with `type`")
-    _check_keys(raw, ("type", "relations", "metadata",))
+    _check_keys(raw, ("type", "relations", "metadata"))
     relations = _under(raw, "relations")
     about = _under(_under(raw, "metadata"), "relations")
     if unknown := [name for name in about if name not in relations]:
@@ -270,7 +270,7 @@ def _relation(name: str, raw: Located, about: Located) -> ModelRelation:
 def _subject(raw: Any, place: Place) -> Subject:
     if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
         raise wrong(place, "expected a kind of subject: a mapping with `type`")
-    _check_keys(raw, ("type", "relation", "wildcard", "condition",))
+    _check_keys(raw, ("type", "relation", "wildcard", "condition"))
     wildcard = raw.get("wildcard") is not None
     if wildcard and raw.get("relation"):
         raise wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
@@ -291,7 +291,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
         case ("computedUserset" | "computed_userset", Located() as computed):
             return Computed(_relation_of(computed, place), place)
         case ("tupleToUserset" | "tuple_to_userset", Located() as arrow):
-            _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset",))
+            _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset"))
             leads = arrow.get("computedUserset") or arrow.get("computed_userset")
             return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
         case ("union", Located() as parts):
@@ -299,7 +299,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
         case ("intersection", Located() as parts):
             return Intersection(_parts(parts, place, depth))
         case ("difference", Located() as parts):
-            _check_keys(parts, ("base", "subtract",))
+            _check_keys(parts, ("base", "subtract"))
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return Exclusion(base, subtract)
     raise wrong(place, f"`{given[0][0]}` is not known, or not what it should be")
@@ -308,7 +308,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
 def _relation_of(raw: Any, place: Place) -> str:
     """Return the relation that is named, of the object itself: `object` may be there, and is empty."""
     if isinstance(raw, Located):
-        _check_keys(raw, ("relation", "object",))
+        _check_keys(raw, ("relation", "object"))
         if raw.get("object"):
             raise wrong(raw.place_of("object"), "an object of its own is not known here")
     return _name(raw, "relation", place)
@@ -327,7 +327,7 @@ def _condition(name: str, raw: Any, conditions: Located) -> ModelCondition:
     place = conditions.place_of(name)
     if not isinstance(raw, Located) or not isinstance(raw.get("expression"), str):
         raise wrong(place, "expected a condition: a mapping with `expression`")
-    _check_keys(raw, ("name", "expression", "parameters", "metadata",))
+    _check_keys(raw, ("name", "expression", "parameters", "metadata"))
     parameters = tuple(
         ModelParameter(each, _type_name(about, place), place) for each, about in _under(raw, "parameters").items()
     )
