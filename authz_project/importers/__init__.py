@@ -2,10 +2,11 @@
 
 Read it in this order:
 
-* `model`                 what any of them says, in one form, and the report of what cannot be carried over
-* `files`                 reads files with the place of each value, and writes results
-* `openfga/`, `spicedb/`  read the files of each engine; both use `cel`, for conditions, and `values`
-* `facts`                 tuples as facts
-* `polar/`                the model as a policy: `relations`, `layout`, `conditions`, `policy`, `scenarios`
-* `command`               what the import commands share
+* `model`               what any of them says, in one form, and the report of what cannot be carried over
+* `files`               reads files with the place of each value, parses texts by grammars, and writes results
+* `openfga`, `spicedb`  read the files of each engine; both use `cel`, for conditions
+* `layout`              how each relation is expressed in Polar
+* `facts`               tuples as facts, and tests as tests of the policy
+* `policy`              the model as a policy, with `conditions`; `terms` builds formulas
+* `convert`             the steps of an import: convert, report, run the tests, load
 """

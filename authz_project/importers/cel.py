@@ -1,21 +1,27 @@
-"""Conditions in the Common Expression Language (CEL), as far as comparisons go."""
+"""Read conditions in the Common Expression Language (CEL), as far as comparisons go, and values of their parameters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import reduce
+from ipaddress import IPv4Address, IPv4Network
+from typing import NamedTuple
 
+from authz_project.importers.files import Grammar, NotParsed, SyntaxTree
 from authz_project.importers.model import (
     AllOf,
     Always,
     AnyOf,
     Constant,
+    ContextValues,
     GivenValue,
     InNetwork,
     IsTrue,
     ModelComparison,
+    ModelCondition,
     ModelOperand,
     ModelParameter,
     ModelTest,
@@ -24,212 +30,338 @@ from authz_project.importers.model import (
     Place,
     Sum,
     Unsupported,
+    atoms,
 )
-from authz_project.importers.values import NoValue, is_number_of, network_bounds, polar_type, value_of
-from policy.values import BOOLEAN, INTEGER, STRING, whole_number
+from facts.wire import MAX_ID_BYTES
+from policy.values import BOOLEAN, INTEGER, STRING, Value, whole_number
+
+# ---- addresses ----------------------------------------------------------------------------------------------------
+# Addresses of the internet's fourth version as numbers; those of the sixth do not fit into 64 bits.
+
+
+def address_number(text: str) -> int:
+    """Return the number of an address; raise ValueError if it is none of the fourth version."""
+    return int(IPv4Address(text))
+
+
+def network_bounds(text: str) -> tuple[int, int]:
+    """Return the first and the last address of a network such as `10.0.0.0/8`; raise ValueError as above."""
+    if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
+        raise ValueError(f"{text!r} is not a network such as 10.0.0.0/8")
+    network = IPv4Network(text, strict=False)
+    return int(network.network_address), int(network.broadcast_address)
+
+
+# ---- values -------------------------------------------------------------------------------------------------------
+# Values of parameters, from JSON to Polar: times and durations are seconds, addresses numbers.
+
+FIRST, LAST = "first", "last"  # of the addresses of a network
+_TYPES = {
+    "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
+    "ipaddress": INTEGER, "string": STRING, "bool": BOOLEAN,
+}  # fmt: skip
+_EMPTY = {True: Value(STRING, "empty"), False: Value(BOOLEAN, "false")}  # by whether it is a list of bools
+_LONGEST_TEXT = 200  # of a duration
+_LONGEST_DURATION = 9_223_372_036  # seconds: more does not fit into 64 bits of nanoseconds
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 20
+_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
+_BOUNDS = {
+    "uint": (0, 2**63 - 1), "double": (-(2**53), 2**53), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
+    "timestamp": (_FIRST_TIME, _LAST_TIME),
+}  # fmt: skip
+_LIST = re.compile(r"list<(\w+)>")
+_DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
+_LENGTHS = {"h": "3600", "m": "60", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"}
+_UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+class NoValue(ValueError):
+    """A value that Polar has no equal for: why."""
+
+
+def polar_type(type_name: str) -> str | None:
+    """Return the type of a parameter's values here; None if there is none."""
+    listed = _LIST.fullmatch(type_name)
+    return _TYPES.get(listed[1] if listed else type_name)
+
+
+def values_of(type_name: str, raw: object) -> list[Value]:
+    """Return the Polar values for a JSON value: one for each element of a list.
+
+    An empty list gets one value of another type than its elements have, so that it differs from a missing list.
+    """
+    listed = _LIST.fullmatch(type_name)
+    if not listed:
+        return [value_of(type_name, raw)]
+    if not isinstance(raw, list):
+        raise NoValue(f"{raw!r} is not a list")
+    return [value_of(listed[1], each) for each in raw] or [empty_list(_TYPES.get(listed[1], STRING))]
+
+
+def element_type(type_name: str) -> str | None:
+    """Return the type here of a list's elements; None if it is no list, or they have none."""
+    listed = _LIST.fullmatch(type_name)
+    return _TYPES.get(listed[1]) if listed else None
+
+
+def empty_list(of: str) -> Value:
+    """Return what stands for a list without elements, by their type here."""
+    return _EMPTY[of == BOOLEAN]
+
+
+def value_of(type_name: str, raw: object) -> Value:
+    kind = _TYPES.get(type_name)
+    if kind is None:
+        raise NoValue(f"values of type {type_name} have no equal here")
+    if kind == BOOLEAN:
+        if isinstance(raw, bool) or raw in ("true", "false"):
+            return Value(BOOLEAN, str(raw).lower())
+        raise NoValue(f"{raw!r} is not true or false")
+    if kind == STRING:
+        if not isinstance(raw, str):
+            raise NoValue(f"{raw!r} is not a text")
+        if not 0 < len(raw.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in raw or raw == "*":
+            raise NoValue(f"a text here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
+        return Value(STRING, raw)
+    number = _number(type_name, raw)
+    if not is_number_of(type_name, number):
+        raise NoValue(f"{raw!r} is not among the values of type {type_name} that have an equal here")
+    return Value(INTEGER, str(number))
+
+
+def is_number_of(type_name: str, number: int) -> bool:
+    """Say whether it is a number of the type, of those that have an equal here."""
+    low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
+    return low <= number <= high
+
+
+def _number(type_name: str, raw: object) -> int:
+    try:
+        if type_name == "timestamp":
+            return seconds_of_time(str(raw))
+        if type_name == "duration":
+            return seconds_of_duration(str(raw))
+        if type_name == "ipaddress":
+            return address_number(str(raw))
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise NoValue(f"{raw!r} is not a number")
+        if type_name != "double" and isinstance(raw, str) and not _INTEGER.fullmatch(raw):
+            raise NoValue(f"{raw!r} is not a whole number")
+        if isinstance(raw, str) and not re.fullmatch(r"[-+.0-9eE]+", raw):
+            raise NoValue(f"{raw!r} is not a number")
+        number = Decimal(str(raw))
+        if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
+            raise NoValue(f"{raw!r} is too large a number")
+        if number != number.to_integral_value():
+            raise NoValue(f"{raw!r} is not a whole number")
+        return int(number)
+    except (InvalidOperation, OverflowError):
+        raise NoValue(f"{raw!r} is not a number") from None
+    except ValueError as reason:
+        raise NoValue(str(reason)) from None
+
+
+def seconds_of_time(text: str) -> int:
+    """Return the seconds since 1970 of an RFC 3339 time; raise NoValue if it is none, or not of whole seconds."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
+    day, clock, fraction, zone = found.groups()
+    if fraction and fraction.strip(".0"):
+        raise NoValue(f"{text!r} has parts of a second")
+    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    if not _FIRST_TIME <= seconds <= _LAST_TIME:
+        raise NoValue(f"{text!r} is not within the years 1 to 9999")
+    return seconds
+
+
+def seconds_of_duration(text: str) -> int:
+    """Return the seconds of a duration such as `1h30m`; raise NoValue if it is none, or not of whole seconds."""
+    body, sign = (text[1:], -1) if text[:1] == "-" else (text.removeprefix("+"), 1)
+    parts = _DURATION.findall(body)
+    if "".join(number + unit for number, unit in parts) != body or not body:
+        if body == "0":
+            return 0
+        raise NoValue(f"{text!r} is not a duration such as 1h30m")
+    if len(body) > _LONGEST_TEXT:
+        raise NoValue("the duration is too long a text")
+    seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in parts), Decimal(0))
+    if seconds != seconds.to_integral_value():
+        raise NoValue(f"{text!r} has parts of a second")
+    return sign * int(seconds)
+
+
+# ---- what follows from several values --------------------------------------------------------------------------------
+
+
+def described(operand: ModelOperand) -> str:
+    """Write an operand as the name of a parameter that has its value: `granted + lifetime`."""
+    match operand:
+        case GivenValue(name):
+            return name
+        case Constant(value):
+            return str(value)
+        case Sum(left, right, minus):
+            second = f"({described(right)})" if isinstance(right, Sum) else described(right)
+            return f"{described(left)} {'-' if minus else '+'} {second}"
+
+
+def asked_values(condition: ModelCondition) -> dict[str, str]:
+    """Return what a condition asks for, by name, with the type here: parameters, sums of them, ends of networks."""
+    types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
+    others = unasked(condition) if condition.needs_every_value else []
+    return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
+
+
+def unasked(condition: ModelCondition) -> list[str]:
+    """Return the parameters that the translated test does not use."""
+    asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
+    asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
+    return [each.name for each in condition.parameters if each.name not in asked]
+
+
+def _asked(test: ModelTest) -> Iterator[str]:
+    for atom in atoms(test):
+        match atom:
+            case IsTrue(name):
+                yield name
+            case ModelComparison(_, left, right):
+                yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
+            case OneOf(item, values):
+                yield from (described(each) for each in (item, values) if isinstance(each, GivenValue | Sum))
+            case InNetwork(address, network):
+                if isinstance(address, GivenValue):
+                    yield address.parameter
+                if isinstance(network, GivenValue):
+                    yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
+
+
+def worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
+    """Return the values that a tuple or a request gives to a condition, by name; NoValue if one has no equal here."""
+    asked = asked_values(condition)
+    return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
+
+
+def _all_worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
+    types = {each.name: each.type for each in condition.parameters}
+    found: dict[str, list[Value]] = {}
+    for name, raw in values:
+        if name in types:
+            try:
+                found[name] = values_of(types[name], raw)
+            except NoValue as reason:
+                raise NoValue(f"parameter {name}: {reason}") from None
+    for total in sums(condition.test):
+        if (number := _total(total, found)) is not None:
+            found[described(total)] = [Value(INTEGER, str(number))]
+    for network in networks(condition.test):
+        if network.parameter in found:
+            try:
+                first, last = network_bounds(found[network.parameter][0].id)
+            except ValueError as reason:
+                raise NoValue(f"parameter {network.parameter}: {reason}") from None
+            found[f"{network.parameter} {FIRST}"] = [Value(INTEGER, str(first))]
+            found[f"{network.parameter} {LAST}"] = [Value(INTEGER, str(last))]
+    return found
+
+
+def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
+    match operand:
+        case GivenValue(name):
+            return int(found[name][0].id) if name in found else None
+        case Constant(value):
+            return int(value)
+        case Sum(left, right, minus, type=type_name):
+            first, second = _total(left, found), _total(right, found)
+            if first is None or second is None:
+                return None
+            number = first - second if minus else first + second
+            if not is_number_of(type_name, number):
+                raise NoValue(f"{described(operand)} is out of what values of type {type_name} may be")
+            return number
+
+
+def sums(test: ModelTest) -> list[Sum]:
+    """Return the outermost sums of a test."""
+    found: list[object] = []
+    for atom in atoms(test):
+        if isinstance(atom, ModelComparison):
+            found += [atom.left, atom.right]
+        elif isinstance(atom, OneOf):
+            found.append(atom.item)
+    return [each for each in found if isinstance(each, Sum)]
+
+
+def networks(test: ModelTest) -> list[GivenValue]:
+    """Return the networks of a test that are parameters."""
+    found = (atom.network for atom in atoms(test) if isinstance(atom, InNetwork))
+    return [each for each in found if isinstance(each, GivenValue)]
+
+
+def parameters_of(operand: ModelOperand) -> list[str]:
+    match operand:
+        case GivenValue(name):
+            return [name]
+        case Sum(left, right):
+            return [*parameters_of(left), *parameters_of(right)]
+    return []
+
 
 # ---- The tree of an expression ------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(
+_GRAMMAR = Grammar(
     r"""
-    (?P<space>\s+|//[^\n]*)
-    | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
-    | (?P<int>0x[0-9a-fA-F]+[uU]?|\d+[uU]?)
-    | (?P<bytes>(?:[bB][rR]?|[rR][bB])(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
-    | (?P<string>[rR]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
-    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,(){}\[\]])
+    ?start: either | either "?" start ":" start -> choice
+    ?either: both (_OR both)*
+    ?both: relation (_AND relation)*
+    ?relation: sum | relation COMPARED sum -> compared | relation _IN sum -> one_of
+    ?sum: product (SIGN product)*
+    ?product: unary (TIMES unary)*
+    ?unary: member | "!" unary -> negation | "-" unary -> negative
+    ?member: primary
+        | member "." NAME -> part
+        | member "[" start "]" -> part
+        | member "." NAME "(" _values? ")" -> method
+    ?primary: "(" start ")"
+        | NAME -> name
+        | NAME "(" _values? ")" -> call
+        | "[" _values? "]" -> list
+        | "{" (_pair ("," _pair)* ","?)? "}" -> map
+        | INT -> int
+        | FLOAT -> float
+        | STRING -> string
+        | BYTES -> bytes
+    _values: start ("," start)* ","?
+    _pair: start ":" start
+
+    _OR: "||"
+    _AND: "&&"
+    _IN: "in"
+    COMPARED: /[=!<>]=|[<>]/
+    SIGN: /[-+]/
+    TIMES: /[*\/%]/
+    FLOAT.2: /\d+\.\d+([eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.\d+([eE][-+]?\d+)?/
+    INT: /0x[0-9a-fA-F]+[uU]?|\d+[uU]?/
+    BYTES.3: /([bB][rR]?|[rR][bB])("(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*')/
+    STRING.2: /[rR]?("{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*')/
+    NAME: /[A-Za-z_][A-Za-z0-9_]*/
+    %ignore /\s+|\/\/[^\n]*/
     """,
-    re.VERBOSE | re.DOTALL,
+    {
+        "NAME": "a value",
+        **dict.fromkeys(("_OR", "_AND", "_IN", "COMPARED", "SIGN", "TIMES"), "an operator"),
+        **dict.fromkeys(("INT", "FLOAT", "STRING", "BYTES", "BANG", "MINUS", "LPAR", "LSQB", "LBRACE", "DOT"), ""),
+    },
 )
-_BINARY = {
-    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3,
-    "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
-}  # fmt: skip
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _ESCAPES |= {each: each for each in "\\?\"'`"}
-_MOST_DEEP = 100
 
 
-class NotAnExpression(ValueError):
-    """What is wrong, and at which offset."""
-
-    def __init__(self, message: str, at: int):
-        super().__init__(message)
-        self.message, self.at = message, at
-
-
-@dataclass(frozen=True, slots=True)
-class CelNode:
-    """`kind` is name, string, bytes, int, float, list, map, call, member, index, an operator, `!`, `-` or `?`.
-
-    Of a call, the first child is what it is called on, or none where that is a plain function; `value` is its name.
-    """
-
-    kind: str
-    value: str
-    children: tuple[CelNode | None, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-
-
-def parsed(text: str) -> CelNode:
-    return _CelParser(text).whole()
-
-
-class _CelParser:
-    def __init__(self, text: str):
-        self.text = text
-        self.tokens = _tokens(text)
-        self.at = 0
-        self.depth = 0
-
-    def whole(self) -> CelNode:
-        node = self.choice()
-        if self.token.kind != "end":
-            self._refuse("an operator")
-        return node
-
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.at]
-
-    def choice(self) -> CelNode:
-        """Parse `condition ? one : other`."""
-        self.depth += 1
-        if self.depth > _MOST_DEEP:
-            raise NotAnExpression("the expression nests too deep", self.token.start)
-        node = self.binary(1)
-        if self._skips("?"):
-            one = self.choice()
-            self._expect(":")
-            other = self.choice()
-            node = CelNode("?", "", (node, one, other), node.start, other.end)
-        self.depth -= 1
-        return node
-
-    def binary(self, least: int) -> CelNode:
-        node = self.unary()
-        while (level := _BINARY.get(self.token.text, 0)) >= least and self.token.kind in ("sign", "name"):
-            operator = self._take().text
-            right = self.binary(level + 1)
-            node = CelNode(operator, "", (node, right), node.start, right.end)
-        return node
-
-    def unary(self) -> CelNode:
-        token = self.token
-        if token.kind == "sign" and token.text in "!-":
-            self.depth += 1
-            if self.depth > _MOST_DEEP:
-                raise NotAnExpression("the expression nests too deep", token.start)
-            self._take()
-            inner = self.unary()
-            self.depth -= 1
-            return CelNode(token.text, "", (inner,), token.start, inner.end)
-        return self.member()
-
-    def member(self) -> CelNode:
-        node = self.primary()
-        while True:
-            if self._skips("."):
-                name = self._take_kind("name", "a name")
-                if self._skips("("):
-                    node = CelNode("call", name.text, (node, *self._until(")")), node.start, self._end)
-                else:
-                    node = CelNode("member", name.text, (node,), node.start, self._end)
-            elif self._skips("["):
-                inner = self.choice()
-                self._expect("]")
-                node = CelNode("index", "", (node, inner), node.start, self._end)
-            else:
-                return node
-
-    def primary(self) -> CelNode:
-        token = self.token
-        if self._skips("("):
-            node = self.choice()
-            self._expect(")")
-            return node
-        if self._skips("["):
-            return CelNode("list", "", self._until("]"), token.start, self._end)
-        if self._skips("{"):
-            return CelNode("map", "", self._until("}", pairs=True), token.start, self._end)
-        if token.kind == "name":
-            self._take()
-            if self._skips("("):
-                return CelNode("call", token.text, (None, *self._until(")")), token.start, self._end)
-            return CelNode("name", token.text, (), token.start, self._end)
-        if token.kind in ("int", "float", "string", "bytes"):
-            self._take()
-            value = _unquoted(token) if token.kind == "string" else token.text
-            return CelNode(token.kind, value, (), token.start, self._end)
-        return self._refuse("a value")
-
-    def _until(self, close: str, pairs: bool = False) -> tuple[CelNode, ...]:
-        """Parse what stands before the closing sign, with commas between; as pairs, a key and a value in turn."""
-        found: list[CelNode] = []
-        while not self._skips(close):
-            if found:
-                self._expect(",")
-                if self._skips(close):
-                    break
-            found.append(self.choice())
-            if pairs:
-                self._expect(":")
-                found.append(self.choice())
-        return tuple(found)
-
-    @property
-    def _end(self) -> int:
-        last = self.tokens[self.at - 1]
-        return last.start + len(last.text)
-
-    def _take(self) -> _Token:
-        token = self.token
-        self.at += 1
-        return token
-
-    def _take_kind(self, kind: str, wanted: str) -> _Token:
-        if self.token.kind != kind:
-            self._refuse(wanted)
-        return self._take()
-
-    def _skips(self, sign: str) -> bool:
-        if self.token.kind != "sign" or self.token.text != sign:
-            return False
-        self.at += 1
-        return True
-
-    def _expect(self, sign: str) -> None:
-        if not self._skips(sign):
-            self._refuse(f"`{sign}`")
-
-    def _refuse(self, wanted: str) -> NoReturn:
-        found = f"`{self.token.text}`" if self.token.text else "the end"
-        raise NotAnExpression(f"expected {wanted}, found {found}", self.token.start)
-
-
-def _tokens(text: str) -> list[_Token]:
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise NotAnExpression(f"`{text[at]}` means nothing here", at)
-        if match.lastgroup != "space":
-            found.append(_Token(str(match.lastgroup), match[0], at))
-        at = match.end()
-    return [*found, _Token("end", "", len(text.rstrip()))]
-
-
-def _unquoted(token: _Token) -> str:
-    text = token.text
+def _unquoted(node: SyntaxTree) -> str:
+    text = str(node.children[0])
     raw = text[0] in "rR"
     body = text[1:] if raw else text
     marks = 3 if body[:3] in ('"""', "'''") else 1
@@ -239,7 +371,7 @@ def _unquoted(token: _Token) -> str:
     try:
         return re.sub(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[xX][0-9a-fA-F]{2}|.)", _escape, inside, flags=re.DOTALL)
     except ValueError as reason:
-        raise NotAnExpression(str(reason), token.start) from None
+        raise NotParsed(str(reason), node.meta.start_pos) from None
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -252,6 +384,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 # ---- What an expression tests, of values that Polar has -----------------------------------------------------------
+# `Unsupported` stands for what has no equal here: functions, lists made by others, fractions.
 
 _ORDERED = {"<", "<=", ">", ">="}
 _MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text
@@ -267,85 +400,74 @@ class _Typed(NamedTuple):
 class _NoEqual(Exception):
     """Why a part has no equal in Polar."""
 
-    def __init__(self, reason: str):
-        super().__init__(reason)
-        self.reason = reason
 
-
-def test_of(
-    node: CelNode, text: str, parameters: Iterable[ModelParameter], place_of: Callable[[int], Place]
-) -> ModelTest:
-    """Return the test that an expression is; `place_of` says where an offset of its text stands."""
-    return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(node)
+def test_of(text: str, parameters: Iterable[ModelParameter], place_of: Callable[[int], Place]) -> ModelTest:
+    """Return the test that an expression is; `place_of` says where an offset of its text stands. NotParsed if wrong."""
+    return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(_GRAMMAR.parse(text))
 
 
 class _CelReader:
     def __init__(self, text: str, types: Mapping[str, str], place_of: Callable[[int], Place]):
         self.text, self.types, self.place_of = text, types, place_of
 
-    def test(self, node: CelNode) -> ModelTest:
-        match node.kind:
-            case "&&":
-                return AllOf(tuple(map(self.test, _two(node))))
-            case "||":
-                return AnyOf(tuple(map(self.test, _two(node))))
-            case "!":
-                return Negation(self.test(_two(node)[0]))
-            case "?":
-                chosen, one, other = map(self.test, _two(node))
+    def test(self, node: SyntaxTree) -> ModelTest:
+        match node.data:
+            case "both":
+                return reduce(lambda left, right: AllOf((left, right)), map(self.test, node.children))
+            case "either":
+                return reduce(lambda left, right: AnyOf((left, right)), map(self.test, node.children))
+            case "negation":
+                return Negation(self.test(node.children[0]))
+            case "choice":
+                chosen, one, other = map(self.test, node.children)
                 return AnyOf((AllOf((chosen, one)), AllOf((Negation(chosen), other))))
         try:
             return self._atom(node)
         except (_NoEqual, NoValue) as reason:
-            why = reason.reason if isinstance(reason, _NoEqual) else str(reason)
-            return Unsupported(self.text[node.start : node.end], why, self._place(node))
+            return Unsupported(self.text[node.meta.start_pos : node.meta.end_pos], str(reason), self._place(node))
 
-    def _atom(self, node: CelNode) -> ModelTest:
-        match node.kind:
-            case "name" if node.value in ("true", "false"):
-                return Always(node.value == "true")
-            case "name":
+    def _atom(self, node: SyntaxTree) -> ModelTest:
+        match node.data, node.children:
+            case "name", ["true" | "false" as value]:
+                return Always(value == "true")
+            case "name", [name]:
                 if self._typed(node).type != "bool":
-                    raise _NoEqual(f"`{node.value}` is neither true nor false")
-                return IsTrue(node.value, self._place(node))
-            case "in":
-                return self._one_of(node)
-            case "==" | "!=" | "<" | "<=" | ">" | ">=":
-                return self._comparison(node)
-            case "call" if node.value == "in_cidr":
-                return self._in_network(node)
-            case "call":
-                raise _NoEqual(f"the function `{node.value}` has no equal here")
+                    raise _NoEqual(f"`{name}` is neither true nor false")
+                return IsTrue(str(name), self._place(node))
+            case "one_of", [item, values]:
+                return self._one_of(node, self._typed(item), values)
+            case "compared", [left, operator, right]:
+                return self._comparison(node, self._typed(left), str(operator), self._typed(right))
+            case "method", [address, "in_cidr", *args]:
+                return self._in_network(node, address, args)
+            case ("call", [name, *_]) | ("method", [_, name, *_]):
+                raise _NoEqual(f"the function `{name}` has no equal here")
         raise _NoEqual("this has no equal here")
 
-    def _comparison(self, node: CelNode) -> ModelTest:
-        sides = _two(node)
-        left, right = map(self._typed, sides)
+    def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ModelTest:
         kinds = {polar_type(left.type), polar_type(right.type)}
         if len(kinds) > 1:
             raise _NoEqual(f"values of type {left.type} and {right.type} are not compared here")
-        if node.kind in _ORDERED and kinds != {INTEGER}:
+        if operator in _ORDERED and kinds != {INTEGER}:
             raise _NoEqual(f"values of type {left.type} have no order here")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
             raise _NoEqual("an address is compared with addresses alone")
-        return ModelComparison(node.kind, left.operand, right.operand, self._place(node))
+        return ModelComparison(operator, left.operand, right.operand, self._place(node))
 
-    def _one_of(self, node: CelNode) -> ModelTest:
-        first, second = _two(node)
-        item = self._typed(first)
-        if second.kind == "list":
-            values = tuple(self._constant(each, item.type) for each in _two(second))
-            return OneOf(item.operand, values, self._place(node))
-        listed = self.types.get(second.value, "") if second.kind == "name" else ""
+    def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ModelTest:
+        if values.data == "list":
+            constants = tuple(self._constant(each, item.type) for each in values.children)
+            return OneOf(item.operand, constants, self._place(node))
+        name = str(values.children[0]) if values.data == "name" else ""
+        listed = self.types.get(name, "")
         if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
             raise _NoEqual("`in` takes a list that is written there, or a parameter that is one")
         if polar_type(listed) != polar_type(item.type):
             raise _NoEqual(f"a value of type {item.type} is not in {listed}")
-        return OneOf(item.operand, GivenValue(second.value, self._place(second)), self._place(node))
+        return OneOf(item.operand, GivenValue(name, self._place(values)), self._place(node))
 
-    def _in_network(self, node: CelNode) -> ModelTest:
-        on, *args = node.children
-        if on is None or len(args) != 1 or args[0] is None:
+    def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ModelTest:
+        if len(args) != 1:
             raise _NoEqual("`in_cidr` is asked of an address, with one network")
         address, network = self._typed(on), self._typed(args[0])
         if address.type != "ipaddress" or network.type != "string":
@@ -359,7 +481,7 @@ class _CelReader:
                 raise _NoEqual(str(reason)) from None
         return InNetwork(address.operand, network.operand, self._place(node))
 
-    def _constant(self, node: CelNode, type_name: str) -> Constant:
+    def _constant(self, node: SyntaxTree, type_name: str) -> Constant:
         typed = self._typed(node)
         if not isinstance(typed.operand, Constant) or polar_type(typed.type) != polar_type(type_name):
             raise _NoEqual(f"the list holds other things than constants of type {type_name}")
@@ -367,71 +489,62 @@ class _CelReader:
 
     # ---- operands ----------------------------------------------------------------------------------------------------
 
-    def _typed(self, node: CelNode) -> _Typed:
+    def _typed(self, node: SyntaxTree) -> _Typed:
         place = self._place(node)
-        match node.kind:
-            case "name" if node.value in ("true", "false"):
-                return _Typed(Constant(node.value == "true", place), "bool")
-            case "name":
-                return _Typed(GivenValue(node.value, place), self._type_of(node))
-            case "string":
-                value_of("string", node.value)
-                return _Typed(Constant(node.value, place), "string")
-            case "int":
-                return _Typed(Constant(_whole(node), place), "uint" if node.value[-1] in "uU" else "int")
-            case "float":
-                return _Typed(Constant(_whole(node), place), "double")
-            case "-":
-                if len(node.children) == 2:
-                    return self._sum(node, place)
-                inner = self._typed(_two(node)[0])
-                if isinstance(inner.operand, Constant) and inner.type in ("int", "double"):
-                    return _Typed(Constant(-int(inner.operand.value), place), inner.type)
+        match node.data, node.children:
+            case "name", ["true" | "false" as value]:
+                return _Typed(Constant(value == "true", place), "bool")
+            case "name", [name]:
+                return _Typed(GivenValue(str(name), place), self._type_of(str(name)))
+            case "string", _:
+                text = _unquoted(node)
+                value_of("string", text)
+                return _Typed(Constant(text, place), "string")
+            case "int", [number]:
+                return _Typed(Constant(_whole(number), place), "uint" if number[-1] in "uU" else "int")
+            case "float", [number]:
+                return _Typed(Constant(_without_fraction(number), place), "double")
+            case "negative", [inner]:
+                operand, type_name = self._typed(inner)
+                if isinstance(operand, Constant) and type_name in ("int", "double"):
+                    return _Typed(Constant(-int(operand.value), place), type_name)
                 raise _NoEqual("a sign before anything but a signed number has no equal here")
-            case "+":
-                return self._sum(node, place)
-            case "call" if node.value in _MADE and node.children[0] is None and len(node.children) == 2:
-                return self._made(node, place)
-            case "call":
-                raise _NoEqual(f"the function `{node.value}` has no equal here")
-            case "*" | "/" | "%":
-                raise _NoEqual(f"`{node.kind}` has no equal here")
-            case "member" | "index":
+            case "sum", [first, *rest]:
+                signs, others = rest[::2], map(self._typed, rest[1::2])
+                return reduce(lambda left, step: _sum(left, *step, place), zip(signs, others), self._typed(first))
+            case "call", [name, made] if name in _MADE:
+                if made.data != "string":
+                    raise _NoEqual(f"`{name}` of something else than a text has no equal here")
+                return _Typed(Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
+            case ("call", [name, *_]) | ("method", [_, name, *_]):
+                raise _NoEqual(f"the function `{name}` has no equal here")
+            case "product", [_, operator, *_]:
+                raise _NoEqual(f"`{operator}` has no equal here")
+            case "part", _:
                 raise _NoEqual("parts of a value have no equal here")
         raise _NoEqual("this has no equal here")
 
-    def _type_of(self, node: CelNode) -> str:
-        if node.value not in self.types:
-            raise _NoEqual(f"`{node.value}` is no parameter of the condition")
-        type_name = self.types[node.value]
+    def _type_of(self, name: str) -> str:
+        if name not in self.types:
+            raise _NoEqual(f"`{name}` is no parameter of the condition")
+        type_name = self.types[name]
         if polar_type(type_name) is None or type_name.startswith("list<"):
             raise _NoEqual(f"a value of type {type_name} has no equal here")
         return type_name
 
-    def _made(self, node: CelNode, place: Place) -> _Typed:
-        made = node.children[1]
-        if made is None or made.kind != "string":
-            raise _NoEqual(f"`{node.value}` of something else than a text has no equal here")
-        number = int(value_of(node.value, made.value).id)
-        return _Typed(Constant(number, place), node.value)
-
-    def _sum(self, node: CelNode, place: Place) -> _Typed:
-        left, right = map(self._typed, _two(node))
-        minus = node.kind == "-"
-        type_name = _type_of_sum(left.type, right.type, minus)
-        if isinstance(left.operand, Constant) and isinstance(right.operand, Constant) and type_name is not None:
-            first, second = int(left.operand.value), int(right.operand.value)
-            return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
-        if type_name is None or type_name not in _ADDED:
-            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
-        return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
-
-    def _place(self, node: CelNode) -> Place:
-        return self.place_of(node.start)
+    def _place(self, node: SyntaxTree) -> Place:
+        return self.place_of(node.meta.start_pos)
 
 
-def _two(node: CelNode) -> tuple[CelNode, ...]:
-    return tuple(each for each in node.children if each is not None)
+def _sum(left: _Typed, sign: str, right: _Typed, place: Place) -> _Typed:
+    minus = sign == "-"
+    type_name = _type_of_sum(left.type, right.type, minus)
+    if isinstance(left.operand, Constant) and isinstance(right.operand, Constant) and type_name is not None:
+        first, second = int(left.operand.value), int(right.operand.value)
+        return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
+    if type_name is None or type_name not in _ADDED:
+        raise _NoEqual(f"`{sign}` of values of type {left.type} and {right.type} has no equal here")
+    return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
 
 def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
@@ -451,23 +564,16 @@ def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
     return Constant(number, place)
 
 
-def _whole(node: CelNode) -> int:
-    if node.kind == "float":
-        number = float(node.value)
-        return int(number) if number.is_integer() and abs(number) < 2**53 else _fraction()
-    number_text = node.value.rstrip("uU")
-    number_ = int(number_text, 16) if number_text.startswith("0x") else whole_number(number_text, 2**63 - 1)
-    if number_ is None or number_ >= 2**63:
+def _whole(text: str) -> int:
+    digits = text.rstrip("uU")
+    number = int(digits, 16) if digits.startswith("0x") else whole_number(digits, 2**63 - 1)
+    if number is None or number >= 2**63:
         raise _NoEqual("a number that does not fit into 64 bits has no equal here")
-    return number_
+    return number
 
 
-def _fraction() -> NoReturn:
-    raise _NoEqual("a fraction has no equal here")
-
-
-# ---- Conditions in the Common Expression Language, as far as comparisons go ---------------------------------------
-# `syntax` makes a tree of the text; `meaning` makes a test of the tree, in which `Unsupported` stands for what has no
-# equal here: functions, lists made by others, fractions.
-
-__all__ = ["NotAnExpression", "parsed", "test_of"]
+def _without_fraction(text: str) -> int:
+    number = float(text)
+    if not number.is_integer() or abs(number) >= 2**53:
+        raise _NoEqual("a fraction has no equal here")
+    return int(number)

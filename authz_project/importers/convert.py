@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from authz_project.importers.facts import CarriedFacts, check_duplicates
+from authz_project.importers import policy
+from authz_project.importers.conditions import report_unsupported, value_rules, written_condition
+from authz_project.importers.facts import CarriedFacts, WrittenTests, check_duplicates, written_tests
+from authz_project.importers.layout import PolicyLayout, layout_of, without_circles
 from authz_project.importers.model import Imported, ImportReport
-from authz_project.importers.polar import policy
-from authz_project.importers.polar.conditions import report_unsupported, value_rules, written_condition
-from authz_project.importers.polar.layout import PolicyLayout, layout_of
-from authz_project.importers.polar.policy import written_blocks
-from authz_project.importers.polar.relations import without_circles
-from authz_project.importers.polar.scenarios import WrittenTests, written_tests
+from authz_project.importers.policy import written_blocks
 from checks.testing import run
 from facts import loading, read
 from facts.numbering import signature_numbers

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import yaml
 
@@ -217,6 +221,130 @@ def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[st
         return f"no column is called `{unknown[0]}`; known are {', '.join((*needed, *others))}"
     twice = next((name for name in names if names.count(name) > 1), "")
     return f"a second column `{twice}`" if twice else ""
+
+
+# ---- Texts in languages that have a grammar -----------------------------------------------------------------------
+
+SyntaxTree: TypeAlias = Any  # a tree of lark, which is imported only where something is parsed
+_DEEPEST_TREE = 100
+
+
+class NotParsed(ValueError):
+    """What is wrong, at which offset; `found` is the terminal that cannot stand there."""
+
+    def __init__(self, message: str, at: int, found: str = ""):
+        super().__init__(message)
+        self.message, self.at, self.found = message, at, found
+
+
+class LarkMissing(AuthzError):
+    """What it needs is an extra."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grammar:
+    """A language in lark's notation; its first rule is called `start`.
+
+    `words` are what messages call terminals that are no fixed text; those with an empty word are not mentioned.
+    `in_names` is what may follow a key word in a longer name. The terminal OTHER is what another language has.
+    """
+
+    rules: str
+    words: Mapping[str, str]
+    in_names: str = r"\w"
+
+    def parse(self, text: str) -> SyntaxTree:
+        """Return the tree of a text, with offsets. Raise NotParsed where it is none."""
+        lark, parser = _lark(), _parser(self)
+        try:
+            tree = parser.parse(text)
+        except lark.UnexpectedToken as reason:
+            if reason.token.type == "OTHER":
+                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos) from None
+            is_end = reason.token.type == "$END"
+            wanted = self._wanted(parser, reason.accepts or reason.expected)
+            found = "the end" if is_end else f"`{str(reason.token)[:40]}`"
+            at = len(text.rstrip()) if is_end else reason.token.start_pos
+            raise NotParsed(f"expected {wanted}, found {found}", at, reason.token.type) from None
+        except lark.UnexpectedCharacters as reason:
+            at = reason.pos_in_stream
+            is_quote = text[at] in "\"'"
+            unknown = "this text has no end on its line; close it" if is_quote else f"`{text[at]}` means nothing here"
+            raise NotParsed(unknown, at) from None
+        _check_depth(tree)
+        return tree
+
+    def _wanted(self, parser: Any, terminals: Iterable[str]) -> str:
+        """Say what may stand there: key words first, then the rest, in the order of the grammar."""
+        found: dict[str, tuple[bool, int]] = {}
+        for name in terminals:
+            if name == "$END" or self.words.get(name) == "":
+                continue
+            pattern = parser.get_terminal(name).pattern
+            fixed = (pattern.raw or pattern.value).strip('"')
+            place = self.rules.find(name if name in self.words else f'"{fixed}"')
+            found[self.words.get(name) or f"`{fixed}`"] = (not fixed.isidentifier(), place)
+        *others, last = sorted(found, key=found.__getitem__) or ["the end"]
+        return f"{', '.join(others)} or {last}" if others else last
+
+
+def _lark() -> Any:
+    try:
+        return import_module("lark")
+    except ModuleNotFoundError as missing:
+        if missing.name != "lark":
+            raise
+        raise LarkMissing('importing models needs lark: pip install "authz-project[import]"') from None
+
+
+@cache
+def _parser(grammar: Grammar) -> Any:
+    lark = _lark()
+
+    def end_word(terminal: Any) -> None:
+        """Keep a key word from being the start of a longer name."""
+        if isinstance(terminal.pattern, lark.lexer.PatternStr) and terminal.pattern.value.isidentifier():
+            word = terminal.pattern.value
+            terminal.pattern = lark.lexer.PatternRE(f"{word}(?!{grammar.in_names})", raw=f'"{word}"')
+
+    return lark.Lark(grammar.rules, parser="lalr", propagate_positions=True, edit_terminals=end_word)
+
+
+def _check_depth(tree: SyntaxTree) -> None:
+    pending = [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > _DEEPEST_TREE:
+            raise NotParsed("this nests too deep; split it", node.meta.start_pos)
+        pending += [(child, depth + 1) for child in node.children if hasattr(child, "children")]
+
+
+def position_in(text: str, offset: int) -> tuple[int, int]:
+    """Return the line and the column of an offset; both count from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+class Comments:
+    """The comments of a text, for whoever goes through its tree from the start to the end: each is taken once."""
+
+    def __init__(self, text: str, found: Iterable[tuple[int, int, list[str]]]):
+        self._text = text
+        self._left = deque(found)  # where they begin and end, and their lines without the marks
+
+    def until(self, at: int) -> tuple[str, ...]:
+        """Return the lines of those that begin before an offset."""
+        lines: list[str] = []
+        while self._left and self._left[0][0] < at:
+            lines += self._left.popleft()[2]
+        return tuple(lines)
+
+    def beside(self, end: int) -> tuple[str, ...]:
+        """Return the lines of those before an offset, and of those that follow it on its line."""
+        lines = self.until(end)
+        while self._left and not self._text[end : self._left[0][0]].strip(" \t\r"):
+            end = self._left[0][1]
+            lines += self.until(end)
+        return lines
 
 
 # ---- neighbour files ----------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from policy.rules.declarations import did_you_mean
 
 # ---- model --------------------------------------------------------------------------------------------------------
 # What both engines say, in one form: types with relations, conditions, tuples, and what tests expect.
@@ -497,71 +499,100 @@ def relations_of(model: Model) -> Iterator[tuple[Type, ModelRelation]]:
             yield type_, relation
 
 
+def atoms(test: ModelTest) -> Iterator[ModelTest]:
+    """Yield the parts of a test that are put together by and, or and not."""
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from atoms(part)
+        case Negation(inner):
+            yield from atoms(inner)
+        case _:
+            yield test
+
+
 # ---- Checks that a model makes sense: every name is there, and once -----------------------------------------------
 
 
-def check_model(model: Model) -> None:
-    """Raise ImportRejected with all that is wrong."""
-    if faults := [*_faults(model)]:
-        raise ImportRejected(faults)
+class ModelWords(NamedTuple):
+    """What an engine calls types and conditions; whether its arrows may follow `user:*`, and lead to nothing at all."""
+
+    type: str
+    condition: str
+    follows_everybody: bool
+    leads_to_nothing: bool
 
 
-def _faults(model: Model) -> Iterator[Fault]:
-    yield from _twice("type", ((type_.name, type_.place) for type_ in model.types))
-    yield from _twice("condition", ((each.name, each.place) for each in model.conditions))
-    types = {type_.name: type_ for type_ in model.types}
-    conditions = {each.name: each for each in model.conditions}
+def refuse(faults: Iterable[Fault]) -> None:
+    """Raise ImportRejected with all faults, if there are any."""
+    if found := sorted(dict.fromkeys(faults), key=lambda fault: fault.place):
+        raise ImportRejected(found)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> Place: ...
+
+
+def repeated(declared: Iterable[_Named], what: str) -> Iterator[Fault]:
+    seen: dict[str, Place] = {}
+    for each in declared:
+        if each.name in seen:
+            yield Fault(each.place, f"{what} `{each.name}`, at {seen[each.name]}; rename one of them")
+        seen.setdefault(each.name, each.place)
+
+
+def faults_of(model: Model, words: ModelWords) -> Iterator[Fault]:
+    """Yield what is wrong within types and conditions, which have names of their own already."""
+    members = {type_.name: {each.name: each for each in type_.relations} for type_ in model.types}
+    conditions = [each.name for each in model.conditions]
+    for condition in model.conditions:
+        names = [parameter.name for parameter in condition.parameters]
+        for parameter in condition.parameters:
+            if names.count(parameter.name) > 1:
+                message = f"`{condition.name}` has two parameters `{parameter.name}`; rename one"
+                yield Fault(parameter.place, message)
     for type_ in model.types:
-        yield from _twice(f"relation of {type_.name}", ((each.name, each.place) for each in type_.relations))
-        for relation in type_.relations:
-            yield from _faults_of(type_, relation, types, conditions)
+        yield from repeated(type_.relations, f"`{type_.name}` has another")
+    for type_, relation in relations_of(model):
+        for subject in relation.subjects:
+            if subject.type not in members:
+                yield Fault(subject.place, f"there is no {words.type} {_missing(subject.type, members)}")
+            elif subject.relation and subject.relation not in members[subject.type]:
+                advice = _missing(subject.relation, members[subject.type])
+                yield Fault(subject.place, f"`{subject.type}` has no {advice}")
+            if subject.condition and subject.condition not in conditions:
+                yield Fault(subject.place, f"there is no {words.condition} {_missing(subject.condition, conditions)}")
+        for leaf, _ in leaves(relation.expression):
+            name = leaf.relation if isinstance(leaf, Computed) else leaf.tupleset if isinstance(leaf, Arrow) else None
+            if name is not None and name not in members[type_.name]:
+                yield Fault(_place_of(leaf), f"`{type_.name}` has no {_missing(name, members[type_.name])}")
+            elif isinstance(leaf, Arrow):
+                yield from _faults_of_arrow(leaf, members[type_.name][leaf.tupleset], members, words)
 
 
-def _twice(what: str, names: Iterable[tuple[str, Place]]) -> Iterator[Fault]:
-    known: set[str] = set()
-    for name, place in names:
-        if name in known:
-            yield Fault(place, f"a second {what} is called {name}")
-        known.add(name)
-
-
-def _faults_of(
-    type_: Type, relation: ModelRelation, types: dict[str, Type], conditions: dict[str, ModelCondition]
+def _faults_of_arrow(
+    arrow: Arrow, followed: ModelRelation, members: dict[str, dict[str, ModelRelation]], words: ModelWords
 ) -> Iterator[Fault]:
-    for subject in relation.subjects:
-        yield from _faults_of_subject(subject, types, conditions)
-    for leaf, _ in leaves(relation.expression):
-        if isinstance(leaf, Computed) and leaf.relation not in _names(type_):
-            yield Fault(leaf.place, f"{type_.name} has no relation {leaf.relation}")
-        if isinstance(leaf, Arrow):
-            yield from _faults_of_arrow(type_, leaf, types)
+    targets = [members[each.type] for each in followed.subjects if each.type in members]
+    everybody = next((each for each in followed.subjects if each.wildcard), None)
+    if not followed.subjects:
+        yield Fault(arrow.place, f"an arrow follows tuples, and `{arrow.tupleset}` has none of its own")
+    elif everybody and not words.follows_everybody:
+        yield Fault(arrow.place, f"no arrow leads along `{arrow.tupleset}`, which takes `{everybody.type}:*`")
+    elif targets and not words.leads_to_nothing and not any(arrow.relation in target for target in targets):
+        yield Fault(arrow.place, f"nothing that `{arrow.tupleset}` leads to has a relation `{arrow.relation}`")
 
 
-def _faults_of_subject(
-    subject: Subject, types: dict[str, Type], conditions: dict[str, ModelCondition]
-) -> Iterator[Fault]:
-    if subject.type not in types:
-        yield Fault(subject.place, f"there is no type {subject.type}")
-    elif subject.relation and subject.relation not in _names(types[subject.type]):
-        yield Fault(subject.place, f"{subject.type} has no relation {subject.relation}")
-    if subject.condition and subject.condition not in conditions:
-        yield Fault(subject.place, f"there is no condition {subject.condition}")
+def _missing(name: str, known: Iterable[str]) -> str:
+    meant = did_you_mean(name, known)
+    return f"`{name}`; {meant}" if meant else f"`{name}`"
 
 
-def _faults_of_arrow(type_: Type, arrow: Arrow, types: dict[str, Type]) -> Iterator[Fault]:
-    tupleset = next((each for each in type_.relations if each.name == arrow.tupleset), None)
-    if tupleset is None:
-        yield Fault(arrow.place, f"{type_.name} has no relation {arrow.tupleset}")
-        return
-    targets = [types[each.type] for each in tupleset.subjects if each.type in types]
-    if not tupleset.subjects:
-        yield Fault(arrow.place, f"{type_.name}#{arrow.tupleset} has no tuples of its own to follow")
-    elif targets and not any(arrow.relation in _names(target) for target in targets):
-        yield Fault(arrow.place, f"nothing that {arrow.tupleset} leads to has a relation {arrow.relation}")
-
-
-def _names(type_: Type) -> set[str]:
-    return {each.name for each in type_.relations}
+def _place_of(leaf: Expression) -> Place:
+    return getattr(leaf, "place", NOWHERE)
 
 
 # ---- unknown parameters -------------------------------------------------------------------------------------------
@@ -571,14 +602,12 @@ def _names(type_: Type) -> set[str]:
 def check_parameters(imported: Imported) -> None:
     """Raise ImportRejected with every value whose parameter the condition does not have."""
     parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
-    faults = [
+    refuse(
         Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")
         for each in _tuples(imported)
         for name, _ in each.values
         if each.condition in parameters and name not in parameters[each.condition]
-    ]
-    if faults:
-        raise ImportRejected(faults)
+    )
 
 
 def _tuples(imported: Imported) -> Iterator[Tuple]:

@@ -38,8 +38,7 @@ from authz_project.importers.model import (
     SubjectList,
     Tuple,
 )
-from authz_project.importers.openfga.models import model_of_dsl
-from authz_project.importers.openfga.stores import read_files, thing_of, tuple_of, values_of, who_of
+from authz_project.importers.openfga import model_of_dsl, read_files, thing_of, tuple_of, values_of, who_of
 from policy.errors import AuthzError
 from policy.language.source import PolicyRejected
 from tests.importers.asking import Carriage

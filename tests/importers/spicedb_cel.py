@@ -8,10 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
-
-from authz_project.importers.spicedb.syntax import Reader, SourceError, WordKind
-from policy.language.source import Source
 
 
 @dataclass(frozen=True)
@@ -62,23 +60,86 @@ class MapWritten:
 Cel: TypeAlias = Literal | Identifier | Operation | FieldOf | Called | ListWritten | MapWritten
 
 
+class WordKind(Enum):
+    NAME = "a name"
+    NUMBER = "a number"
+    TEXT = "a string"
+    SIGN = "a sign"
+    END = "the end"
+
+
+_WORD = re.compile(
+    r"""
+    (?P<SPACE>[\s\ufeff]+|//[^\n]*)
+  | (?P<TEXT>[rRbB]{0,2}(?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+  | (?P<NUMBER>0[xX][0-9a-fA-F]+[uU]?|(?:\d+\.\d+|\d+(?=[eE][+-]?\d))(?:[eE][+-]?\d+)?|\d+[uU]?)(?![A-Za-z_0-9])
+  | (?P<NAME>[^\W\d]\w*)
+  | (?P<SIGN>\|\||&&|==|!=|<=|>=|[{}()\[\]<>+\-/:*?!.,%])
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    kind: WordKind
+    text: str
+
+
+class Reader:
+    """Goes through the words of a condition."""
+
+    def __init__(self, text: str):
+        self.words: list[Word] = []
+        at = 0
+        while at < len(text):
+            found = _WORD.match(text, at)
+            assert found is not None, text[at:]
+            if found.lastgroup != "SPACE":
+                self.words.append(Word(WordKind[found.lastgroup or ""], found[0]))
+            at = found.end()
+        self.words.append(Word(WordKind.END, ""))
+
+    @property
+    def word(self) -> Word:
+        return self.words[0]
+
+    def take(self) -> Word:
+        return self.words.pop(0)
+
+    def is_sign(self, sign: str) -> bool:
+        return self.word == Word(WordKind.SIGN, sign)
+
+    def took(self, text: str) -> bool:
+        """Whether the next word is this one; if so, it is taken."""
+        is_it = self.word.kind in (WordKind.SIGN, WordKind.NAME) and self.word.text == text
+        if is_it:
+            self.take()
+        return is_it
+
+    def expect(self, sign: str) -> None:
+        assert self.took(sign), (sign, self.words)
+
+    def name(self) -> str:
+        assert self.word.kind is WordKind.NAME, self.words
+        return self.take().text
+
+
 _LEVELS = (("||",), ("&&",), ("<", "<=", "==", ">=", ">", "!=", "in"), ("+", "-"), ("*", "/", "%"))
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def tree_of(text: str) -> Cel:
-    return condition_of(Reader(Source(text)))
+    return condition_of(Reader(text))
 
 
 def condition_of(read: Reader) -> Cel:
     """An expression, up to what does not continue it."""
-    read.deeper()
     chosen = _binary(read, 0)
     if read.took("?"):
         yes = condition_of(read)
-        read.expect(":", "between the two values")
+        read.expect(":")
         chosen = Operation("?", (chosen, yes, condition_of(read)))
-    read.higher()
     return chosen
 
 
@@ -95,9 +156,7 @@ def _binary(read: Reader, level: int) -> Cel:
 def _unary(read: Reader) -> Cel:
     for sign in ("!", "-"):
         if read.took(sign):
-            read.deeper()
             inner = _unary(read)
-            read.higher()
             if sign == "-" and isinstance(inner, Literal) and type(inner.value) in (int, float):
                 return Literal(-inner.value)  # type: ignore[operator]
             return Operation(sign, (inner,))
@@ -108,11 +167,11 @@ def _member(read: Reader) -> Cel:
     found = _primary(read)
     while True:
         if read.took("."):
-            name = read.name("the name of a field or function").text
+            name = read.name()
             found = Called(name, _listed(read, ")"), found) if read.took("(") else FieldOf(found, name)
         elif read.took("["):
             index = condition_of(read)
-            read.expect("]", "behind the index")
+            read.expect("]")
             found = Operation("[]", (found, index))
         else:
             return found
@@ -126,14 +185,14 @@ def _primary(read: Reader) -> Cel:
         return Literal(_number(read.take().text))
     if read.took("("):
         inner = condition_of(read)
-        read.expect(")", "that closes the parenthesis")
+        read.expect(")")
         return inner
     if read.took("["):
         return ListWritten(_listed(read, "]"))
     if read.took("{"):
         return MapWritten(_entries(read))
     read.took(".")  # names may begin at the root, where they are anyway
-    name = read.name("a condition").text
+    name = read.name()
     if name in _CONSTANTS:
         return Literal(_CONSTANTS[name])
     if read.took("("):
@@ -148,7 +207,7 @@ def _listed(read: Reader, end: str) -> tuple[Cel, ...]:
         found.append(condition_of(read))
         if not read.took(","):
             break
-    read.expect(end, "that closes the list")
+    read.expect(end)
     return tuple(found)
 
 
@@ -156,11 +215,11 @@ def _entries(read: Reader) -> tuple[tuple[Cel, Cel], ...]:
     found: list[tuple[Cel, Cel]] = []
     while not read.is_sign("}"):
         key = condition_of(read)
-        read.expect(":", "between key and value")
+        read.expect(":")
         found.append((key, condition_of(read)))
         if not read.took(","):
             break
-    read.expect("}", "that closes the map")
+    read.expect("}")
     return tuple(found)
 
 
@@ -178,9 +237,6 @@ def _text(read: Reader) -> str | bytes:
     body = word.text[len(prefix) :]
     if "r" not in prefix.lower() and re.search(r"\\[?`]", body):
         body = re.sub(r"\\([?`])", r"\1", body)
-    try:
-        value = ast.literal_eval(prefix + body)
-    except (SyntaxError, ValueError):
-        raise SourceError(f"{word.shown} is no string that can be read") from None
+    value = ast.literal_eval(prefix + body)
     assert isinstance(value, str | bytes)
     return value

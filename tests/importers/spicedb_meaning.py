@@ -12,20 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from authz_project.importers.model import Tuple, Who
-from authz_project.importers.spicedb.syntax import (
-    Along,
-    Caveat,
-    Common,
-    Definition,
-    NamedMember,
-    Nil,
-    PermissionDeclared,
-    RelationDeclared,
-    SchemaTerm,
-    Self,
-    SumTerm,
-    Without,
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Exclusion,
+    Expression,
+    Intersection,
+    Itself,
+    ModelCondition,
+    Nothing,
+    Tuple,
+    Type,
+    Union,
+    Who,
 )
 from tests.importers.spicedb_cel import (
     Called,
@@ -61,8 +60,8 @@ def both(answers: Iterable[Answer]) -> Answer:
 
 @dataclass
 class World:
-    definitions: Mapping[str, Definition]
-    caveats: Mapping[str, Caveat]
+    types: Mapping[str, Type]
+    caveats: Mapping[str, ModelCondition]
     tuples: Iterable[Tuple]
 
     def __post_init__(self) -> None:
@@ -74,11 +73,11 @@ class World:
 
     def is_allowed(self, found: Tuple) -> bool:
         """Whether the schema takes it: there, it could not be written otherwise."""
-        definition, who = self.definitions.get(found.object.type), found.subject
-        for member in definition.members if definition else ():
-            if isinstance(member, RelationDeclared) and member.name == found.relation:
-                kinds = {(each.type, each.relation, each.is_wildcard, each.caveat) for each in member.subjects}
-                return (who.type, who.relation or "", who.is_everybody, found.condition or "") in kinds
+        type_, who = self.types.get(found.object.type), found.subject
+        for relation in type_.relations if type_ else ():
+            if not relation.is_permission and relation.name == found.relation:
+                kinds = {(each.type, each.relation, each.wildcard, each.condition) for each in relation.subjects}
+                return (who.type, who.relation, who.is_everybody, found.condition) in kinds
         return False
 
     def holds(self, asked: Who, subject: Who, context: Mapping[str, object]) -> Answer:
@@ -97,51 +96,51 @@ class _Question:
             return True
         if asked in within:  # whatever has a proof has one without a circle
             return False
-        definition = self.world.definitions.get(asked.type)
-        members = {getattr(each, "name", ""): each for each in definition.members} if definition else {}
+        type_ = self.world.types.get(asked.type)
+        relation = {each.name: each for each in type_.relations}.get(asked.relation or "") if type_ else None
         inside = (*within, asked)
-        match members.get(asked.relation or ""):
-            case RelationDeclared():
-                return either(
-                    both((self.is_subject(each.subject, inside), self.condition(each)))
-                    for each in self.world.by_relation.get(asked, ())
-                )
-            case PermissionDeclared(term=term):
-                return self.meant(term, asked, inside)
-        return False
+        if relation is None:
+            return False
+        if relation.is_permission:
+            return self.meant(relation.expression, asked, inside)
+        return either(
+            both((self.is_subject(each.subject, inside), self.condition(each)))
+            for each in self.world.by_relation.get(asked, ())
+        )
 
     def is_subject(self, named: Who, within: tuple[Who, ...]) -> Answer:
         if named.relation:
             return self.holds(named, within)
         return not self.subject.relation and named.type == self.subject.type and named.id in ("*", self.subject.id)
 
-    def meant(self, term: SchemaTerm, asked: Who, within: tuple[Who, ...]) -> Answer:
+    def meant(self, term: Expression, asked: Who, within: tuple[Who, ...]) -> Answer:
         match term:
-            case NamedMember(name):
+            case Computed(name):
                 return self.holds(Who(asked.type, asked.id, name), within)
-            case Nil():
+            case Nothing():
                 return False
-            case Self():
+            case Itself():
                 return Who(asked.type, asked.id) == self.subject
-            case SumTerm(parts):
+            case Union(parts):
                 return either([self.meant(part, asked, within) for part in parts])
-            case Common(parts):
+            case Intersection(parts):
                 return both([self.meant(part, asked, within) for part in parts])
-            case Without(base, removed):
+            case Exclusion(base, removed):
                 return both([self.meant(base, asked, within), opposite(self.meant(removed, asked, within))])
-            case Along(relation, target, every):
+            case Arrow(relation, target, every):
                 led = self.world.by_relation.get(Who(asked.type, asked.id, relation), [])
                 found = [
                     both((self.holds(Who(each.subject.type, each.subject.id, target), within), self.condition(each)))
                     for each in led
                 ]
                 return (bool(led) and both(found)) if every else either(found)
+        raise NotImplementedError(term)
 
     def condition(self, found: Tuple) -> Answer:
         if not found.condition:
             return True
         caveat = self.world.caveats[found.condition]
-        types = {parameter.name: parameter.type.name for parameter in caveat.parameters}
+        types = {parameter.name: parameter.type.partition("<")[0] for parameter in caveat.parameters}
         known = {**self.context, **dict(found.values)}
         values = {name: _typed(types[name], value) for name, value in known.items() if name in types}
         return _truth(tree_of(caveat.text), values)

@@ -31,9 +31,8 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from django.core.management.base import CommandError
 
-from authz_project.importers.model import ContextValues, ImportRejected, Thing, Who
-from authz_project.importers.spicedb.files import SpiceDBFiles, read_files
-from authz_project.importers.spicedb.schema import declared
+from authz_project.importers.model import ContextValues, ImportRejected, Thing, Who, relations_of
+from authz_project.importers.spicedb import SpiceDBFiles, read_files
 from tests.importers.spicedb_meaning import Answer, World
 
 FOLDERS = (
@@ -76,13 +75,13 @@ class Outcome:
 
 def questions(read: SpiceDBFiles) -> Iterator[tuple[str, Answer]]:
     """Every question that a file's names give, as an assertion, and its answer."""
-    caveats = {each.name: each for each in read.schema.caveats}
-    world = World({each.name: each for each in read.schema.definitions}, caveats, read.tuples)
+    caveats = {each.name: each for each in read.model.conditions}
+    world = World({each.name: each for each in read.model.types}, caveats, read.tuples)
     for context in contexts(read):
         for thing in objects(read):
-            definition = world.definitions[thing.type]
+            relations = world.types[thing.type].relations
             for subject in subjects(read):
-                for member in declared(definition):
+                for member in relations:
                     given = f" with {json.dumps(dict(context))}" if context else ""
                     asked = Who(thing.type, thing.id, member.name)
                     yield f"{asked}@{subject}{given}", world.holds(asked, subject, dict(context))
@@ -99,7 +98,7 @@ def contexts(read: SpiceDBFiles) -> list[ContextValues]:
 def objects(read: SpiceDBFiles) -> list[Thing]:
     found = {each.object for each in read.tuples}
     found |= {Thing(each.subject.type, each.subject.id) for each in read.tuples if not each.subject.is_everybody}
-    with_members = {each.name for each in read.schema.definitions if each.members}
+    with_members = {each.name for each in read.model.types if each.relations}
     found |= {Thing(name, NOTHING) for name in with_members}
     return _some([each for each in found if each.type in with_members], MOST_OBJECTS)
 
@@ -108,9 +107,8 @@ def subjects(read: SpiceDBFiles) -> list[Who]:
     found = {each.subject for each in read.tuples if not each.subject.relation and not each.subject.is_everybody}
     taken = {
         subject.type
-        for definition in read.schema.definitions
-        for member in declared(definition)
-        for subject in getattr(member, "subjects", ())
+        for _, relation in relations_of(read.model)
+        for subject in relation.subjects
         if not subject.relation
     }
     return _some([*found, *(Who(name, NOBODY) for name in taken)], MOST_SUBJECTS)

@@ -4,7 +4,7 @@ import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.model import Imported, ImportReport, ModelKind, Thing, Tuple, Who
-from authz_project.importers.openfga.models import model_of_dsl
+from authz_project.importers.openfga import model_of_dsl
 from checks.asking.question import Asked, question_about
 from facts.notation import fact_from_text
 from facts.wire import Fact

@@ -1,13 +1,17 @@
 """`import_model openfga`: what it prints, writes and loads, and when it does not."""
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from authz_project.importers.files import _parser
 from authz_project.importers.model import ImportRejected
-from authz_project.importers.spicedb.files import imported
+from authz_project.importers.spicedb import imported
 from facts import read
 from policy.errors import Unavailable
 from policy.models import Environment
@@ -131,8 +135,8 @@ def test_a_wrong_model_is_refused_with_its_places(db, tmp_path):
     (tmp_path / "model.fga").write_text(wrong)
     with pytest.raises(CommandError) as refused:
         run(str(tmp_path / "model.fga"))
-    assert "model.fga:7:37: doc has no relation ownr" in str(refused.value)
-    assert "model.fga:8:34: doc has no relation viewr" in str(refused.value)
+    assert "model.fga:7:37: `doc` has no `ownr`; did you mean `owner`?" in str(refused.value)
+    assert "model.fga:8:34: `doc` has no `viewr`; did you mean `viewer`?" in str(refused.value)
     assert "2 problems found. Nothing was imported" in str(refused.value)
 
 
@@ -208,3 +212,35 @@ def test_files_name_only_what_is_below_their_folder(db, tmp_path, named):
     (tmp_path / "in" / "v.yaml").write_text(f"schemaFile: {named}\n")
     with pytest.raises(ImportRejected, match=f"`{named}` is no file below"):
         imported(tmp_path / "in" / "v.yaml")
+
+
+# ---- without the extra -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_lark(monkeypatch):
+    _parser.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lark"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lark", None)
+    yield
+    _parser.cache_clear()
+
+
+def test_without_lark_it_says_what_to_install(db, without_lark, partly):
+    with pytest.raises(CommandError, match=r'pip install "authz-project\[import\]"'):
+        run(partly)
+
+
+def test_what_needs_no_grammar_is_read_without_lark(db, without_lark, tmp_path):
+    (tmp_path / "model.json").write_text('{"schema_version": "1.1", "type_definitions": [{"type": "user"}]}')
+    assert run(str(tmp_path / "model.json"))[0] == "actor user {}\n"
+
+
+def test_the_command_starts_without_lark():
+    program = (
+        "import sys, django; django.setup();"
+        " import authz_project.importers.openfga, authz_project.importers.spicedb; sys.exit('lark' in sys.modules)"
+    )
+    variables = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    assert subprocess.run([sys.executable, "-c", program], env=variables, timeout=120).returncode == 0

@@ -4,7 +4,7 @@ import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.model import ImportRejected, ImportReport, ModelKind, Thing, Who
-from authz_project.importers.spicedb.files import imported
+from authz_project.importers.spicedb import imported
 from tests.importers.asking import Carriage
 
 ANN, DOC = Who("user", "ann"), Thing("doc", "1")

@@ -6,7 +6,7 @@ import pytest
 
 from authz_project.importers.convert import carried
 from authz_project.importers.model import ImportReport, ModelKind
-from authz_project.importers.openfga.stores import read_files
+from authz_project.importers.openfga import read_files
 from checks.testing import run
 from facts.accept import check_facts
 from facts.notation import line_of

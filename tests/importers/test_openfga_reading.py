@@ -18,8 +18,7 @@ from authz_project.importers.model import (
     Union,
     Who,
 )
-from authz_project.importers.openfga.models import model_of_dsl
-from authz_project.importers.openfga.stores import read_files, read_tuples
+from authz_project.importers.openfga import model_of_dsl, read_files, read_tuples
 
 HEADER = "model\n  schema 1.1\ntype user\n"
 
@@ -83,7 +82,7 @@ condition d(x: int) { x < }"""
         model_of_dsl(f"{HEADER}{condition}", "m")
     assert [str(each.place) for each in refused.value.faults] == ["m:11:26"]
     (found,) = model_of_dsl(f"{HEADER}{condition.rsplit(chr(10), 1)[0]}", "m").conditions
-    assert found.comment == ("before", "don't }", '"neither', "that's } all")
+    assert found.comment == ("before", "don't }", '"neither', "that's } all", "after")
     assert found.text.endswith('x > 5 && // {more # s != " # a text" && s != "y" }')
 
 
@@ -96,16 +95,17 @@ condition d(x: int) { x < }"""
         (f"{HEADER}type doc\n  relations\n    define x: [user] or", "6:24", "found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] and x or x", "6:28", "parentheses around"),
         (f"{HEADER}type doc\n  relations\n    define x: [user] but x", "6:26", "expected `not`"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "expected `,`"),
-        (f"{HEADER}type doc\n  relations\n    define x: [usr]", "6:16", "there is no type usr"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user#y]", "6:16", "user has no relation y"),
-        (f"{HEADER}type doc\n  relations\n    define x: y", "6:15", "doc has no relation y"),
-        (f"{HEADER}type doc\n  relations\n    define x: y from z", "6:15", "doc has no relation z"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user with c]", "6:16", "there is no condition c"),
-        (f"{HEADER}type user", "4:6", "a second type is called user"),
-        (f"{HEADER}type doc\n  relations\n    define p: [user]\n    define x: y from p", "7:15", "nothing that p"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "expected `with`, `:`, `,`, `]` or `#`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [usr]", "6:16", "there is no type `usr`; did you mean `user`?"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user#y]", "6:16", "`user` has no `y`"),
+        (f"{HEADER}type doc\n  relations\n    define x: y", "6:15", "`doc` has no `y`"),
+        (f"{HEADER}type doc\n  relations\n    define x: y from z", "6:15", "`doc` has no `z`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user with c]", "6:16", "there is no condition `c`"),
+        (f"{HEADER}type user", "4:6", "there is another type `user`, at model.fga:3:6; rename"),
+        (f"{HEADER}type doc\n  relations\n    define p: [user]\n    define x: y from p", "7:15",
+         "nothing that `p` leads to has a relation `y`"),
         (f"{HEADER}condition c(x: int) {{\n  x <\n}}", "5:6", "expected a value"),
-        (f"{HEADER}condition c(x: int) {{ x < 1", "4:22", "the condition has no `}`"),
+        (f"{HEADER}condition c(x: int) {{ x < 1", "4:28", "`}` or an expression, found the end"),
         (f"{HEADER}type doc\n  relations\n    define x: [user]; y", "6:21", "`;` means nothing here"),
     ],
 )  # fmt: skip
@@ -289,7 +289,7 @@ def test_places_in_a_store_are_those_of_the_file(tmp_path):
     store = tmp_path / "store.fga.yaml"
     model = "    model\n      schema 1.1\n    type doc\n      relations\n        define x: y\n"
     store.write_text(f"name: x\nmodel: |\n{model}")
-    with pytest.raises(ImportRejected, match=r"store\.fga\.yaml:7:19: doc has no relation y"):
+    with pytest.raises(ImportRejected, match=r"store\.fga\.yaml:7:19: `doc` has no `y`"):
         read_files(str(store), [])
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from authz_project.importers.cel import NotAnExpression, parsed
-from authz_project.importers.values import NoValue, network_bounds, value_of, values_of
+from authz_project.importers.cel import NoValue, network_bounds, value_of, values_of
+from authz_project.importers.cel import test_of as read_test
+from authz_project.importers.files import NotParsed
+from authz_project.importers.model import NOWHERE, ModelParameter
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,9 @@ def test_a_network_says_how_long_it_is():
 
 @pytest.mark.parametrize("text", [r"x == '\101'", r"x == '\q'", r"x == '\xZZ'"])
 def test_an_escape_that_is_not_known_is_refused(text):
-    with pytest.raises(NotAnExpression):
-        parsed(text)
-    assert parsed(r"x == 'a\\\'\n\x41'").children[1].value == "a\\'\nA"
+    def read(written):
+        return read_test(written, [ModelParameter("x", "string")], lambda offset: NOWHERE)
+
+    with pytest.raises(NotParsed):
+        read(text)
+    assert read(r"x == 'a\\\'\n\x41'").right.value == "a\\'\nA"

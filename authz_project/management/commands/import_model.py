@@ -35,12 +35,12 @@ class Engine(NamedTuple):
 
 ENGINES = {
     "openfga": Engine(
-        "OpenFGA", "authz_project.importers.openfga.stores.read_files",
+        "OpenFGA", "authz_project.importers.openfga.read_files",
         "MODEL", "Model in the modelling language, as JSON, as a module list (fga.mod), or a store file.",
         "TUPLES", "Files with tuples (.json, .jsonl, .yaml, .csv), or store files with tuples and tests.",
     ),
     "spicedb": Engine(
-        "SpiceDB", "authz_project.importers.spicedb.files.imported",
+        "SpiceDB", "authz_project.importers.spicedb.imported",
         "SCHEMA", "Schema (.zed), or a validation file (.yaml) that contains one.",
         "RELATIONSHIPS", "Files with one relationship per line, or validation files with relationships and assertions.",
     ),

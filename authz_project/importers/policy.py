@@ -1,4 +1,4 @@
-"""Write the model as a policy: one block per type, in shorthand wherever it says the same."""
+"""Write a model as a policy: one block per type, in shorthand wherever it says the same."""
 
 from __future__ import annotations
 
@@ -8,14 +8,184 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import NamedTuple
 
-from authz_project.importers.model import ModelRelation, Subject, Type, alternatives, is_direct, relations_of
-from authz_project.importers.polar import terms
-from authz_project.importers.polar.conditions import Formulas, WrittenCondition
-from authz_project.importers.polar.layout import PolicyLayout, RelationKind, RelationStep, variable
-from authz_project.importers.polar.relations import uncertain_relations
+from authz_project.importers import terms
+from authz_project.importers.conditions import WrittenCondition
+from authz_project.importers.layout import (
+    PolarName,
+    PolicyLayout,
+    RelationKey,
+    RelationKind,
+    RelationStep,
+    uncertain_relations,
+    variable,
+)
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Direct,
+    Exclusion,
+    Expression,
+    Intersection,
+    Itself,
+    ModelRelation,
+    Nothing,
+    Subject,
+    Type,
+    Union,
+    Unsure,
+    alternatives,
+    is_direct,
+    relations_of,
+)
 from policy.language import ast
 from policy.language.printer import print_formula, print_item
 from policy.values import quoted
+
+# ---- Expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
+
+
+@dataclass
+class Formulas:
+    """Writes formulas, and collects the relations and steps whose `possible` variant they use.
+
+    With `possible`, a formula holds unless it is known to be false.
+    """
+
+    layout: PolicyLayout
+    uncertain: frozenset[RelationKey]
+    possible_relations: dict[RelationKey, None] = field(default_factory=dict)
+    possible_steps: dict[tuple[str, RelationStep], None] = field(
+        default_factory=dict
+    )  # by the type that they lead from
+    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # types, and names of steps from there
+    _variables: set[str] = field(default_factory=set)  # of the rule that is being written
+
+    def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+        """Return the whole condition of one rule."""
+        self.begin()
+        return self.of(type_name, expression, possible)
+
+    def begin(self) -> None:
+        """Begin another rule, whose variables are its own."""
+        self._variables.clear()
+
+    def of(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+        match expression:
+            case Computed(relation):
+                return self.holds(type_name, relation, terms.ACTOR, None, possible)
+            case Arrow(tupleset, relation, every):
+                return self._arrow(type_name, tupleset, relation, every, possible)
+            case Union(parts):
+                return terms.either(*[self.of(type_name, part, possible) for part in parts])
+            case Intersection(parts):
+                return terms.every(*[self.of(type_name, part, possible) for part in parts])
+            case Exclusion(base, subtract):
+                kept = self.of(type_name, base, possible)
+                return terms.every(kept, terms.no(self.of(type_name, subtract, not possible)))
+            case Unsure(most):
+                return self.of(type_name, most, True) if possible else terms.FALSE
+            case Itself():
+                return terms.every(
+                    terms.matches("actor", self.layout.types[type_name]),
+                    ast.Comparison("=", terms.ACTOR, terms.RESOURCE),
+                )
+            case Nothing() | Direct():
+                return terms.FALSE
+
+    # ---- one relation ------------------------------------------------------------------------------------------------
+
+    def polar_name(self, type_name: str, relation: str, possible: bool) -> PolarName:
+        """Return what a relation is called; with `possible`, note and return its wider variant if it is uncertain."""
+        named = self.layout.relation_names[type_name, relation]
+        if not (possible and (type_name, relation) in self.uncertain):
+            return named
+        self.possible_relations[type_name, relation] = None
+        if named.kind is RelationKind.RELATION:
+            for target in self.layout.targets(type_name, relation):
+                self.possible_steps[type_name, RelationStep(named.name, target)] = None
+            return PolarName(RelationKind.RELATION, f"{self.layout.possibly}{named.name}")
+        return PolarName(RelationKind.PERMISSION, f"{self.layout.possibly}{named.name}")
+
+    def holds(
+        self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
+    ) -> ast.Formula:
+        """Ask that an actor has a relation to the rule's own resource, or to the other thing `on`."""
+        if (type_name, relation) not in self.layout.relation_names:
+            return terms.FALSE
+        kind, name = self.polar_name(type_name, relation, possible)
+        if on is None and (kind is not RelationKind.RELATION or self.layout.is_simple(type_name, relation)):
+            return ast.Reference(name)
+        thing = on or terms.RESOURCE
+        if kind is RelationKind.RELATION:
+            return terms.call("has_relation", thing, terms.text(name), actor)
+        return terms.call(f"has_{kind.value}", actor, terms.text(name), thing)
+
+    # ---- on what is related ------------------------------------------------------------------------------------------
+
+    def _arrow(self, type_name: str, tupleset: str, relation: str, every: bool, possible: bool) -> ast.Formula:
+        steps = self.layout.steps(type_name, tupleset)
+        if not every:
+            return terms.either(*[self.on(type_name, step, relation, possible) for step in steps])
+        some = [self._leads(type_name, step, self._thing(step.target), possible) for step in steps]
+        return terms.every(
+            terms.either(*some), *[self._nowhere_without(type_name, step, relation, possible) for step in steps]
+        )
+
+    def on(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
+        """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
+        key = (step.target, relation)
+        if key not in self.layout.relation_names:
+            return terms.FALSE
+        kind, name = self.polar_name(*key, possible)
+        is_plain = kind is not RelationKind.RELATION or self.layout.is_simple(*key)
+        if is_plain and self._is_declared(type_name, step):
+            return ast.Reference(name, relation=self._step_name(type_name, step, possible))
+        thing = self._thing(step.target)
+        asked = self.holds(*key, terms.ACTOR, ast.Variable(thing), possible)
+        return terms.every(self._leads(type_name, step, thing, possible), asked)
+
+    def _nowhere_without(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
+        """Return that no related thing lacks the relation; where a tuple's condition is not met, its thing lacks it."""
+        thing = self._thing(step.target, "other_")
+        asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
+        leads = self._leads(type_name, step, thing, possible)
+        if (type_name, step.name) not in self.uncertain_steps:
+            return terms.no(terms.every(leads, terms.no(asked)))
+        waiting = terms.call("has_relation_if", terms.RESOURCE, terms.text(step.name), ast.Variable(thing), terms.ANY)
+        typed = terms.matches(thing, self.layout.types[step.target])
+        there = terms.every(typed, terms.either(self._leads(type_name, step, thing, False), waiting))
+        return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
+
+    def _thing(self, type_name: str, prefix: str = "") -> str:
+        """Return a variable of its own for a related thing, called as its type is."""
+        name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
+        number = 1
+        while name in self._variables:
+            number += 1
+            name = f"{wanted}{number}"
+        self._variables.add(name)
+        return name
+
+    def _leads(self, type_name: str, step: RelationStep, thing: str, possible: bool) -> ast.Formula:
+        name = terms.text(self._step_name(type_name, step, possible))
+        return terms.every(
+            terms.matches(thing, self.layout.types[step.target]),
+            terms.call("has_relation", terms.RESOURCE, name, ast.Variable(thing)),
+        )
+
+    def _step_name(self, type_name: str, step: RelationStep, possible: bool) -> str:
+        if not (possible and (type_name, step.name) in self.uncertain_steps):
+            return step.name
+        self.possible_steps[type_name, step] = None
+        return f"{self.layout.possibly}{step.name}"
+
+    def _is_declared(self, type_name: str, step: RelationStep) -> bool:
+        """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
+        for key, named in self.layout.relation_names.items():
+            if key[0] == type_name and named == PolarName(RelationKind.RELATION, step.name):
+                return self.layout.is_simple(*key)
+        return True
+
 
 # ---- The rules of each type: what its block declares, and what follows in it --------------------------------------
 
@@ -221,30 +391,31 @@ def _two(name: str, other: str = "") -> str:
 
 
 def _uncertain_steps(layout: PolicyLayout) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    for type_, relation in relations_of(layout.model):
-        for subject in relation.subjects:
-            if subject.condition and subject.relation:
-                found.add((type_.name, layout.userset_names[type_.name, relation.name, subject.type, subject.relation]))
-            elif subject.condition and layout.is_leading(type_.name, relation.name):
-                found.add((type_.name, layout.relation_names[type_.name, relation.name].name))
-    return found
+    return {
+        (type_.name, _step_name(layout, type_.name, relation, subject))
+        for type_, relation in relations_of(layout.model)
+        for subject in relation.subjects
+        if subject.condition and (subject.relation or layout.is_leading(type_.name, relation.name))
+    }
 
 
 def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> list[str]:
     """Return the conditions that tuples of a step may have."""
-    found: dict[str, None] = {}
-    for type_, relation in relations_of(layout.model):
-        for subject in relation.subjects if type_.name == type_name else ():
-            if subject.type != step.target or subject.condition is None:
-                continue
-            if subject.relation:
-                name = layout.userset_names[type_name, relation.name, subject.type, subject.relation]
-            else:
-                name = layout.relation_names[type_name, relation.name].name
-            if name == step.name:
-                found[subject.condition] = None
-    return [*found]
+    found = (
+        subject.condition
+        for type_, relation in relations_of(layout.model)
+        for subject in relation.subjects
+        if (type_.name, subject.type) == (type_name, step.target)
+        and subject.condition
+        and _step_name(layout, type_name, relation, subject) == step.name
+    )
+    return [*dict.fromkeys(found)]
+
+
+def _step_name(layout: PolicyLayout, type_name: str, relation: ModelRelation, subject: Subject) -> str:
+    if subject.relation:
+        return layout.userset_names[type_name, relation.name, subject.type, subject.relation]
+    return layout.relation_names[type_name, relation.name].name
 
 
 # ---- A policy on paper, with the comments of the original ---------------------------------------------------------
@@ -297,13 +468,9 @@ def _declared(block: ResourceBlock) -> Iterator[str]:
 
 
 def _names(keyword: str, names: list[str], commented: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    if not any(name in commented for name in names):
-        yield f"{keyword} = [{', '.join(map(quoted, names))}];"
-        return
     yield f"{keyword} = ["
     for name in names:
-        if name in commented:
-            yield from comment_lines(commented[name])
+        yield from comment_lines(commented.get(name, ()))
         yield f"{quoted(name)},"
     yield "];"
 
@@ -317,12 +484,7 @@ def _ruled(block: ResourceBlock) -> Iterator[str]:
             yield ""
         is_first = False
         yield from comment_lines(rules.comment)
-        yield from _shorthand_lines(rules)
-
-
-def _shorthand_lines(rules: Rules) -> Iterator[str]:
-    for each in rules.shorthand:
-        yield f"{print_formula(each.head)} if {print_formula(each.body)};"
+        yield from (f"{print_formula(each.head)} if {print_formula(each.body)};" for each in rules.shorthand)
 
 
 def declares_text(block: ResourceBlock) -> str:

@@ -3,42 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from authz_project.importers.model import (
-    AllOf,
-    Always,
-    AnyOf,
-    Arrow,
-    Computed,
-    Constant,
-    Direct,
-    Exclusion,
-    Expression,
-    GivenValue,
-    ImportReport,
-    InNetwork,
-    Intersection,
-    IsTrue,
-    Itself,
-    Model,
-    ModelComparison,
-    ModelCondition,
-    ModelOperand,
-    ModelTest,
-    Negation,
-    Nothing,
-    OneOf,
-    Sum,
-    Union,
-    Unsupported,
-    Unsure,
-    relations_of,
-)
-from authz_project.importers.polar import terms
-from authz_project.importers.polar.layout import PolarName, PolicyLayout, RelationKind, RelationStep, variable, word
-from authz_project.importers.polar.relations import RelationKey
-from authz_project.importers.values import (
+from authz_project.importers import terms
+from authz_project.importers.cel import (
     FIRST,
     LAST,
     described,
@@ -49,154 +17,33 @@ from authz_project.importers.values import (
     sums,
     unasked,
 )
+from authz_project.importers.layout import (
+    variable,
+    word,
+)
+from authz_project.importers.model import (
+    AllOf,
+    Always,
+    AnyOf,
+    Constant,
+    GivenValue,
+    ImportReport,
+    InNetwork,
+    IsTrue,
+    Model,
+    ModelComparison,
+    ModelCondition,
+    ModelOperand,
+    ModelTest,
+    Negation,
+    OneOf,
+    Sum,
+    Unsupported,
+    atoms,
+    relations_of,
+)
 from policy.language import ast
 from policy.values import INTEGER, STRING
-
-# ---- Expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
-
-
-@dataclass
-class Formulas:
-    """Writes formulas, and collects the relations and steps whose `possible` variant they use.
-
-    With `possible`, a formula holds unless it is known to be false.
-    """
-
-    layout: PolicyLayout
-    uncertain: frozenset[RelationKey]
-    possible_relations: dict[RelationKey, None] = field(default_factory=dict)
-    possible_steps: dict[tuple[str, RelationStep], None] = field(
-        default_factory=dict
-    )  # by the type that they lead from
-    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # types, and names of steps from there
-    _variables: set[str] = field(default_factory=set)  # of the rule that is being written
-
-    def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
-        """Return the whole condition of one rule."""
-        self.begin()
-        return self.of(type_name, expression, possible)
-
-    def begin(self) -> None:
-        """Begin another rule, whose variables are its own."""
-        self._variables.clear()
-
-    def of(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
-        match expression:
-            case Computed(relation):
-                return self.holds(type_name, relation, terms.ACTOR, None, possible)
-            case Arrow(tupleset, relation, every):
-                return self._arrow(type_name, tupleset, relation, every, possible)
-            case Union(parts):
-                return terms.either(*[self.of(type_name, part, possible) for part in parts])
-            case Intersection(parts):
-                return terms.every(*[self.of(type_name, part, possible) for part in parts])
-            case Exclusion(base, subtract):
-                kept = self.of(type_name, base, possible)
-                return terms.every(kept, terms.no(self.of(type_name, subtract, not possible)))
-            case Unsure(most):
-                return self.of(type_name, most, True) if possible else terms.FALSE
-            case Itself():
-                return terms.every(
-                    terms.matches("actor", self.layout.types[type_name]),
-                    ast.Comparison("=", terms.ACTOR, terms.RESOURCE),
-                )
-            case Nothing() | Direct():
-                return terms.FALSE
-
-    # ---- one relation ------------------------------------------------------------------------------------------------
-
-    def polar_name(self, type_name: str, relation: str, possible: bool) -> PolarName:
-        """Return what a relation is called; with `possible`, note and return its wider variant if it is uncertain."""
-        named = self.layout.relation_names[type_name, relation]
-        if not (possible and (type_name, relation) in self.uncertain):
-            return named
-        self.possible_relations[type_name, relation] = None
-        if named.kind is RelationKind.RELATION:
-            for target in self.layout.targets(type_name, relation):
-                self.possible_steps[type_name, RelationStep(named.name, target)] = None
-            return PolarName(RelationKind.RELATION, f"{self.layout.possibly}{named.name}")
-        return PolarName(RelationKind.PERMISSION, f"{self.layout.possibly}{named.name}")
-
-    def holds(
-        self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
-    ) -> ast.Formula:
-        """Ask that an actor has a relation to the rule's own resource, or to the other thing `on`."""
-        if (type_name, relation) not in self.layout.relation_names:
-            return terms.FALSE
-        kind, name = self.polar_name(type_name, relation, possible)
-        if on is None and (kind is not RelationKind.RELATION or self.layout.is_simple(type_name, relation)):
-            return ast.Reference(name)
-        thing = on or terms.RESOURCE
-        if kind is RelationKind.RELATION:
-            return terms.call("has_relation", thing, terms.text(name), actor)
-        return terms.call(f"has_{kind.value}", actor, terms.text(name), thing)
-
-    # ---- on what is related ------------------------------------------------------------------------------------------
-
-    def _arrow(self, type_name: str, tupleset: str, relation: str, every: bool, possible: bool) -> ast.Formula:
-        steps = self.layout.steps(type_name, tupleset)
-        if not every:
-            return terms.either(*[self.on(type_name, step, relation, possible) for step in steps])
-        some = [self._leads(type_name, step, self._thing(step.target), possible) for step in steps]
-        return terms.every(
-            terms.either(*some), *[self._nowhere_without(type_name, step, relation, possible) for step in steps]
-        )
-
-    def on(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
-        """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
-        key = (step.target, relation)
-        if key not in self.layout.relation_names:
-            return terms.FALSE
-        kind, name = self.polar_name(*key, possible)
-        is_plain = kind is not RelationKind.RELATION or self.layout.is_simple(*key)
-        if is_plain and self._is_declared(type_name, step):
-            return ast.Reference(name, relation=self._step_name(type_name, step, possible))
-        thing = self._thing(step.target)
-        asked = self.holds(*key, terms.ACTOR, ast.Variable(thing), possible)
-        return terms.every(self._leads(type_name, step, thing, possible), asked)
-
-    def _nowhere_without(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
-        """Return that no related thing lacks the relation; where a tuple's condition is not met, its thing lacks it."""
-        thing = self._thing(step.target, "other_")
-        asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
-        leads = self._leads(type_name, step, thing, possible)
-        if (type_name, step.name) not in self.uncertain_steps:
-            return terms.no(terms.every(leads, terms.no(asked)))
-        waiting = terms.call("has_relation_if", terms.RESOURCE, terms.text(step.name), ast.Variable(thing), terms.ANY)
-        typed = terms.matches(thing, self.layout.types[step.target])
-        there = terms.every(typed, terms.either(self._leads(type_name, step, thing, False), waiting))
-        return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
-
-    def _thing(self, type_name: str, prefix: str = "") -> str:
-        """Return a variable of its own for a related thing, called as its type is."""
-        name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
-        number = 1
-        while name in self._variables:
-            number += 1
-            name = f"{wanted}{number}"
-        self._variables.add(name)
-        return name
-
-    def _leads(self, type_name: str, step: RelationStep, thing: str, possible: bool) -> ast.Formula:
-        name = terms.text(self._step_name(type_name, step, possible))
-        return terms.every(
-            terms.matches(thing, self.layout.types[step.target]),
-            terms.call("has_relation", terms.RESOURCE, name, ast.Variable(thing)),
-        )
-
-    def _step_name(self, type_name: str, step: RelationStep, possible: bool) -> str:
-        if not (possible and (type_name, step.name) in self.uncertain_steps):
-            return step.name
-        self.possible_steps[type_name, step] = None
-        return f"{self.layout.possibly}{step.name}"
-
-    def _is_declared(self, type_name: str, step: RelationStep) -> bool:
-        """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
-        for key, named in self.layout.relation_names.items():
-            if key[0] == type_name and named == PolarName(RelationKind.RELATION, step.name):
-                return self.layout.is_simple(*key)
-        return True
-
 
 # ---- The parts of conditions that have no equal in Polar ----------------------------------------------------------
 
@@ -204,7 +51,7 @@ class Formulas:
 def report_unsupported(model: Model, report: ImportReport) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
-        for part in unsupported_parts(condition.test):
+        for part in (each for each in atoms(condition.test) if isinstance(each, Unsupported)):
             about = f"; {users} would wait for it in vain" if users else ""
             report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
         for total in sums(condition.test):
@@ -219,17 +66,6 @@ def report_unsupported(model: Model, report: ImportReport) -> None:
                 report.changed(
                     parameter.place, f"condition {condition.name}: {parameter.name} takes whole numbers alone"
                 )
-
-
-def unsupported_parts(test: ModelTest) -> Iterator[Unsupported]:
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from unsupported_parts(part)
-        case Negation(inner):
-            yield from unsupported_parts(inner)
-        case Unsupported():
-            yield test
 
 
 def _users(model: Model, condition: ModelCondition) -> Iterator[str]:
@@ -299,7 +135,7 @@ class _ConditionWriter:
         if None in types.values():
             return terms.FALSE  # nobody can give such a value here
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
-        together = _together([*self._given(self.condition.test), *others, formula])
+        together = _together([*self._given(), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
         typed = [each for part in parts for each in self._typed(part)]
         return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
@@ -331,24 +167,20 @@ class _ConditionWriter:
             name += "_"
         return variable(name)
 
-    def _given(self, test: ModelTest) -> list[ast.Formula]:
+    def _given(self) -> Iterator[ast.Formula]:
         """Ask that each value which the test needs is there."""
-        match test:
-            case AllOf(parts) | AnyOf(parts):
-                return [each for part in parts for each in self._given(part)]
-            case Negation(inner):
-                return self._given(inner)
-            case ModelComparison(_, left, right):
-                return [*self._term(left)[1], *self._term(right)[1]]
-            case OneOf(item, values):
-                listed = [_value(values.parameter, terms.ANY)] if isinstance(values, GivenValue) else []
-                return [*self._term(item)[1], *listed]
-            case InNetwork(address, network):
-                ends = self._ends(network)[1]
-                return [*self._term(address)[1], *ends]
-            case IsTrue(name):
-                return [_value(name, terms.ANY)]
-        return []
+        for atom in atoms(self.condition.test):
+            match atom:
+                case ModelComparison(_, left, right):
+                    yield from (*self._term(left)[1], *self._term(right)[1])
+                case OneOf(item, values):
+                    yield from self._term(item)[1]
+                    if isinstance(values, GivenValue):
+                        yield _value(values.parameter, terms.ANY)
+                case InNetwork(address, network):
+                    yield from (*self._term(address)[1], *self._ends(network)[1])
+                case IsTrue(name):
+                    yield _value(name, terms.ANY)
 
     def says(self, test: ModelTest, holds: bool) -> ast.Formula:
         """Ask that the test is true for sure, or with `holds` off, that it is false for sure."""

@@ -1,0 +1,743 @@
+"""Read OpenFGA models (the modelling language, JSON, modules), tuples and store files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from textwrap import indent
+from typing import Any
+
+from authz_project.importers.cel import test_of
+from authz_project.importers.files import (
+    Comments,
+    Grammar,
+    Located,
+    NotParsed,
+    SyntaxTree,
+    items_of_json,
+    neighbour_file,
+    position_in,
+    read_yaml,
+    rows_of_csv,
+    value_of_json,
+)
+from authz_project.importers.model import (
+    NOWHERE,
+    Arrow,
+    Computed,
+    ContextValues,
+    Direct,
+    Exclusion,
+    ExpectedCheck,
+    Expression,
+    Fault,
+    Imported,
+    Intersection,
+    Model,
+    ModelCondition,
+    ModelParameter,
+    ModelRelation,
+    ModelWords,
+    ObjectList,
+    Place,
+    Scenario,
+    Subject,
+    SubjectList,
+    Thing,
+    Tuple,
+    Type,
+    Union,
+    Who,
+    faults_of,
+    refuse,
+    repeated,
+    wrong,
+)
+from policy.files import text_of_file
+
+# ---- The part of a model that one file has, in whichever notation -------------------------------------------------
+
+_SCHEMAS = ("1.1", "1.2")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """The part of a model that one file has; `extensions` add relations to types of others."""
+
+    types: tuple[Type, ...]
+    extensions: tuple[Type, ...]
+    conditions: tuple[ModelCondition, ...]
+    comment: tuple[str, ...]
+
+
+def check_schema(version: object, place: Place) -> None:
+    """Refuse a version of the language that is not known here."""
+    if version not in _SCHEMAS:
+        raise wrong(place, f"schema {version} is not known; {' and '.join(_SCHEMAS)} are")
+
+
+def condition_of(
+    name: str, parameters: tuple[ModelParameter, ...], body: str, at: Place, comment: tuple[str, ...], place: Place
+) -> ModelCondition:
+    """Return the condition that an expression says, which begins `at` a place."""
+
+    def place_of(offset: int) -> Place:
+        line, column = position_in(body, offset)
+        return Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
+
+    declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
+    written = " ".join(line.strip() for line in body.split("\n") if line.strip())
+    text = f"condition {name}({declared}) {{ {written} }}"
+    try:
+        test = test_of(body, parameters, place_of)
+        return ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
+    except NotParsed as reason:
+        raise wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
+
+
+# ---- The modelling language, schema 1.1 and the modules of 1.2 ----------------------------------------------------
+
+_GRAMMAR = Grammar(
+    r"""
+    start: _header (type | extension | condition)*
+    _header: "model" "schema" NAME | "module" NAME
+    extension: "extend" type
+    type: "type" NAME ("relations" relation*)?
+    relation: "define" NAME ":" _expression
+    _expression: part | union | intersection | exclusion
+    union: part ("or" part)+
+    intersection: part ("and" part)+
+    exclusion: part "but" "not" part
+    ?part: NAME -> computed
+        | NAME "from" NAME -> arrow
+        | "[" subject ("," subject)* "]" -> direct
+        | "(" _expression ")"
+    subject: NAME [userset | everybody] ["with" NAME]
+    userset: "#" NAME
+    everybody: ":" "*"
+    condition: "condition" NAME "(" parameter ("," parameter)* ")" body
+    parameter: NAME ":" NAME ["<" NAME ">"]
+    !body: "{" _inside* "}"
+    !_inside: TEXT | OTHER | "{" _inside* "}"
+
+    NAME: /[A-Za-z0-9_]([A-Za-z0-9_.\/-]*[A-Za-z0-9_-])?/
+    TEXT: /"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'|\/\/[^\n]*/
+    OTHER.-1: /[^\s{}"'\/]+|["'\/]/
+    %ignore /\s+/
+    """,
+    {"NAME": "a name", "TEXT": "an expression", "OTHER": "an expression"},
+    in_names=r"[\w./-]",
+)
+_HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S)\#(?P<comment>[^\n]*)""")
+
+
+def read_dsl(text: str, file: str) -> ModelPart:
+    """Read a model or a module; ImportRejected says where it is wrong."""
+    return _ModelReader(text.replace("\r\n", "\n").replace("\r", "\n"), file).read()
+
+
+class _ModelReader:
+    """Makes a model of the tree, from the start to the end, so that comments stay with what they are about."""
+
+    def __init__(self, text: str, file: str):
+        self.text, self.file = _HASHED.sub(_blanked, text), file
+        found = (each for each in _HASHED.finditer(text) if each["comment"] is not None)
+        self.comments = Comments(self.text, ((*each.span(), [each["comment"].strip()]) for each in found))
+
+    def read(self) -> ModelPart:
+        try:
+            tree = _GRAMMAR.parse(self.text)
+        except NotParsed as reason:
+            message = reason.message
+            if reason.found in ("OR", "AND", "BUT"):
+                message = f"expected parentheses around what belongs together{message[message.rfind(',') :]}"
+            raise wrong(Place(self.file, *position_in(self.text, reason.at)), message) from None
+        name, *declared = tree.children
+        comment = self.comments.until(name.start_pos)
+        if self.text[: name.start_pos].split()[0] == "model":
+            check_schema(str(name), self.place(name))
+        read: dict[str, list[Any]] = {"type": [], "extension": [], "condition": []}
+        for each in declared:
+            read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
+        return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), comment)
+
+    def place(self, token: SyntaxTree) -> Place:
+        return Place(self.file, token.line, token.column)
+
+    def type(self, tree: SyntaxTree) -> Type:
+        comment = self.comments.until(tree.meta.start_pos)
+        if tree.data == "extension":
+            (tree,) = tree.children
+        name, *relations = tree.children
+        comment += self.comments.beside(name.end_pos)
+        if relations:  # what stands before `relations`
+            comment += self.comments.until(self.text.index("relations", name.end_pos))
+        return Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
+
+    def relation(self, tree: SyntaxTree) -> ModelRelation:
+        name, definition = tree.children
+        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
+        named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
+        subjects = tuple(dict.fromkeys(map(self.subject, named)))
+        expression = self.expression(definition)
+        return ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
+
+    def expression(self, tree: SyntaxTree) -> Expression:
+        match tree.data, tree.children:
+            case "computed", [name]:
+                return Computed(str(name), self.place(name))
+            case "arrow", [name, tupleset]:
+                return Arrow(str(tupleset), str(name), place=self.place(name))
+            case "union", parts:
+                return Union(tuple(map(self.expression, parts)))
+            case "intersection", parts:
+                return Intersection(tuple(map(self.expression, parts)))
+            case "exclusion", [base, subtract]:
+                return Exclusion(self.expression(base), self.expression(subtract))
+        return Direct(self.place(tree.meta))
+
+    def subject(self, tree: SyntaxTree) -> Subject:
+        name, kind, condition = tree.children
+        relation = str(kind.children[0]) if kind and kind.children else None
+        given = str(condition) if condition else None
+        return Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
+
+    def condition(self, tree: SyntaxTree) -> ModelCondition:
+        name, *parameters, body = tree.children
+        first, last = body.children[0], body.children[-1]
+        comment = self.comments.until(first.start_pos)
+        comment += self.comments.until(last.start_pos) + self.comments.beside(last.end_pos)
+        start = Place(self.file, first.line, first.column + 1)
+        text = self.text[first.end_pos : last.start_pos]
+        return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))
+
+    def parameter(self, tree: SyntaxTree) -> ModelParameter:
+        name, kind, inner = tree.children
+        return ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
+
+
+def _blanked(found: re.Match[str]) -> str:
+    """Put blanks in the place of a comment that `#` begins; texts, and comments of the expression, stay."""
+    return found[0] if found["comment"] is None else " " * len(found[0])
+
+
+# ---- The same model as the interface has it: JSON with `type_definitions` -----------------------------------------
+
+_DEEPEST_USERSET = 40
+
+
+def read_json_model(text: str, file: str) -> ModelPart:
+    """Read the model; ImportRejected says where it is wrong."""
+    raw = read_yaml(_without_tabs(text), file)  # which JSON is, and which knows its lines
+    if isinstance(raw, Located) and isinstance(raw.get("authorization_model"), Located):
+        raw = raw["authorization_model"]
+    if not isinstance(raw, Located) or "type_definitions" not in raw:
+        raise wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
+    _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions"))
+    check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
+    types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
+    conditions = _under(raw, "conditions")
+    return ModelPart(types, (), tuple(_condition(name, each, conditions) for name, each in conditions.items()), ())
+
+
+def _without_tabs(text: str) -> str:
+    """Replace tabs between JSON's signs, which YAML does not allow; those in texts are written as `\\t`."""
+    return text.replace("\t", " ")
+
+
+def _type(raw: Any, place: Place) -> Type:
+    if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
+        raise wrong(place, "expected a type: a mapping with `type`")
+    _check_keys(raw, ("type", "relations", "metadata"))
+    relations = _under(raw, "relations")
+    about = _under(_under(raw, "metadata"), "relations")
+    if unknown := [name for name in about if name not in relations]:
+        raise wrong(about.place_of(unknown[0]), f"there is no relation {unknown[0]}")
+    return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
+
+
+def _relation(name: str, raw: Located, about: Located) -> ModelRelation:
+    relations = raw["relations"]
+    place = relations.place_of(name)
+    listed = _under(about, name).get("directly_related_user_types") or ()
+    subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
+    expression = _expression(relations[name], place, 0)
+    return ModelRelation(name, expression, subjects, not subjects, (), place)
+
+
+def _subject(raw: Any, place: Place) -> Subject:
+    if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
+        raise wrong(place, "expected a kind of subject: a mapping with `type`")
+    _check_keys(raw, ("type", "relation", "wildcard", "condition"))
+    wildcard = raw.get("wildcard") is not None
+    if wildcard and raw.get("relation"):
+        raise wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
+    return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
+
+
+def _expression(raw: Any, place: Place, depth: int) -> Expression:
+    if not isinstance(raw, Located) or depth > _DEEPEST_USERSET:
+        raise wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
+    place = raw.place
+    given = [(name, value) for name, value in raw.items() if value is not None]
+    if len(given) != 1:
+        raise wrong(place, f"expected one thing that a relation is; found {', '.join(dict(given)) or 'none'}")
+    match given[0]:
+        case ("this", Located() as nothing):
+            _check_keys(nothing, ())
+            return Direct(place)
+        case ("computedUserset" | "computed_userset", Located() as computed):
+            return Computed(_relation_of(computed, place), place)
+        case ("tupleToUserset" | "tuple_to_userset", Located() as arrow):
+            _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset"))
+            leads = arrow.get("computedUserset") or arrow.get("computed_userset")
+            return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
+        case ("union", Located() as parts):
+            return Union(_parts(parts, place, depth))
+        case ("intersection", Located() as parts):
+            return Intersection(_parts(parts, place, depth))
+        case ("difference", Located() as parts):
+            _check_keys(parts, ("base", "subtract"))
+            base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
+            return Exclusion(base, subtract)
+    raise wrong(place, f"`{given[0][0]}` is not known, or not what it should be")
+
+
+def _relation_of(raw: Any, place: Place) -> str:
+    """Return the relation that is named, of the object itself: `object` may be there, and is empty."""
+    if isinstance(raw, Located):
+        _check_keys(raw, ("relation", "object"))
+        if raw.get("object"):
+            raise wrong(raw.place_of("object"), "an object of its own is not known here")
+    return _name(raw, "relation", place)
+
+
+def _parts(raw: Located, place: Place, depth: int) -> tuple[Expression, ...]:
+    """Return the parts, at least one: all of nothing would be everybody."""
+    _check_keys(raw, ("child",))
+    found = raw.get("child")
+    if not isinstance(found, list) or not found:
+        raise wrong(raw.place, "expected `child`, a list of at least one")
+    return tuple(_expression(each, place, depth + 1) for each in found)
+
+
+def _condition(name: str, raw: Any, conditions: Located) -> ModelCondition:
+    place = conditions.place_of(name)
+    if not isinstance(raw, Located) or not isinstance(raw.get("expression"), str):
+        raise wrong(place, "expected a condition: a mapping with `expression`")
+    _check_keys(raw, ("name", "expression", "parameters", "metadata"))
+    parameters = tuple(
+        ModelParameter(each, _type_name(about, place), place) for each, about in _under(raw, "parameters").items()
+    )
+    return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), (), place)
+
+
+def _type_name(raw: Any, place: Place) -> str:
+    """Return the name of a type: `TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
+    name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
+    inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
+    return f"{name}<{inner[0]}>" if inner else name
+
+
+def _under(raw: Located, key: str) -> Located:
+    """Return what stands under a key; an empty one where nothing does."""
+    found = raw.get(key)
+    if found is not None and not isinstance(found, Located):
+        raise wrong(raw.place_of(key), f"`{key}` is to be a mapping")
+    return Located(raw.place) if found is None else found
+
+
+def _name(raw: Any, key: str, place: Place) -> str:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if not isinstance(value, str) or not value:
+        raise wrong(place, f"expected `{key}`, a text")
+    return value
+
+
+_WORDS = ModelWords("type", "condition", follows_everybody=True, leads_to_nothing=False)
+
+# ---- A model, whichever way it is written: the language, JSON, or modules in several files ------------------------
+
+
+def model_of_dsl(text: str, file: str) -> Model:
+    """Return the model that one text in the language is; raise ImportRejected with all that is wrong."""
+    return model_of_files([read_dsl(text, file)])
+
+
+def model_of_files(files: Iterable[ModelPart]) -> Model:
+    """Return one model of several modules, which may extend each other's types."""
+    files = list(files)
+    declared = [each for file in files for each in file.types]
+    conditions = tuple(each for file in files for each in file.conditions)
+    extensions = [each for file in files for each in file.extensions]
+    types = {each.name: each for each in declared}
+    refuse(repeated(declared, "there is another type"))
+    refuse(repeated(conditions, "there is another condition"))
+    missing = (each for each in extensions if each.name not in types)
+    refuse(Fault(each.place, f"there is no type {each.name} to extend") for each in missing)
+    for each in extensions:
+        types[each.name] = _extended(types[each.name], each)
+    model = Model(tuple(types.values()), conditions, tuple(line for file in files for line in file.comment))
+    refuse(faults_of(model, _WORDS))
+    return model
+
+
+def _extended(type_: Type, by: Type) -> Type:
+    return replace(type_, relations=type_.relations + by.relations, comment=type_.comment + by.comment)
+
+
+# ---- tuples -------------------------------------------------------------------------------------------------------
+# Tuples: JSON, lines of JSON, YAML and CSV, as OpenFGA's command line reads and writes them.
+
+_LISTS = ("tuples", "tuple_keys", "writes")  # what a list may stand under
+_BESIDE = ("deletes", "authorization_model_id", "continuation_token", "on_duplicate")  # a list, as servers say it
+_COLUMNS = ("user_type", "user_id", "relation", "object_type", "object_id")
+_OTHER_COLUMNS = ("user_relation", "condition_name", "condition_context")
+
+
+def read_tuples(text: str, file: str) -> Iterator[Tuple]:
+    """Yield the tuples of a file, by the end of its name; raise ImportRejected with the first that is none."""
+    match PurePath(file).suffix.lower():
+        case ".csv":
+            return (_of_row(row, place) for place, row in rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
+        case ".json" | ".jsonl":
+            return (tuple_of(raw, place) for place, raw in _of_json(text, file))
+        case _:
+            return tuples_of(read_yaml(text, file), Place(file, 1))
+
+
+def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
+    """Yield the tuples of a list, or of a mapping that has one."""
+    listed = _tuple_list(raw, place) if isinstance(raw, dict) else raw
+    if listed is None:
+        return
+    if not isinstance(listed, list):
+        raise wrong(place, "expected a list of tuples")
+    for each in listed:
+        yield tuple_of(each, each.place if isinstance(each, Located) else place)
+
+
+def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
+    for place, value in items_of_json(text, file):
+        if isinstance(value, dict) and any(name in value for name in _LISTS):
+            yield from ((place, each) for each in _tuple_list(value, place) or ())
+        else:
+            yield place, value
+
+
+def _tuple_list(raw: dict[str, Any], place: Place) -> list[Any] | None:
+    """Return the list that a mapping has, perhaps in another mapping; nothing beside it is left out in silence."""
+    names = [name for name in _LISTS if name in raw]
+    if len(names) != 1:
+        raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
+    _check_keys(raw, (*names, *_BESIDE), place)
+    if raw.get("deletes"):
+        raise wrong(place, "`deletes` is not carried out; take these tuples away, and leave it out")
+    if raw.get("continuation_token"):
+        raise wrong(place, "`continuation_token` says that there are more tuples; read them all, and leave it out")
+    listed = raw[names[0]]
+    if isinstance(listed, dict):
+        return _tuple_list(listed, place)
+    if listed is not None and not isinstance(listed, list):
+        raise wrong(place, "expected a list of tuples")
+    return listed
+
+
+def tuple_of(raw: Any, place: Place) -> Tuple:
+    """Return the tuple that a mapping says: `user`, `relation`, `object`, and perhaps `condition`."""
+    if isinstance(raw, dict) and isinstance(raw.get("key"), dict):
+        _check_keys(raw, ("key", "timestamp"), place)
+        raw = raw["key"]  # as tuples are when they are read from a server
+    if not isinstance(raw, dict):
+        raise wrong(place, "expected a tuple: `user`, `relation` and `object`")
+    _check_keys(raw, ("user", "relation", "object", "condition"), place)
+    values = {name: _required_text(raw, name, place) for name in ("user", "relation", "object")}
+    condition, context = _condition_of_tuple(raw.get("condition"), place)
+    return Tuple(
+        thing_of(values["object"], place), values["relation"], who_of(values["user"], place), condition, context,
+        place=place,
+    )  # fmt: skip
+
+
+def _condition_of_tuple(raw: Any, place: Place) -> tuple[str | None, ContextValues]:
+    if raw is None:
+        return None, ()
+    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
+        raise wrong(place, "a condition is `name`, and perhaps `context`")
+    _check_keys(raw, ("name", "context"), place)
+    return raw["name"], values_of(raw.get("context"), place)
+
+
+def values_of(raw: Any, place: Place) -> ContextValues:
+    """Return the values of a context, by name."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, dict):
+        raise wrong(place, "a context is a mapping of names to values")
+    return tuple((str(name), value) for name, value in raw.items())
+
+
+def _of_row(row: dict[str, str], place: Place) -> Tuple:
+    missing = [name for name in _COLUMNS if not row.get(name)]
+    if missing:
+        raise wrong(place, f"no {' and no '.join(missing)}")
+    if row.get("condition_context") and not row.get("condition_name"):
+        raise wrong(place, "a `condition_context`, but no `condition_name`")
+    who = Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
+    thing = Thing(row["object_type"], row["object_id"])
+    return Tuple(thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place)
+
+
+def _context_of(row: dict[str, str], place: Place) -> ContextValues:
+    text = row.get("condition_context")
+    try:
+        return values_of(value_of_json(text) if text else None, place)
+    except ValueError as reason:
+        raise wrong(place, f"the context is not JSON: {reason}") from None
+
+
+def thing_of(text: str, place: Place) -> Thing:
+    type_name, colon, name = text.partition(":")
+    if not (type_name and colon and name):
+        raise wrong(place, f"`{text}` is no object; write it as `document:plan`")
+    return Thing(type_name, name)
+
+
+def who_of(text: str, place: Place) -> Who:
+    thing = thing_of(text, place)
+    name, mark, relation = thing.id.rpartition("#")
+    return Who(thing.type, name, relation) if mark and name and relation else Who(thing.type, thing.id)
+
+
+def _required_text(raw: dict[str, Any], name: str, place: Place) -> str:
+    value = raw.get(name)
+    if not isinstance(value, str) or not value:
+        raise wrong(place, f"a tuple needs `{name}`, a text")
+    return value
+
+
+# ---- Store files: a model, tuples, and tests of them, as OpenFGA's command line runs them -------------------------
+
+_KNOWN = {"name", "model", "model_file", "tuples", "tuple_file", "tuple_files", "tests"}
+_KNOWN_OF_TEST = {
+    "name", "description", "tuples", "tuple_file", "tuple_files", "check", "list_objects", "list_users",
+}  # fmt: skip
+_KNOWN_OF_CHECK = {"user", "users", "object", "objects", "context", "assertions"}
+_KNOWN_OF_OBJECTS = {"user", "type", "context", "assertions"}
+_KNOWN_OF_USERS = {"object", "user_filter", "context", "assertions"}
+
+ReadFile = Callable[[str], Iterator[Tuple]]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`model` is its text, with the place where it begins; or else `model_file` names the file."""
+
+    model: str | None
+    model_at: Place
+    model_file: str | None
+    tuples: tuple[Tuple, ...]
+    scenarios: tuple[Scenario, ...]
+
+
+def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
+    """Read a store file; `read_tuples` reads the files of tuples that it names."""
+    raw = read_yaml(text, file)
+    if not isinstance(raw, Located):
+        raise wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
+    _check_keys(raw, _KNOWN)
+    tests = [_test(each, raw.place, read_tuples) for each in _listed(raw, "tests")]
+    return Store(
+        _text(raw, "model"), raw.place_of("model"), _text(raw, "model_file"), _tuples(raw, read_tuples), tuple(tests)
+    )
+
+
+def _test(raw: Any, place: Place, read_tuples: ReadFile) -> Scenario:
+    raw = _mapping(raw, place, "a test", _KNOWN_OF_TEST)
+    asked: list[ExpectedCheck | ObjectList | SubjectList] = [
+        *(one for each in _listed(raw, "check") for one in _checks(each, raw.place)),
+        *(one for each in _listed(raw, "list_objects") for one in _objects(each, raw.place)),
+        *(one for each in _listed(raw, "list_users") for one in _users(each, raw.place)),
+    ]
+    name = str(raw.get("name") or "test")
+    return Scenario(name, _tuples(raw, read_tuples), tuple(asked), raw.place)
+
+
+def _checks(raw: Any, place: Place) -> Iterator[ExpectedCheck]:
+    raw = _mapping(raw, place, "a check", _KNOWN_OF_CHECK)
+    context = values_of(raw.get("context"), raw.place)
+    for user in _one_or_more(raw, "user", "users"):
+        for thing in _one_or_more(raw, "object", "objects"):
+            for relation, expected in _assertions(raw):
+                if not isinstance(expected, bool):
+                    raise wrong(raw.place, f"`{relation}` is to be true or false")
+                who = who_of(user, raw.place)
+                yield ExpectedCheck(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
+
+
+def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:
+    raw = _mapping(raw, place, "a list of objects", _KNOWN_OF_OBJECTS)
+    context = values_of(raw.get("context"), raw.place)
+    for relation, expected in _assertions(raw):
+        things = [thing_of(str(each), raw.place) for each in expected or ()]
+        type_name = str(raw.get("type") or "")
+        for each in things:
+            if each.type != type_name:
+                raise wrong(raw.place, f"{each} is no {type_name}")
+        who = who_of(str(raw.get("user") or ""), raw.place)
+        yield ObjectList(who, relation, type_name, tuple(each.id for each in things), context, raw.place)
+
+
+def _users(raw: Any, place: Place) -> Iterator[SubjectList]:
+    raw = _mapping(raw, place, "a list of users", _KNOWN_OF_USERS)
+    context = values_of(raw.get("context"), raw.place)
+    thing = thing_of(str(raw.get("object") or ""), raw.place)
+    kinds = [_mapping(each, raw.place, "a filter", {"type", "relation"}) for each in _listed(raw, "user_filter")]
+    for relation, expected in _assertions(raw):
+        listed = expected.get("users") if isinstance(expected, dict) else expected
+        users = [who_of(str(each), raw.place) for each in listed or ()]
+        for kind in kinds:
+            type_name, of = str(kind.get("type") or ""), kind.get("relation") or None
+            mine = tuple(each for each in users if (each.type, each.relation) == (type_name, of))
+            yield SubjectList(thing, relation, type_name, of, mine, context, raw.place)
+
+
+# ---- what is in mappings ---------------------------------------------------------------------------------------------
+
+
+def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
+    files = [raw["tuple_file"]] if raw.get("tuple_file") else []
+    files += raw.get("tuple_files") or []
+    own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
+    return (*own, *(each for name in files for each in read_tuples(str(name))))
+
+
+def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
+    found = raw.get("assertions")
+    if not isinstance(found, dict):
+        raise wrong(raw.place, "expected `assertions`, a mapping of relations to what is expected")
+    yield from found.items()
+
+
+def _one_or_more(raw: Located, one: str, more: str) -> list[str]:
+    found = [raw[one]] if raw.get(one) else raw.get(more)
+    if not isinstance(found, list) or not found:
+        raise wrong(raw.place, f"expected `{one}` or `{more}`")
+    return [str(each) for each in found]
+
+
+def _listed(raw: Located, key: str) -> list[Any]:
+    found = raw.get(key) or []
+    if not isinstance(found, list):
+        raise wrong(raw.place_of(key), f"`{key}` is to be a list")
+    return found
+
+
+def _text(raw: Located, key: str) -> str | None:
+    found = raw.get(key)
+    if found is not None and not isinstance(found, str):
+        raise wrong(raw.place_of(key), f"`{key}` is to be a text")
+    return found or None
+
+
+def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Located:
+    if not isinstance(raw, Located):
+        raise wrong(place, f"expected {what}: a mapping")
+    _check_keys(raw, known)
+    return raw
+
+
+def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place = NOWHERE) -> None:
+    """Refuse what is not known: left out in silence, it could be what keeps somebody out, or a test."""
+    advice = f"; known are {', '.join(sorted(known))}" if known else ""
+    unknown = [(raw.place_of(key) if isinstance(raw, Located) else place, key) for key in raw if key not in known]
+    refuse(Fault(at, f"`{key}` is not known here{advice}") for at, key in unknown)
+
+
+# ---- Files of OpenFGA, by the ends of their names, as one import --------------------------------------------------
+
+_YAML = (".yaml", ".yml")
+_OF_STORES = ("name", "model", "model_file", "tuple_file", "tuple_files", "tests")
+
+
+def read_files(model: str, others: Iterable[str]) -> Imported:
+    """Read a model or a store, and the tuples and stores beside it."""
+    tuples: list[Tuple] = []
+    scenarios: list[Scenario] = []
+    if PurePath(model).suffix.lower() in _YAML:
+        store = _store(model)
+        found = _model_of_store(store, model)
+        tuples += store.tuples
+        scenarios += store.scenarios
+    else:
+        found = _model(model)
+    for name in others:
+        if _is_store(name):
+            store = _store(name)
+            tuples += store.tuples
+            scenarios += store.scenarios
+        else:
+            tuples += _tuples_of_file(name)
+    return Imported(found, tuple(tuples), tuple(scenarios))
+
+
+def _model(name: str) -> Model:
+    return model_of_files(_files(name))
+
+
+def _files(name: str) -> list[ModelPart]:
+    text = text_of_file(name)
+    match PurePath(name).suffix.lower():
+        case ".json":
+            return [read_json_model(text, name)]
+        case ".mod":
+            return [read_dsl(text_of_file(each), each) for each in _modules(text, name)]
+        case _:
+            return [read_dsl(text, name)]
+
+
+def _modules(text: str, name: str) -> list[str]:
+    """Return the files that a list of modules names."""
+    raw = read_yaml(text, name)
+    listed = raw.get("contents") if isinstance(raw, Located) else None
+    if not isinstance(listed, list) or not listed:
+        raise wrong(Place(name, 1), "expected `contents`, a list of the modules' files")
+    return [_beside(name, str(each)) for each in listed]
+
+
+def _store(name: str) -> Store:
+    return read_store(text_of_file(name), name, lambda each: _tuples_of_file(_beside(name, each)))
+
+
+def _model_of_store(store: Store, name: str) -> Model:
+    if store.model_file:
+        return _model(_beside(name, store.model_file))
+    if store.model is None:
+        raise wrong(Place(name, 1), "a store needs `model` or `model_file`")
+    return _placed(store.model, store.model_at)
+
+
+def _placed(text: str, at: Place) -> Model:
+    """Return the model within a file: its lines and columns are those of the file."""
+    return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
+
+
+def _is_store(name: str) -> bool:
+    if PurePath(name).suffix.lower() not in _YAML:
+        return False
+    raw = read_yaml(text_of_file(name), name)
+    return isinstance(raw, Located) and any(name in raw for name in _OF_STORES)
+
+
+def _tuples_of_file(name: str) -> Iterator[Tuple]:
+    return read_tuples(text_of_file(name), name)
+
+
+def _beside(name: str, other: str) -> str:
+    path = neighbour_file(name, other)
+    if path is None:
+        advice = "a file may name those below its own folder; name others in the command, or copy them there"
+        raise wrong(Place(name), f"`{other}` lies elsewhere; {advice}")
+    return str(path)

@@ -1,1 +1,0 @@
-"""Read models, tuples and store files, as OpenFGA and its command line write them."""

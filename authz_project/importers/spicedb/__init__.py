@@ -1,1 +1,0 @@
-"""Read schemas, relationships and validation files of SpiceDB."""
