@@ -158,5 +158,5 @@ def test_every_test_that_the_page_about_security_names_exists():
 
 
 def test_every_promise_about_security_names_a_test():
-    promises = [line for line in tables("security", "What is promised").splitlines() if line.startswith("| ")][2:]
+    promises = [line for line in tables("security", "Guarantees").splitlines() if line.startswith("| ")][2:]
     assert promises and [line for line in promises if "`test_" not in line] == []

@@ -43,7 +43,7 @@ ORDER = {
     "Write policies": ("language", "patterns", "editors"),
     "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
     "Run it": ("commands", "settings", "operations", "scale", "performance"),
-    "More": ("security", "moving", "inside", "contributing"),
+    "More": ("security", "limitations", "moving", "inside", "contributing"),
 }
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
 

@@ -216,7 +216,7 @@ def test_a_file_written_in_a_shell_has_its_own_colours():
 
 
 def test_a_heading_comes_before_a_mention():
-    assert shown(search("answer id")[0].heading) == "An actor's id, to its answer"
+    assert shown(search("kind literal")[0].heading) == "A kind of literal"
 
 
 def test_every_hit_leads_to_a_heading():

@@ -14,9 +14,9 @@ from tests.reader import Reader, page_of, reading, sections
 from tests.samples import FENCE
 
 PAGE = page_of("local-sql.md")
-FIRST = ("Five minutes",)  # on which all others build
-SQLITE = (*FIRST, "The other questions", "Django", "SQLAlchemy", "Errors")
-POSTGRESQL = (*FIRST, "SQLAlchemy", "psycopg", "The add-on for SQLAlchemy")
+FIRST = ("Quickstart",)  # on which all others build
+SQLITE = (*FIRST, "Other queries", "Django", "SQLAlchemy", "Errors")
+POSTGRESQL = (*FIRST, "SQLAlchemy", "psycopg", "SQLAlchemy add-on")
 MARIADB = (*FIRST, "PyMySQL")
 
 
