@@ -28,7 +28,7 @@ from tests.service import ROOT
 
 DOCS = ROOT / "authz_project" / "docs"
 PAGES = ("language", "patterns", "moving")
-MESSAGES = "messages"  # what the compiler says of more policies than the page of the language shows
+CONSTRUCTS = "constructs"  # of the language, with its messages: more than its page shows
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -52,7 +52,7 @@ class Sample:
 
 
 def page_of(name: str) -> str:
-    folder = ROOT / "tests" / "policy" if name == MESSAGES else DOCS
+    folder = ROOT / "tests" / "policy" if name == CONSTRUCTS else DOCS
     return (folder / f"{name}.md").read_text()
 
 
@@ -72,7 +72,7 @@ def samples_of(page: str) -> list[Sample]:
     return found
 
 
-SAMPLES = [sample for page in (*PAGES, MESSAGES) for sample in samples_of(page)]
+SAMPLES = [sample for page in (*PAGES, CONSTRUCTS) for sample in samples_of(page)]
 
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
@@ -173,7 +173,7 @@ def test_every_production_of_the_grammar_has_an_example(monkeypatch):
     productions = {name: watched(production) for name, production in parser._productions().items()}
     monkeypatch.setattr(parser, "_productions", lambda: productions)
     monkeypatch.setattr(parser, "_parser", parser._parser.__wrapped__)
-    for sample in samples_of("language") + samples_of(MESSAGES):
+    for sample in samples_of("language") + samples_of(CONSTRUCTS):
         try:
             parse(sample.source)
         except PolicyRejected:
