@@ -27,7 +27,7 @@ from policy.values import ABSTRACT, PRIMITIVES
 from tests.service import ROOT
 
 DOCS = ROOT / "authz_project" / "docs"
-PAGES = ("language", "patterns", "moving")
+PAGES = ("language", "patterns", "moving", "concepts")
 CONSTRUCTS = "constructs"  # of the language, with its messages: more than its page shows
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
