@@ -11,7 +11,6 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -27,7 +26,9 @@ from policy.publishing import publish
 from policy.values import ABSTRACT, PRIMITIVES
 from tests.service import ROOT
 
-PAGES = ("language", "patterns", "moving")
+DOCS = ROOT / "authz_project" / "docs"
+PAGES = ("language", "patterns", "moving", "concepts")
+CONSTRUCTS = "constructs"  # of the language, with its messages: more than its page shows
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -51,7 +52,8 @@ class Sample:
 
 
 def page_of(name: str) -> str:
-    return Path(ROOT / "authz_project" / "docs" / f"{name}.md").read_text()
+    folder = ROOT / "tests" / "policy" if name == CONSTRUCTS else DOCS
+    return (folder / f"{name}.md").read_text()
 
 
 def samples_of(page: str) -> list[Sample]:
@@ -70,7 +72,7 @@ def samples_of(page: str) -> list[Sample]:
     return found
 
 
-SAMPLES = [sample for page in PAGES for sample in samples_of(page)]
+SAMPLES = [sample for page in (*PAGES, CONSTRUCTS) for sample in samples_of(page)]
 
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
@@ -89,9 +91,9 @@ def test_a_policy_is_what_its_page_says(sample, environment):
     assert [f"{question}  # {answered(question)}" for question, _ in asked(sample)] == sample.questions
 
 
-@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if sample.page != "language"], ids=str)
+@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if sample.page in PAGES[1:]], ids=str)
 def test_a_policy_is_laid_out_as_all_are(sample):
-    """On the page of the language, some show what a layout would take away."""
+    """Except on the pages of the language and its messages, where some show what formatting would remove."""
     assert formatted(sample.policy) == sample.policy
 
 
@@ -171,7 +173,7 @@ def test_every_production_of_the_grammar_has_an_example(monkeypatch):
     productions = {name: watched(production) for name, production in parser._productions().items()}
     monkeypatch.setattr(parser, "_productions", lambda: productions)
     monkeypatch.setattr(parser, "_parser", parser._parser.__wrapped__)
-    for sample in samples_of("language"):
+    for sample in samples_of("language") + samples_of(CONSTRUCTS):
         try:
             parse(sample.source)
         except PolicyRejected:

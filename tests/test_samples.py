@@ -90,7 +90,7 @@ def test_every_command_is_one_that_can_be_given(document):
 
 def test_commands_are_found_in_the_text():
     given = {name for document in DOCUMENTS for name, _ in GIVEN.findall(document.text)}
-    assert {"ask", "createsuperuser", "explain", "load_policy", "serve"} <= given
+    assert {"ask", "createsuperuser", "load_policy", "serve"} <= given
 
 
 def options_of(name: str, words: list[str]):

@@ -39,7 +39,7 @@ urlpatterns: list[URLPattern] = [
 FOLDER = Path(__file__).parent.parent / "docs"
 FRONT = "index"
 ORDER = {
-    "Start": (FRONT, "tutorial"),
+    "Start": (FRONT, "tutorial", "concepts"),
     "Write policies": ("language", "patterns", "editors"),
     "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
     "Run it": ("commands", "settings", "operations", "scale", "performance"),
