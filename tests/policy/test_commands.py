@@ -50,7 +50,7 @@ def test_a_file_becomes_the_policy(environment, files):
     assert run("load_policy", *files(main=POLICY)) == "policy version 1 is active\n"
     version = active_version(environment.pk)
     assert (version.source, version.filename) == (POLICY, "main.polar")
-    assert "active already" in run("load_policy", "main.polar")
+    assert "already active" in run("load_policy", "main.polar")
 
 
 def test_several_files_make_one_policy(environment, files):
