@@ -397,9 +397,9 @@ def until_text(period: ValidityPeriod) -> str:
     """Say until when it was: `was there until revision 512, 2026-11-09 08:30, deleted by admin ann`."""
     mark, end = period.until, period.expires_at
     if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
-        return f"was there until {shown_end(end)}, when it ended"
+        return f"expired {shown_end(end)}"
     assert mark is not None, "what is stored and does not hold has come to its end"
-    when = f"was there until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
+    when = f"stored until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
     return f"{when}, deleted by {mark.author}" if mark.author else when
 
 

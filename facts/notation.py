@@ -43,7 +43,7 @@ def value_from_text(text: str) -> Value:
     match pattern_from_text(f"value({text})").args if text else ():
         case (Argument(str() as type_name, str() as written),) if type_name != STRING:
             return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    raise MalformedRequest("", f"`{text}` is not a valid value; write it as `User:alice`")
 
 
 def action_from_text(text: str) -> str:

@@ -103,7 +103,7 @@ def test_a_large_count_is_told_as_such(staff, filled, db, monkeypatch):
 def test_what_cannot_be_narrowed_to_is_told(staff, filled):
     page = staff.get(f"{PAGE}?predicate=unheard")
     assert "unheard is not one of the available choices" in page.content.decode()
-    assert summary(page) == "Nothing is shown: what is chosen above does not exist."
+    assert summary(page) == "The filters do not match an existing environment, predicate or type."
 
 
 def test_a_stored_fact_is_named_as_it_is_written(staff, environment):
@@ -168,7 +168,7 @@ def test_selected_facts_are_deleted(staff, filled):
     tokens = re.findall(r'name="selected" value="([^"]+)"', text)
     assert len(tokens) == 3
     page = delete(staff, [*tokens[:2], "tampered"], "id=u7")
-    assert "2 facts are deleted." in page.content.decode() and rows(page) == 1
+    assert "2 facts deleted." in page.content.decode() and rows(page) == 1
     assert read.stats(filled.id).facts == 250
 
 

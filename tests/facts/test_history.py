@@ -292,7 +292,7 @@ def test_facts_as_of_what_is_dropped_meanwhile_are_not_shown_in_part(api, monkey
     if answer.status_code == 200:
         assert len(answer.json()["results"][0]["inserted"]) == 2
     else:
-        assert answer.status_code == 400 and "is before the horizon" in answer.json()["message"]
+        assert answer.status_code == 400 and "is no longer available" in answer.json()["message"]
 
 
 def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
@@ -301,7 +301,7 @@ def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
     moment = moment_of(environment.id, first, needs_policy=False)
     assert len(list(read.every(environment.id, moment))) == 2
     prune_before(monkeypatch, read, "_selected_then")
-    with pytest.raises(NoSuchMoment, match="is before the horizon"):
+    with pytest.raises(NoSuchMoment, match="is no longer available"):
         list(read.every(environment.id, moment))
 
 
@@ -396,7 +396,7 @@ def test_what_was_there_is_told_until_when(environment):
     insert(environment, MEMBER)
     last = delete(environment, MEMBER)
     when = f"{last}, {minute_of(environment, last)}"
-    assert told(environment, MEMBER) == f"was there until revision {when}, deleted by admin ann"
+    assert told(environment, MEMBER) == f"stored until revision {when}, deleted by admin ann"
     assert history.latest_periods(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
 
 
@@ -432,7 +432,7 @@ def test_ends_are_told(environment):
     last = delete(environment, MEMBER)
     assert told(environment, MEMBER).endswith("deleted by admin ann")
     Revision.objects.filter(environment=environment, number=last).update(at=END + 4_000_000_000)
-    assert told(environment, MEMBER) == "was there until 2026-12-01 01:00, when it ended"
+    assert told(environment, MEMBER) == "expired 2026-12-01 01:00"
 
 
 def test_many_are_looked_up_by_few_statements(environment, django_assert_num_queries):

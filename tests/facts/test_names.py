@@ -15,7 +15,7 @@ from policy.values import Value
 from tests.checks.conftest import POLICY, publish, store
 from tests.checks.conftest import fact as as_json
 
-UNKNOWN = "no rule and no declaration of the policy knows a role of Repo `admni` (it knows `reader`, `writer`)"
+UNKNOWN = "unknown role on Repo: `admni` (known: `reader`, `writer`)"
 
 
 def fact(predicate: str, *args: str) -> Fact:
@@ -33,11 +33,11 @@ def program(api):
     [
         (["has_role", "User:a", "String:reader", "Repo:r"], []),
         (["has_role", "User:a", "String:raeder", "Repo:r"],
-         ["no rule and no declaration of the policy knows a role of Repo `raeder` (did you mean `reader`?)"]),
+         ["unknown role on Repo: `raeder` (did you mean `reader`?)"]),
         (["has_role", "User:a", "String:zzz", "Org:o"],
-         ["no rule and no declaration of the policy knows a role of Org `zzz` (it knows `admin`, `member`)"]),
+         ["unknown role on Org: `zzz` (known: `admin`, `member`)"]),
         (["has_relation", "Repo:r", "String:organisation", "Org:o"],
-         ["no rule and no declaration of the policy knows a relation of Repo `organisation`"
+         ["unknown relation of Repo: `organisation`"
           " (did you mean `organization`?)"]),
         (["is_public", "Repo:r"], []),
     ],
@@ -97,6 +97,6 @@ def test_the_admin_stores_it_and_warns(program, api):
     sent = {"environment": api.environment.id, "fact": "has_role(User:ann, admn, Org:o)"}
     page = client.post("/admin/facts/signature/add/", sent, follow=True).content.decode()
     assert "Stored: has_role" in page
-    assert "No rule and no declaration of the policy knows a role of Org `admn` (did you mean `admin`?)." in page
+    assert "Unknown role on Org: `admn` (did you mean `admin`?)." in page
     page = client.post("/admin/facts/signature/add/", sent | {"fact": "has_role(User:ann, admin, Org:o)"}, follow=True)
     assert "No rule and no declaration" not in page.content.decode()
