@@ -71,7 +71,7 @@ def test_who_may_is_walked_through(wide):
     wide.one("#id_filter").send_keys(Keys.ENTER)
     wide.shows("10 actors")
     nothing_is_cut_off(wide)
-    wide.driver.find_element(By.LINK_TEXT, "why?").click()
+    wide.driver.find_element(By.LINK_TEXT, "Explain").click()
     wide.shows("Because")
     wide.open("/admin/go/ask/?kind=who&action=read&resource=Repo:p")
     wide.shows("Every Robot and Every User")
@@ -79,7 +79,7 @@ def test_who_may_is_walked_through(wide):
 
 def test_what_changed_is_picked_and_explained(wide):
     wide.open("/admin/go/ask/?kind=changed&actor=User:eve")
-    wide.shows("Name a moment")
+    wide.shows("Choose a start time")
     wide.driver.find_element(By.LINK_TEXT, "before the last change").click()
     wide.shows("gained, 0 lost")
     least, found = re.search(r"(At least )?(\d+) gained, 0 lost", wide.one("body").text).groups()
@@ -109,7 +109,7 @@ def test_another_text_is_asked_with_pages(wide):
     wide.shows("101 to 200 of 250")
     wide.click(".answers button")
     wide.shows("Because")
-    assert "which is not published" in wide.one(".took").text
+    assert "(not published)" in wide.one(".took").text
 
 
 def test_completion_goes_on_from_what_is_written(wide):

@@ -181,7 +181,7 @@ def test_an_explanation_whose_time_ends_after_the_decision_is_answered_as_far_as
     late("checks.explain.explain.proof_of", 100)
     said = slow.post("/explain", LOOK).json()
     assert (said["allowed"], said["complete"]) == (True, False)
-    assert said["message"] == "the explanation is not complete: it takes longer than 4 seconds"
+    assert said["message"] == "the explanation is incomplete: it takes longer than 4 seconds"
     assert said["proof"]["kind"] == "unexplained"
 
 
