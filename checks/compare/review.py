@@ -52,7 +52,8 @@ class NotAnswered(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        about = f" about {self.resources:,} of the resources, such as {self.example}" if self.resources else ""
+        resources = "1 resource" if self.resources == 1 else f"{self.resources:,} resources"
+        about = f" for {resources}, for example {self.example}" if self.resources else ""
         return f"{self.kind}{about}: {self.reason}"
 
 

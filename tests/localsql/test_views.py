@@ -257,7 +257,7 @@ def test_what_the_policy_has_no_use_for_in_bindings_is_told(asked, tmp_path):
     assert out.getvalue() == "no problems: 3 bindings; 4 entries are not used in policy\n"
     assert advice.getvalue().splitlines()[:4] == [
         "advice: `has_relation(Org:_, String:repos, Repo:_)` is not used in policy"
-        " (it accepts `has_relation(Repo, String, Org)`)",
+        " (accepted: `has_relation(Repo, String, Org)`)",
         "advice: `is_publik(Repo:_)` is not used in policy (did you mean `is_public`?)",
         "advice: `is_locked(Ropo:_)` is not used in policy (did you mean `Repo`?)",
         "advice: `domains.Ropo` is not used in policy, which has no such type (did you mean `Repo`?)",
