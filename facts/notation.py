@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 def fact_from_text(text: str) -> Fact:
     written = _parsed(text)
     if any(arg.id is None for arg in written.args):
-        raise MalformedRequest("", "a fact has no wildcards: write every argument as `Type:id`")
+        raise MalformedRequest("", "wildcards are not allowed in a fact; write every argument as `Type:id`")
     return wire.fact_from_json(_as_json(written), "")
 
 
@@ -48,7 +48,7 @@ def value_from_text(text: str) -> Value:
 
 def action_from_text(text: str) -> str:
     if not text:
-        raise MalformedRequest("", "the action is empty; name one, such as `read`")
+        raise MalformedRequest("", "the action is empty; enter one, such as `read`")
     return text
 
 
@@ -56,9 +56,9 @@ def _parsed(text: str) -> WrittenFact:
     try:
         written = parsed(text)
         if written.rest and not written.rest.startswith(";"):
-            raise NotFactText(f"expected nothing more before `{written.rest[:20]}`")
+            raise NotFactText(f"unexpected text `{written.rest[:20]}` after the fact")
     except NotFactText as reason:
-        example = 'a fact looks like `has_role(User:ann, "admin", Repo:acme)`'
+        example = 'write a fact as `has_role(User:ann, "admin", Repo:acme)`'
         raise MalformedRequest("", f"{reason}; {example}") from None
     return written
 
@@ -122,7 +122,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
             try:
                 yield number, orjson.loads(text)
             except orjson.JSONDecodeError as error:
-                yield number, BadLine(number, f"not JSON: {error}")
+                yield number, BadLine(number, f"invalid JSON: {error}")
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
@@ -143,7 +143,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
+            yield rows.line_num, BadLine(rows.line_num, f"invalid CSV: {error}")
             continue
         cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]
         if cells and not (rows.line_num == 1 and _are_names(cells)):
@@ -162,7 +162,7 @@ def _json_of_cells(number: int, cells: list[str]) -> object:
     while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
         pairs = pairs[:-2]  # columns that shorter facts leave empty
     if len(pairs) % 2:
-        return BadLine(number, "a type without an id")
+        return BadLine(number, "an argument has a type but no id")
     args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
     return {"predicate": predicate, "args": args, **end}
 
@@ -225,7 +225,7 @@ def _json_of(number: int, text: bytes) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return BadLine(number, f"not JSON: {error}")
+        return BadLine(number, f"invalid JSON: {error}")
 
 
 def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:

@@ -186,7 +186,7 @@ def may(person: Browser, user: str) -> bool:
 
 def test_the_page_of_the_interface_can_be_tried(browser):
     browser.open("/api/docs")
-    browser.shows("May the actor do the action on the resource?")
+    browser.shows("Check access")
     browser.write("#key", DEV_KEY)
     article = browser.one("#get-api-stats")
     article.find_element(By.CSS_SELECTOR, "summary").click()

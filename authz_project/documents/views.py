@@ -185,7 +185,7 @@ def _found_page(asked: str) -> str:
 
 def _missing(name: str) -> str:
     words = name.replace("-", " ")
-    return _framed("found", title="No such page", missing=name, asked=words, found=search(words), meant="")
+    return _framed("found", title="Page not found", missing=name, asked=words, found=search(words), meant="")
 
 
 def _framed(template: str, document: Document | None = None, **context: object) -> str:

@@ -115,7 +115,7 @@ def page_from_json(raw: object, path: str) -> PageAsked:
     found = _object(raw, path)
     limit, token = found.get("limit"), found.get("token")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise MalformedRequest(f"{path}.limit", "must be a whole number, and not negative")
+        raise MalformedRequest(f"{path}.limit", "must be a non-negative integer")
     if token is not None and not isinstance(token, str):
         raise MalformedRequest(f"{path}.token", "must be a string")
     return PageAsked(limit, token or None)
@@ -214,7 +214,7 @@ class Evaluations(serializers.Serializer):
 class Search(QuestionParts):
     """One of the parts is searched for, and the others are given."""
 
-    page = DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
+    page = DecodedField(PAGE, optional=True, help_text="Optional. Without it, all results are returned.")
 
 
 class SubjectSearch(Search):
@@ -320,7 +320,7 @@ def _value(raw: object, path: str) -> Value:
     if isinstance(raw, str):
         return Value(STRING, id_from_json(STRING, raw, path))
     wanted = "text, a whole number, true or false, or a list of these"
-    raise MalformedRequest(path, f"must be {wanted}: the policy asks for it")
+    raise MalformedRequest(path, f"must be {wanted}, because the policy uses it")
 
 
 # ---- What a request asks: one evaluation; or many, some of which may be invalid; or a search ----------------------
@@ -357,8 +357,8 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
 
 LARGEST = 2**31
 _SALT = "checks.authzen.requests"
-_REFUSED = "is not a token that this search was continued with"
-_CHANGED = "must be what it was, or left out: a token continues with the limit that the search began with"
+_REFUSED = "is not a valid page token for this search; start again without `token`"
+_CHANGED = "must be the limit that the search began with, or be left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +380,7 @@ def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
     try:
         text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a large body may nest as deep as orjson reads, which is deeper than it writes
-        raise MalformedRequest("", "the body nests too deep") from None
+        raise MalformedRequest("", "the request body is nested too deeply") from None
     return sha256(text).hexdigest()
 
 

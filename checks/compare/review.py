@@ -82,7 +82,7 @@ def moments_reviewed(
     found = tuple([_moment(environment_id, each, name, now) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
-        raise NoSuchMoment(f"the first moment (revision {orders[0][0]}) is after the second (revision {orders[1][0]})")
+        raise NoSuchMoment(f"the start (revision {orders[0][0]}) is after the end (revision {orders[1][0]})")
     return found
 
 

@@ -339,7 +339,7 @@ def test_another_policy_changes_what_an_actor_may(admin, version, repos):
     ("changed", "message"),
     [
         ({"from": "1000"}, "revision 1000 does not exist yet"),
-        ({"from": "3", "to": "2"}, "is after the second"),
+        ({"from": "3", "to": "2"}, "is after the end"),
         ({"from": "yesterday"}, "must be a time such as"),
         ({"actor": "User:*"}, "Enter one actor"),
         ({"actor": "Usr:ann"}, "The policy has no type `Usr`. Did you mean User?"),
@@ -393,7 +393,7 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"actor": "ann"}, "`ann` is not a value; write it as `User:alice`."),
+        ({"actor": "ann"}, "`ann` is not a valid value; write it as `User:alice`."),
         ({"actor": "User:ann smith"}, 'write it as `User:"ann smith"`.'),
         ({"action": ""}, "Enter an action, such as `read`."),
         ({"context": "nonsense("}, "expected an argument"),

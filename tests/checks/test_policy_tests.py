@@ -119,7 +119,7 @@ def test_all_but_some_is_no_list_either(db):
 
 def test_a_complement_needs_declared_names(db):
     found = outcome('assert allow(User{"ann"}, "read", r: Repo) iff r not in [Repo{"x"}];')
-    assert found.startswith("`not in` is about the roles, permissions or relations")
+    assert found.startswith("`not in` requires roles, permissions or relations")
 
 
 def test_tests_see_only_their_own_facts(api):

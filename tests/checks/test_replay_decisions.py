@@ -383,7 +383,7 @@ def test_preview_leaves_out_evaluations_that_cannot_be_asked_together(repos, pat
     lines(path)
     _, out, _ = run(policy_file(PROPERTY), "--questions", path, name="preview_policy")
     assert "decisions: 0 of 2 checks would change; 1 not answered" in out
-    assert "not answered: line 2: its evaluations have different properties, or some are wrong\n" in out
+    assert "not answered: line 2: its evaluations have different properties, or some are invalid\n" in out
 
 
 def test_for_a_preview_facts_hold_before_the_first_policy(api, path, policy_file):  # noqa: F811

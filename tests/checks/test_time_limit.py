@@ -140,7 +140,7 @@ def test_whatever_takes_long_counts(api, settings, late, place, path, body):
     late(place, 100)
     answer = api.post(path, body)
     assert answer.status_code == 400, answer.content
-    assert "took longer than 5 seconds, the limit of STATEMENT_TIMEOUT" in answer.json()["message"]
+    assert "took longer than 5 seconds (STATEMENT_TIMEOUT)" in answer.json()["message"]
 
 
 def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late):

@@ -145,7 +145,8 @@ def test_facts_that_end_are_deleted_like_others(staff, environment):
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"), [("2001-01-01T00:00", "is in the past: it is 2"), ("tomorrow", "Enter a valid date/time")]
+    ("ends", "said"),
+    [("2001-01-01T00:00", "is in the past: the current time is 2"), ("tomorrow", "Enter a valid date/time")],
 )
 def test_an_end_that_is_none_is_told_at_its_field(staff, environment, ends, said):
     sent = {"environment": environment.id, "fact": "member(User:ann, Team:t)", "ends": ends}

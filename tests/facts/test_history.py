@@ -116,7 +116,7 @@ def test_as_of_a_revision_what_happened_later_is_not_told(api):
     latest = max(number for number in numbers if at[number] <= at[numbers[1]])
     assert told(f"as_of={text_of(at[numbers[1]])}")[0] == latest
     assert told("as_of=0") == []
-    for query, reason in (("as_of=77", "as_of: revision 77 is still to come"), ("as_of=x", "as_of: must be a time")):
+    for query, reason in (("as_of=77", "as_of: revision 77 does not exist yet"), ("as_of=x", "as_of: must be a time")):
         refused = api.get(f"/history?{query}")
         assert refused.status_code == 400 and refused.json()["message"].startswith(reason)
 
@@ -168,7 +168,7 @@ def test_a_page_that_is_continued_does_not_shift(api):
 def test_a_size_that_is_none_is_refused(api, size):
     answer = api.get(f"/history?page_size={size}")
     assert answer.status_code == 400
-    assert answer.json()["message"] == "page_size: must be an integer from 1 to 10000"
+    assert answer.json()["message"] == "page_size: must be an integer from 1 to 10,000"
 
 
 def test_a_token_is_of_one_pattern_and_environment(new_api):
@@ -184,7 +184,7 @@ def test_a_token_is_of_one_pattern_and_environment(new_api):
         mine.get("/history?page_token=x"),
         other.get(f"/history?page_token={token}"),
     ]
-    said = "page_token: is not a token that this history was continued with"
+    said = "page_token: is not a valid page token for this history; start again without `page_token`"
     assert [(each.status_code, each.json()["message"]) for each in refused] == [(400, said)] * 5
 
 

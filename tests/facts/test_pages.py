@@ -422,10 +422,15 @@ def test_whoever_may_only_add_facts_changes_no_end(environment, ends):
     insert(environment, replace(ANN, expires_at=ends), BOB)
     client, soon = person("add_signature", "view_signature"), "2095-01-01T00:00:00"
     page = add(client, environment, "member(User:ann, Team:t)", soon)
-    assert page.context["form"].errors == {"ends": ["this fact is stored already, with another end"]}
+    assert page.context["form"].errors == {
+        "ends": ["this fact is already stored with another expiry, and you do not have permission to change it"]
+    }
     lines = ["member(User:new, Team:t)", "# a comment", f"member(User:ann, Team:t) until {soon}Z"]
     (wrong,) = send(client, environment, "\n".join(lines)).context["outcome"].wrong
-    assert (wrong.number, wrong.reason) == (3, "this fact is stored already, with another end")
+    assert (wrong.number, wrong.reason) == (
+        3,
+        "this fact is already stored with another expiry, and you do not have permission to change it",
+    )
     if ends is not None:  # for good is another end as well
         assert add(client, environment, "member(User:ann, Team:t)").status_code == 200
     assert ended_at(environment) == {ANN: ends, BOB: None}

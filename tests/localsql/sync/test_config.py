@@ -103,7 +103,7 @@ def test_comments_and_a_last_semicolon_are_left_out_of_queries(url):
         ("postgres://a/b", "SELECT id FROM t; -- x\nDROP TABLE t", "without a semicolon"),
         ("postgres://a/b", "SELECT id FROM t;;", "without a semicolon"),
         ("postgres://a/b", "-- nothing", "comments"),
-        ("postgres://a/b", "SELECT id FROM t /* open", "not understood"),
+        ("postgres://a/b", "SELECT id FROM t /* open", "not valid SQL"),
         ("postgres://a/b", "SELECT id FROM t " + "/* */" * 3000 + "{#", ""),
     ],
 )
@@ -157,7 +157,7 @@ WRONG = [
     (fact(f"db: other, {Q}"), "line 2: `p(User:_)`: there is no database `other` under `dbs`; there is `app`"),
     (fact("quer: SELECT id FROM t"), "unknown key `quer` (did you mean `query`?)"),
     (fact("query: DELETE FROM t"), "line 2: `p(User:_)`: the query must be a SELECT"),
-    (fact("query: 'SELECT id, b FROM t'"), "the query has 2 columns, but the signature needs 1"),
+    (fact("query: 'SELECT id, b FROM t'"), "the query returns 2 columns, but the fact pattern needs 1"),
     (fact("query: SELECT id FROM t; DROP TABLE t"), "one statement, without a semicolon"),
     (fact("collection: t"), "is of the type postgres, which has a `query`"),
     (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "needs a `collection`"),
@@ -175,7 +175,7 @@ WRONG = [
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
     ("facts: [", "is not YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
-    ("[]", "must be a map"),
+    ("[]", "must be a mapping"),
     ("dbs: {}", "`facts`: is missing"),
 ]
 
