@@ -69,7 +69,7 @@ def any_action_from_json(raw: object, path: str) -> Asked:
 def any_value(type_name: str, path: str) -> Asked:
     """Return a value that no fact and no rule mentions: what holds for it holds for every such value."""
     if type_name in PRIMITIVES and type_name != STRING:
-        raise MalformedRequest(path, f"there is no answer about every {type_name}; name a value")
+        raise MalformedRequest(path, f"access for every {type_name} cannot be checked; give an id")
     return Asked(type_name, (ANY,))
 
 
@@ -115,13 +115,13 @@ def as_of_from_json(raw: object, path: str) -> AsOf:
     if isinstance(raw, str):
         return as_of_from_text(raw, path)
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= LAST_REVISION:
-        raise MalformedRequest(path, "must be the number of a revision, or a time such as 2026-11-03T14:02:11Z")
+        raise MalformedRequest(path, "must be a revision number or a time such as 2026-11-03T14:02:11Z")
     return raw
 
 
 def version_from_json(raw: object, path: str) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 < raw <= LAST_VERSION:
-        raise MalformedRequest(path, "must be the number of a policy version")
+        raise MalformedRequest(path, "must be a policy version number")
     return raw
 
 
@@ -175,8 +175,8 @@ def context_field() -> DecodedField:
         CONTEXT_FACTS,
         optional=True,
         absent=(),
-        help_text="Count as stored, for this question only. Those that are not used in policy count for nothing; "
-        f"`{HEADER}` says which they are.",
+        help_text="Treated as stored facts for this request only. Facts that are not used in policy are ignored; "
+        f"`{HEADER}` names them.",
     )
 
 
@@ -207,12 +207,12 @@ class ListQuery(serializers.Serializer):
     action = DecodedField(ACTION)
     resource_type = DecodedField(NAME)
     context_facts = context_field()
-    page_token = DecodedField(PAGE_TOKEN, optional=True, help_text="`next_page_token` of the page before.")
+    page_token = DecodedField(PAGE_TOKEN, optional=True, help_text="The `next_page_token` of the previous page.")
     page_size = DecodedField(
         PAGE_SIZE,
         optional=True,
-        help_text="Required for the first page, and ignored for the others. Clients that send `X-OsoApiVersion` may "
-        f"leave it out; it is {SMALLEST} then.",
+        help_text="Required for the first page, ignored for the following pages. Optional for clients that send "
+        f"`X-OsoApiVersion` (default: {SMALLEST}).",
     )
 
 
@@ -237,7 +237,7 @@ class EvaluateQuery(serializers.Serializer):
 
     predicate = DecodedField(CALL)
     constraints = DecodedField(
-        CONSTRAINTS, help_text="The constraint of every variable; those of other names are ignored."
+        CONSTRAINTS, help_text="The constraint of every variable. Constraints of other names are ignored."
     )
     calls = DecodedField(CALLS, optional=True, absent=())
     context_facts = context_field()
@@ -258,12 +258,10 @@ class MomentQuery(serializers.Serializer):
     as_of = DecodedField(
         AS_OF,
         optional=True,
-        help_text="A revision's number, or a time in RFC 3339: the last revision that was committed by then. The facts "
-        "and the policy are those of that revision.",
+        help_text="A revision number, or an RFC 3339 time, which selects the last revision committed by then. "
+        "Facts and policy are those of that revision.",
     )
-    policy_version = DecodedField(
-        VERSION, optional=True, help_text="Ask by this version of the policy, with or without `as_of`."
-    )
+    policy_version = DecodedField(VERSION, optional=True, help_text="Use this policy version, with or without `as_of`.")
 
 
 class FactQuery(serializers.Serializer):
@@ -278,7 +276,7 @@ class Expectation(serializers.Serializer):
 
 def actions_queries_from_json(raw: object, path: str) -> list[dict]:
     if not isinstance(raw, list):
-        raise MalformedRequest(path, "the body must be an array of questions")
+        raise MalformedRequest(path, "the request body must be an array of queries")
     return [decoded(ActionsQuery, body, f"{path}[{index}]") for index, body in enumerate(raw)]
 
 
