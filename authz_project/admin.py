@@ -41,7 +41,7 @@ RESERVED = "This name is reserved for test environments, whose API keys are vali
 
 
 def _minute(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M}" if time else ""
+    return f"{time:%Y-%m-%dT%H:%MZ}" if time else ""
 
 
 class DateTimeLocalInput(forms.DateTimeInput):

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, shown_end, since_text, until_text
+from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
@@ -151,7 +151,7 @@ def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
 
 
 def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
-    until = "" if changed.expires_at is None else shown_end(changed.expires_at)
+    until = "" if changed.expires_at is None else minute(changed.expires_at)
     return FactLine(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
 
 

@@ -78,7 +78,7 @@ class PolicyVersionAdmin(EditingAdmin):
     @admin.display(description="published", ordering="created_at")
     def published_at(self, version: PolicyVersion) -> str:
         by = format_html(' <span class="quiet">by {}</span>', version.author) if version.author else ""
-        return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%d %H:%M} UTC", by)
+        return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%dT%H:%MZ}", by)
 
     @admin.display(description="tests", empty_value="\u00a0")
     def tests_text(self, version: PolicyVersion) -> str:

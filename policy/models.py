@@ -105,7 +105,7 @@ class PolicyDraft(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 
     def __str__(self) -> str:
-        return f"{self.environment.slug}, {self.saved_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.environment.slug}, {self.saved_at:%Y-%m-%dT%H:%MZ}"
 
 
 def environment_named(slug: str) -> Environment | None:

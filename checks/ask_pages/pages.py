@@ -65,8 +65,8 @@ def sections(environment: Environment, value: Value, chosen: Mapping[str, str]) 
         return []
     page = _Page(environment, version, program, value, chosen)
     found = (
-        Section("Permissions", MAY, tuple(page.may())),
-        Section("Access", WHO, tuple(page.who())),
+        Section("Resources it can access", MAY, tuple(page.may())),
+        Section("Actors with access", WHO, tuple(page.who())),
     )
     return [section for section in found if section.abilities]
 
@@ -297,7 +297,7 @@ def _note(version: PolicyVersion, note: Note) -> ShownQuestion:
 
 def _moment(environment_id: int, moment: Moment) -> Link:
     return Link(
-        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC",
+        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}",
         revision_url(environment_id, moment.revision) if moment.revision else "",
     )
 

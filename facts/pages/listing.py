@@ -11,7 +11,7 @@ from django import forms
 from django.http import HttpRequest
 
 from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
-from facts.history import shown_end
+from facts.history import minute
 from facts.history_pages import fact_url
 from facts.keyset_pages import (
     EVERY,
@@ -203,7 +203,7 @@ def _line(met: Met, is_about: Value | None) -> ListingLine:
 
 def end_of(fact: Fact) -> str:
     """Say until when a fact is stored; return an empty text if it has no end."""
-    return "" if fact.expires_at is None else f"until {shown_end(fact.expires_at)}"
+    return "" if fact.expires_at is None else f"until {minute(fact.expires_at)}"
 
 
 # ---- from page to page -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tests.checks.conftest import POLICY, fact, publish, store
 
 pytestmark = pytest.mark.one_database
 
-MINUTE = "20[0-9]{2}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]"
+MINUTE = "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]Z"
 
 
 def run(name: str, *args: str) -> str:

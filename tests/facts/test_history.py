@@ -426,13 +426,13 @@ def test_ends_are_told(environment):
     insert(environment, MEMBER)
     number = set_end(environment, MEMBER, END)
     since = f"since {minute_of(environment, number)} by admin ann (revision {number})"
-    assert told(environment, MEMBER) == f"{since}, until 2026-12-01"
+    assert told(environment, MEMBER) == f"{since}, until 2026-12-01T00:00Z"
     set_end(environment, MEMBER, END + 3_600_000_000)
-    assert told(environment, MEMBER).endswith(", until 2026-12-01 01:00")
+    assert told(environment, MEMBER).endswith(", until 2026-12-01T01:00Z")
     last = delete(environment, MEMBER)
     assert told(environment, MEMBER).endswith("deleted by admin ann")
     Revision.objects.filter(environment=environment, number=last).update(at=END + 4_000_000_000)
-    assert told(environment, MEMBER) == "expired 2026-12-01 01:00"
+    assert told(environment, MEMBER) == "expired 2026-12-01T01:00Z"
 
 
 def test_many_are_looked_up_by_few_statements(environment, django_assert_num_queries):

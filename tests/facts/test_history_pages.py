@@ -58,7 +58,7 @@ def test_an_environment_has_a_timeline(staff, environment):
     insert(environment, MEMBER, OTHER, by=By('key 3 "billing"'))
     delete(environment, MEMBER)
     said = words(staff.get(f"{HISTORY}?environment={environment.pk}"))
-    assert re.search(r"2 20\S+ \d\d:\d\d admin ann Facts -1 1 20\S+ \d\d:\d\d key 3 \"billing\" Facts \+2", said)
+    assert re.search(r"2 20\S+T\d\d:\d\dZ admin ann Facts -1 1 20\S+T\d\d:\d\dZ key 3 \"billing\" Facts \+2", said)
 
 
 def test_changes_of_the_policy_lead_to_what_differs(staff, environment):
