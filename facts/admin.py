@@ -91,7 +91,7 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
-        stored = f"{fact} {end_of(fact)}".rstrip()
+        stored = f"{fact.noted} {end_of(fact)}".rstrip()
         self._note(request, change.kind_of(environment, fact), "Added a fact.")
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
         for sentence in sentences(change.unknown(environment, fact)):
@@ -148,7 +148,7 @@ class FactAdmin(admin.ModelAdmin):
 
     def _tell_gone(self, request: HttpRequest, gone: tuple[Fact, ...]) -> None:
         for fact in gone:
-            self.message_user(request, f"Already deleted: {fact}", messages.INFO)
+            self.message_user(request, f"Already deleted: {fact.noted}", messages.INFO)
 
     # ---- in and out -------------------------------------------------------------------------------------------
 

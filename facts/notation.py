@@ -96,7 +96,6 @@ def _type_of(arg: WrittenArgument) -> str | None:
 
 _END_CELL = f"{END}="
 _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@/-]*")
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
 _QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
@@ -247,15 +246,7 @@ def _can_be_noted(signature: Signature) -> bool:
 
 def _noted(fact: Fact) -> str:
     end = "" if fact.expires_at is None else f" until {short_text_of(fact.expires_at)}"
-    return f"{fact.predicate}({', '.join(map(noted_value, fact.args))}){end}"
-
-
-def noted_value(value: Value) -> str:
-    """Return the value as an argument: `User:ann`, `User:"a b"`, `"admin"`."""
-    if value.type in (INTEGER, BOOLEAN):
-        return value.id
-    text = value.id if _WORD.fullmatch(value.id) and value.type != STRING else orjson.dumps(value.id).decode()
-    return text if value.type == STRING else f"{value.type}:{text}"
+    return f"{fact.noted}{end}"
 
 
 READERS: dict[str, Callable[[BinaryIO], Iterator[tuple[int, object]]]] = {

@@ -43,6 +43,11 @@ class Fact:
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
+    @property
+    def noted(self) -> str:
+        """Return the fact as people write it: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
+        return f"{self.predicate}({', '.join([value.noted for value in self.args])})"
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -64,6 +69,11 @@ class FactPattern:
 
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
+
+    @property
+    def noted(self) -> str:
+        """Return the fact as people write it: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
+        return f"{self.predicate}({', '.join([value.noted for value in self.args])})"
 
 
 def exact_pattern(fact: Fact) -> FactPattern:

@@ -33,7 +33,6 @@ from checks.compare.review import Access, AccessState
 from checks.compare.review_page import looked_text, shown_action, value_shown, why_url
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
-from facts.notation import noted_value
 from facts.pages.addresses import ask_url, value_url
 from facts.pages.value import Ability, Answer, QuestionChoice, Section
 from policy.active import program_of_version
@@ -80,7 +79,7 @@ class _Page:
         self.program = program
         self.value = value
         self.chosen = chosen
-        self.text = noted_value(value)
+        self.text = value.noted
 
     def may(self) -> Iterator[Ability]:
         """Yield the questions about what the value may do, by the type of resource; none if it is no actor."""
