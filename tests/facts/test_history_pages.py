@@ -119,7 +119,7 @@ def test_a_revision_shows_what_it_inserted_and_deleted(staff, environment):
     both = store.apply(environment.id, [Deletes([exactly(MEMBER)]), Inserts([ADMIN, OTHER])], By("admin ann", "r-7"))
     page = staff.get(f"{REVISION}{environment.pk}/{both.offset}/")
     said = words(page)
-    assert '+ has_role(User:ann, "admin", Repo:a)' in said and '- member(User:ann, Team:t)' in said
+    assert '+ has_role(User:ann, "admin", Repo:a)' in said and "- member(User:ann, Team:t)" in said
     assert "Author admin ann" in said and "Request ID r-7" in said
     assert words(follow(staff, page, "Earlier")).startswith("Later Environment")
 
@@ -144,7 +144,7 @@ def test_from_a_stored_fact_to_its_history_and_on(staff, environment):
     browse = staff.get(f"{BROWSE}?id=ann")
     page = follow(staff, browse, "history")
     said = words(page)
-    assert 'member(User:ann, Team:t)' in said and "bob" not in said
+    assert "member(User:ann, Team:t)" in said and "bob" not in said
     assert "Stored, since 20" in said and "by command load_facts (revision 4)" in said
     assert [links(page, str(number)) for number in (first, last)] == [
         [f"{REVISION}{environment.pk}/{number}/"] for number in (first, last)

@@ -175,7 +175,7 @@ WRONG = [
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
     ("facts: [", "is not YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
-    ("[]", "must be a mapping"),
+    ("[]", "must be a mappingping"),
     ("dbs: {}", "`facts`: is missing"),
 ]
 
@@ -239,7 +239,7 @@ def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_ya
     entry = "collection: t, fields: [a], find: {n: 7, on: 2026-01-01, text: '7', yes: off}"
     (pattern,) = read(fact(entry, "connection_string: 'mongodb://a/b'")).patterns
     assert pattern.asked.find == {"n": 7, "on": date(2026, 1, 1), "text": "7", "yes": False}
-    with pytest.raises(ConfigRejected, match="line 6: `url`: stands twice"):
+    with pytest.raises(ConfigRejected, match="line 6: `url`: is a duplicate"):
         read("facts: {}\ndbs:\n  app:\n    url: a\n    # again\n    url: b\n")
     with pytest.raises(ConfigRejected, match=r"is not YAML: month must be in 1..12 \(line 2, column 53\)"):
         read(fact("collection: t, fields: [a], find: {n: 2026-13-01}", "connection_string: 'mongodb://a/b'"))
