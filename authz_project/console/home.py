@@ -138,7 +138,8 @@ def _signs(
     if not may_go(request, "facts"):
         return
     unused = publishing.ignored_facts(environment.pk, program)
-    text = f"{unused} stored that the policy has no use for" if unused.count else "All used by the policy"
+    facts = "fact" if unused.count == 1 and not unused.or_more else "facts"
+    text = f"{unused} {facts} the policy doesn't use" if unused.count else "All used by the policy"
     yield Sign("Facts", "warn" if unused.count else "good", text, url_of("facts") if unused.count else "")
 
 

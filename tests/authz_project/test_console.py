@@ -111,7 +111,7 @@ def test_home_says_what_is_well_and_what_is_not(staff, environment):
     publish(environment)
     page = staff.get("/admin/").content.decode()
     assert "version 1" in page
-    assert "1 stored that the policy has no use for" in page
+    assert "1 fact the policy doesn&#x27;t use" in page
     assert "The policy has no tests" in page  # tests
     publish(
         environment,

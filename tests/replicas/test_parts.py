@@ -210,7 +210,7 @@ def test_a_server_that_takes_no_changes_is_let_go(watching, cluster):
 
 def test_what_is_said_of_replicas(watching, cluster, caplog):
     caplog.set_level(logging.INFO, "authz.database")
-    said = [f"replica 127.0.0.1:{each.port} is in use, 0.0 seconds behind" for each in cluster.standbys]
+    said = [f"replica 127.0.0.1:{each.port} is in use, lag 0.0 s" for each in cluster.standbys]
     wait_for(lambda: standing.described() == said, "both are in step", standing.described)
     assert all(each.position and each.lag is not None and each.asked == 0 for each in standing.standings())
     assert "is in use" in caplog.text
