@@ -45,7 +45,7 @@ def test_pages_follow_each_other_and_show_every_fact_once(staff, filled):
     seen, query = [], "?predicate=member"
     while query is not None:
         text = staff.get(PAGE + query).content.decode()
-        seen += re.findall(r'title="User{&quot;(u\d+)&quot;}"', text)
+        seen += re.findall(r'title="User:(u\d+)"', text)
         found = re.search(r'href="([^"]*)" rel="next"', text)
         query = found[1].replace("&amp;", "&") if found else None
     assert sorted(seen) == sorted(f"u{n}" for n in range(250))
@@ -109,7 +109,7 @@ def test_what_cannot_be_narrowed_to_is_told(staff, filled):
 def test_a_stored_fact_is_named_as_it_is_written(staff, environment):
     sent = {"environment": environment.id, "fact": 'has_role(User:ann, "admin", Repo:a)'}
     said = staff.post(f"{PAGE}add/", sent, follow=True).content.decode()
-    assert "Stored: has_role(User{&quot;ann&quot;}" in said and "Has_role" not in said
+    assert "Stored: has_role(User:ann" in said and "Has_role" not in said
 
 
 def test_facts_are_added_as_the_api_adds_them(staff, environment):
@@ -126,12 +126,12 @@ def test_facts_are_added_as_the_api_adds_them(staff, environment):
 def test_facts_may_be_added_until_a_time_and_show_it(staff, environment):
     sent = {"environment": environment.id, "fact": "member(User:ann, Team:t)"}
     said = staff.post(f"{PAGE}add/", sent | {"ends": "2096-12-01T00:30"}, follow=True).content.decode()
-    assert "Stored: member(User{&quot;ann&quot;}, Team{&quot;t&quot;}) until 2096-12-01 00:30" in said
-    assert "until 2096-12-01 00:30</span>" in said
+    assert "Stored: member(User:ann, Team:t) until 2096-12-01T00:30Z" in said
+    assert "until 2096-12-01T00:30Z</span>" in said
     (found,) = read.find(environment.id, None, ())
     assert short_text_of(found.expires_at) == "2096-12-01T00:30:00Z"
     for page in (PAGE, f"{PAGE}?id=ann"):
-        assert "until 2096-12-01 00:30" in staff.get(page).content.decode()
+        assert "until 2096-12-01T00:30Z" in staff.get(page).content.decode()
     said = staff.post(f"{PAGE}add/", sent, follow=True).content.decode()
     assert "until" not in said and read.find(environment.id, None, ())[0].expires_at is None
 

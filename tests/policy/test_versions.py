@@ -266,7 +266,7 @@ def test_going_back_shows_the_tests_and_asks_for_a_tick_where_they_fail(environm
     seen = re.search(r'name="seen" value="(\w+)"', question.content.decode())[1]
     form = {"csrfmiddlewaretoken": token, "seen": seen}
     refused = person.client.post(page_of(broken, "activate"), form)
-    assert refused.status_code == 200 and "Nothing is changed: its tests fail" in text_of(refused)
+    assert refused.status_code == 200 and "Not activated: its tests fail" in text_of(refused)
     assert active_version(environment.pk).number == 3
     done = person.client.post(page_of(broken, "activate"), form | {"force": "on"}, follow=True)
     assert "Policy version 1 is active; 1 of 1 test failed." in text_of(done)
