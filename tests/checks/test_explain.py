@@ -330,7 +330,7 @@ def test_an_explanation_takes_no_longer_than_three_decisions_and_some(api, monke
     monkeypatch.setattr("checks.explain.explain.MORE", 0.001)
     said = explain(api, "User:v", "p", "Doc:d")
     assert (said["allowed"], said["complete"]) == (False, False)
-    assert "seconds of processor time" in said["message"]
+    assert "seconds of CPU time" in said["message"]
     monkeypatch.setattr("checks.explain.explain.MORE", 60.0)
     whole = explain(api, "User:v", "p", "Doc:d")
     assert whole["obstacles"]
@@ -352,7 +352,7 @@ def test_a_statement_of_an_explanation_ends_with_its_time(api, monkeypatch):
     said = explain(api, "User:u", "read", "Folder:0")
     assert monotonic() - began < 0.6 * snapshot.TIME_LIMIT
     assert (said["allowed"], said["complete"]) == (True, False)
-    assert "seconds of processor time" in said["message"]
+    assert "seconds of CPU time" in said["message"]
 
 
 def test_a_server_is_told_what_is_left_of_the_time(api):

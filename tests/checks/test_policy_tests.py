@@ -114,7 +114,7 @@ def test_all_but_some_is_no_list_either(db):
     assert outcome('assert allow(User{"r"}, "read", d: Doc);', setup, policy) == ""
     assert outcome('assert_not allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy) == ""
     found = outcome('assert allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy)
-    assert found == 'expected Doc{"x"}, got every value but some'
+    assert found == 'expected Doc{"x"}, got all values except some'
 
 
 def test_a_complement_needs_declared_names(db):

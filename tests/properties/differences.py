@@ -36,7 +36,7 @@ MODEST = (
     "any other value that a rule compares",
     "cannot list the results: they are every value with itself",
     "cannot list the results: they are all values except some",
-    "got every value but some",  # of a test in a policy
+    "got all values except some",  # of a test in a policy
 )
 PATIENCE = 15  # seconds of trying to make a case smaller
 
