@@ -32,11 +32,11 @@ SHAPES: dict[str, Schema] = {
         "items": False,
     },
     "Check": taken(
-        "May the actor do the action on the resource?",
+        "A check: may the actor perform the action on the resource?",
         {"actor": ref("Value"), "action": ref("Id"), "resource": ref("Value")},
     ),
     "Constraint": taken(
-        "A variable's type, and the ids that it may have; null is any.",
+        "The type of a variable and its possible ids; null allows any id.",
         {"type": ref("Name")},
         {"ids": nullable(many(ref("Id")))},
     ),
@@ -184,7 +184,7 @@ def context_field() -> DecodedField:
 
 
 class AuthorizeQuery(serializers.Serializer):
-    """May the actor do the action on the resource?"""
+    """A check: may the actor perform the action on the resource?"""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
@@ -193,7 +193,7 @@ class AuthorizeQuery(serializers.Serializer):
 
 
 class ActionsQuery(serializers.Serializer):
-    """What may the actor do on the resource?"""
+    """Lists the actions that the actor may perform on the resource."""
 
     actor = ReferenceField()
     resource = ReferenceField()
@@ -201,7 +201,7 @@ class ActionsQuery(serializers.Serializer):
 
 
 class ListQuery(serializers.Serializer):
-    """On which resources of the type may the actor do the action?"""
+    """Lists the resources of a type on which the actor may perform the action."""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
@@ -217,7 +217,7 @@ class ListQuery(serializers.Serializer):
 
 
 class AuthorizeResourcesQuery(serializers.Serializer):
-    """On which of these may the actor do the action?"""
+    """Filters the resources on which the actor may perform the action."""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
@@ -226,14 +226,14 @@ class AuthorizeResourcesQuery(serializers.Serializer):
 
 
 class AuthorizeEachQuery(serializers.Serializer):
-    """Which of these are allowed?"""
+    """A list of checks."""
 
     checks = DecodedField(CHECKS)
     context_facts = context_field()
 
 
 class EvaluateQuery(serializers.Serializer):
-    """All calls hold. A variable that occurs several times has one value."""
+    """A query whose calls must all hold. A variable has the same value wherever it occurs."""
 
     predicate = DecodedField(CALL)
     constraints = DecodedField(
@@ -244,7 +244,7 @@ class EvaluateQuery(serializers.Serializer):
 
 
 class ExplainQuery(serializers.Serializer):
-    """`*` explains a `*` in an answer, that is, any value."""
+    """The check to explain. `*` explains a `*` in a result: it stands for any value."""
 
     actor = ReferenceField(ANY_REFERENCE)
     action = DecodedField(ANY_ACTION)
@@ -253,7 +253,7 @@ class ExplainQuery(serializers.Serializer):
 
 
 class MomentQuery(serializers.Serializer):
-    """Of which moment a question is asked, where it is not now."""
+    """An earlier revision or another policy version to use."""
 
     as_of = DecodedField(
         AS_OF,

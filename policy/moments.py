@@ -144,7 +144,7 @@ def _read(environment_id: int, number: str, *values: int) -> _Known:
         cursor.execute(_KNOWN.format(now=now_in(connection.vendor), number=number), (*values, environment_id))
         row = cursor.fetchone()
     if row is None:
-        raise NotFound("the environment of this API key no longer exists")
+        raise NotFound("the environment no longer exists")
     return _Known(*row)
 
 

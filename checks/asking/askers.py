@@ -54,7 +54,7 @@ def given_by(asker: Asker) -> dict[str, object]:
 def nobody(asker: Asker) -> AuthzError:
     """Return the refusal of an asker whom the database does not know."""
     if isinstance(asker, Trusted):
-        return NotFound("the environment of this API key no longer exists")
+        return NotFound("the environment no longer exists")
     try:
         caller_of_hash(asker.key_hash, Scope.READ)
     except KeyRefused as refusal:  # which says whether it is the key, or its scope

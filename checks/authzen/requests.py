@@ -140,21 +140,21 @@ def _members(found: dict[str, object], path: str) -> Members:
 
 SHAPES: dict[str, Schema] = {
     "Entity": taken(
-        "A subject or a resource, with what is known of it.",
+        "A subject or a resource, with its properties.",
         {"type": ref("Name"), "id": ref("Id")},
         {"properties": nullable(_OBJECT)},
     ),
-    "Searched": taken("What is searched for: any of a type.", {"type": ref("Name")}),
+    "Searched": taken("The subjects or resources to list: all of a type.", {"type": ref("Name")}),
     "NamedAction": taken(
-        "An action, with what is known of it.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}
+        "An action, with its properties.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}
     ),
     "PartOfResults": taken(
-        "A part of the results.",
+        "The page of results to return.",
         {},
         {"limit": nullable({"type": "integer", "minimum": 0}), "token": nullable({"type": "string"})},
     ),
     "EvaluationOptions": taken(
-        "How many evaluations are made, and whether each is explained.",
+        "Which evaluations to run, and whether to explain them.",
         {},
         {"evaluations_semantic": {"enum": list(SEMANTICS)}, "explain": {"type": "boolean"}},
     ),
@@ -199,38 +199,38 @@ def _options() -> DecodedField:
 
 
 class Evaluation(QuestionParts):
-    """May the subject do the action on the resource?"""
+    """A check: may the subject perform the action on the resource?"""
 
     options = _options()
 
 
 class Evaluations(serializers.Serializer):
-    """Many evaluations. What one leaves out, it has from the members beside them."""
+    """Several evaluations. Members next to `evaluations` are the defaults of each."""
 
     evaluations = DecodedField(EVALUATIONS, optional=True)
     options = _options()
 
 
 class Search(QuestionParts):
-    """One of the parts is searched for, and the others are given."""
+    """A search for one part of an evaluation, given the others."""
 
     page = DecodedField(PAGE, optional=True, help_text="Optional. Without it, all results are returned.")
 
 
 class SubjectSearch(Search):
-    """Who may do the action on the resource?"""
+    """Lists the subjects that may perform the action on the resource."""
 
     subject = DecodedField(SEARCHED)
 
 
 class ResourceSearch(Search):
-    """On which resources may the subject do the action?"""
+    """Lists the resources on which the subject may perform the action."""
 
     resource = DecodedField(SEARCHED)
 
 
 class ActionSearch(Search):
-    """What may the subject do on the resource?"""
+    """Lists the actions that the subject may perform on the resource."""
 
     action = None  # by which the framework leaves it out
 

@@ -71,7 +71,7 @@ def test_one_bad_line_stops_the_load_and_every_bad_line_is_told(environment, tmp
     file.write_text(LINES + "nonsense\n" + '{"predicate":"p","args":[{"type":"T"}]}\n')
     with pytest.raises(CommandError) as refused:
         run("load_facts", str(file))
-    assert "line 5: not JSON" in str(refused.value)
+    assert "line 5: invalid JSON" in str(refused.value)
     assert "line 6: args[0].id: must be a string" in str(refused.value)
     assert stored(environment) == []
 
