@@ -145,9 +145,7 @@ SHAPES: dict[str, Schema] = {
         {"properties": nullable(_OBJECT)},
     ),
     "Searched": taken("The subjects or resources to list: all of a type.", {"type": ref("Name")}),
-    "NamedAction": taken(
-        "An action, with its properties.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}
-    ),
+    "NamedAction": taken("An action, with its properties.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}),
     "PartOfResults": taken(
         "The page of results to return.",
         {},

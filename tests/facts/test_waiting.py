@@ -48,7 +48,7 @@ def test_who_waits_too_long_is_told_so_and_may_try_again(api, limits, path, body
         assert time.monotonic() - started >= 0.2
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer.json()["message"] == (
-        "other changes were being made for longer than 0.2 seconds, (WRITE_TIMEOUT); nothing is changed, try again"
+        "timed out after 0.2 seconds waiting for other changes (WRITE_TIMEOUT); nothing changed; try again"
     )
     limits(5, 30)
     assert Environment.objects.get(pk=api.environment.pk).offset == 1  # the other writer's

@@ -226,7 +226,7 @@ def test_the_primary_and_strangers_are_no_replicas(request, watching, cluster):
     stranger.stop()
     assert itself.endswith("is not in use: it is not a replica: it accepts writes")
     assert other.endswith("is not in use: it replicates another database, not the primary")
-    assert "is not in use: it cannot be reached: " in gone
+    assert "is not in use: unreachable: " in gone
 
 
 def test_a_role_without_rights_may_use_replicas(watching, cluster):
