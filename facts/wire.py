@@ -70,11 +70,6 @@ class FactPattern:
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
-    @property
-    def noted(self) -> str:
-        """Return the fact as people write it: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
-        return f"{self.predicate}({', '.join([value.noted for value in self.args])})"
-
 
 def exact_pattern(fact: Fact) -> FactPattern:
     """Return the pattern that matches this fact alone."""
