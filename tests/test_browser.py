@@ -64,13 +64,13 @@ def browse_and_delete_facts(person: Browser) -> None:
     person.open("/admin/facts/signature/")
     person.shows("122 facts")
     person.follow("Next page")
-    person.shows("first page")
+    person.shows("First page")
     person.write("#id_id", "bob")
     person.click("#narrowing [type=submit]")
     person.shows("1 fact has an argument whose id begins with “bob”.")
     assert len(person.every("#facts tbody tr")) == 1
     person.follow("bob")
-    person.shows("Permissions")
+    person.shows("Resources it can access")
     person.driver.back()
     person.click("[name=selected]")
     person.click("#facts .danger")
@@ -83,13 +83,13 @@ def browse_and_delete_facts(person: Browser) -> None:
 def ask_and_be_told_why(person: Browser) -> None:
     person.open("/admin/policy/policyversion/")
     person.follow("Version 1")
-    person.follow("Ask")
+    person.follow("Check access")
     person.shows("Fill in the form")
     person.write("#id_actor", "User:ann")
     person.write("#id_action", "read")
     person.write("#id_resource", "Repo:acme")
     person.click("#question .submit [type=submit]")
-    person.shows("Because")
+    person.shows("Why it was allowed")
     assert "Allowed" in person.one(".verdict").text
     assert person.driver.current_url.endswith("?kind=authorize&actor=User:ann&action=read&resource=Repo:acme")
     person.write("#id_actor", "User:bob")
@@ -101,7 +101,7 @@ def ask_and_be_told_why(person: Browser) -> None:
 
 def ask_for_lists_and_by_another_text(person: Browser) -> None:
     person.click(".kinds [data-kind=actions]")
-    person.shows("Nothing")
+    person.shows("No actions")
     person.write("#id_actor", "User:ann")
     person.click("#question .submit [type=submit]")
     person.shows("1 action")
@@ -114,7 +114,7 @@ def ask_for_lists_and_by_another_text(person: Browser) -> None:
     person.click(".filter [type=submit]")
     person.shows("1 resource")
     person.follow("Explain")
-    person.shows("Because")
+    person.shows("Why it was allowed")
     assert "Allowed" in person.one(".verdict").text
     person.one("#id_text").find_element(By.XPATH, "./ancestor::details/summary").click()
     assert person.one("#id_text").get_attribute("value") == POLICY
@@ -127,7 +127,7 @@ def ask_for_lists_and_by_another_text(person: Browser) -> None:
 def see_what_would_change(person: Browser) -> None:
     person.open("/admin/policy/policyversion/")
     person.follow("Version 1")
-    person.follow("Picture")
+    person.follow("Diagram")
     person.shows("owner")
     assert person.every("svg")
     person.driver.back()

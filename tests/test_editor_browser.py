@@ -94,7 +94,7 @@ def test_problems_are_marked_and_lead_to_their_places(writer):
     writer.click("#problems li .place")
     assert selected(writer) == '"raed"'
     put(writer, POLICY)
-    reads(writer, "#problems", "Valid:: 2 types, 1 rule, 2 tests.")
+    reads(writer, "#problems", "Valid: 2 types, 1 rule, 2 tests.")
     assert writer.every(".cm-lintRange-error") == []
 
 
@@ -210,7 +210,7 @@ def test_a_page_does_not_go_on_as_somebody_else(writer):
     of_another = "const form = document.forms.editor; form.dataset.person = form.elements.person.value = '0'"
     writer.driver.execute_script(of_another)
     put(writer, POLICY + "# mine\n")
-    reads(writer, "#saved", "Somebody else is logged in here now; the text is kept in this browser.")
+    reads(writer, "#saved", "Another user is logged in now. Your draft is saved in this browser.")
     writer.click("[name=_publish]")
     writer.shows("Check the user name")
     assert writer.written_policy() == POLICY + "# mine\n"
@@ -223,7 +223,7 @@ def test_the_text_outlives_a_lost_connection_and_a_session_that_ended(writer):
     session = writer.driver.get_cookie("sessionid")
     writer.driver.delete_cookie("sessionid")
     put(writer, POLICY + "# written without a login\n")
-    reads(writer, "#saved", "You are logged out; the text is kept in this browser.")
+    reads(writer, "#saved", "You are logged out. Your draft is saved in this browser.")
     writer.open(EDITOR)
     writer.driver.add_cookie({"name": "sessionid", "value": session["value"]})
     writer.open(EDITOR)
@@ -232,7 +232,7 @@ def test_the_text_outlives_a_lost_connection_and_a_session_that_ended(writer):
     reads(writer, "#saved", "Draft saved")
     offline(writer, True)
     put(writer, POLICY + "# written without a connection\n")
-    reads(writer, "#saved", "No connection; the text is kept in this browser.")
+    reads(writer, "#saved", "No connection. Your draft is saved in this browser.")
     offline(writer, False)
     reads(writer, "#saved", "Draft saved")
     writer.driver.get_log("browser")  # which tells of what could not be reached
@@ -255,12 +255,12 @@ def test_two_windows_do_not_write_over_each_other(writer):
     put(writer, RIGHT)
     reads(writer, "#kept", "You have a newer draft")
     assert writer.written_policy() == RIGHT
-    writer.driver.find_element(By.XPATH, "//button[. = 'Keep what is written here instead']").click()
+    writer.driver.find_element(By.XPATH, "//button[. = 'Keep this draft instead']").click()
     reads(writer, "#saved", "Draft saved")
     writer.driver.switch_to.window(second)
     put(writer, POLICY + "# second\n")
     reads(writer, "#kept", "You have a newer draft")
-    writer.driver.find_element(By.XPATH, "//button[. = 'Show that one here']").click()
+    writer.driver.find_element(By.XPATH, "//button[. = 'Open the newer draft']").click()
     writer.until(lambda _: writer.written_policy() == RIGHT, "not shown")
     writer.driver.close()
     writer.driver.switch_to.window(first)
@@ -271,7 +271,7 @@ def test_who_publishes_second_is_told(writer):
     reads(writer, "#saved", "Draft saved")
     writer.service.client().post("/policy", {"src": RIGHT + "# theirs\n"})
     put(writer, POLICY + "# mine\n")
-    reads(writer, "#meanwhile", "is active now; this text was begun from version")
+    reads(writer, "#meanwhile", "is active now, but your draft is based on version")
     assert "well-known development key" in writer.one("#meanwhile").text
     writer.click("#meanwhile summary")
     reads(writer, "#meanwhile", "# theirs")
