@@ -535,7 +535,7 @@ def config_from_text(text: str, around: Around) -> Config:
 def _config(document: object, typed: Any, around: Around) -> Config:
     """Return the configuration that a document says; `typed` is the same with numbers and times as YAML means them."""
     if not isinstance(document, dict):
-        raise ConfigRejected("", "must be a map with the key `facts`")
+        raise ConfigRejected("", "must be a mapping with the key `facts`")
     check_keys("", document, KNOWN)
     if document.get("version", "1") not in ("1", None):
         raise ConfigRejected("version", "must be 1")

@@ -155,7 +155,7 @@ def test_an_unknown_dialect_is_told_of_all_that_there_are():
     ("text", "reason"),
     [
         ("facts: {'is_public(Acme::Repo)': {query: SELECT 1}}", "expected an id before `:Repo)`"),
-        ("- a", "must be a mappingping"),
+        ("- a", "must be a mapping"),
         ("facts: [", "is not valid YAML"),
         ("facts: {}\nsql_type: {}", "did you mean `sql_types`?"),
         ("dialect: cobol\nfacts: {}", "`dialect`"),

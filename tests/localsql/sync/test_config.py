@@ -175,7 +175,7 @@ WRONG = [
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
     ("facts: [", "is not YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
-    ("[]", "must be a mappingping"),
+    ("[]", "must be a mapping"),
     ("dbs: {}", "`facts`: is missing"),
 ]
 
