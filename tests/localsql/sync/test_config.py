@@ -173,7 +173,7 @@ WRONG = [
     (fact(Q, more="outbox: {db: nowhere}\n"), "there is no database `nowhere`"),
     (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "has no table to be drained"),
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
-    ("facts: [", "is not YAML"),
+    ("facts: [", "is not valid YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
     ("[]", "must be a mapping"),
     ("dbs: {}", "`facts`: is missing"),
@@ -241,5 +241,5 @@ def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_ya
     assert pattern.asked.find == {"n": 7, "on": date(2026, 1, 1), "text": "7", "yes": False}
     with pytest.raises(ConfigRejected, match="line 6: `url`: is a duplicate"):
         read("facts: {}\ndbs:\n  app:\n    url: a\n    # again\n    url: b\n")
-    with pytest.raises(ConfigRejected, match=r"is not YAML: month must be in 1..12 \(line 2, column 53\)"):
+    with pytest.raises(ConfigRejected, match=r"is not valid YAML: month must be in 1..12 \(line 2, column 53\)"):
         read(fact("collection: t, fields: [a], find: {n: 2026-13-01}", "connection_string: 'mongodb://a/b'"))
