@@ -47,7 +47,7 @@ BANNED = {
     r"name a moment|the fact is for good": "Choose a start time or revision, Leave empty for no expiry",
     r"case counts": "case-sensitive",
     r"good for:|good for nothing": "scopes",
-    r"add it, and another|load it\b": "Save and add another",
+    r"add it, and another|load it<": "Save and add another",
     r"is no port": "Port must be between 1 and 65535",
     r"not prepared": "Run `authz serve` or `authz migrate`",
     r"the batch is applied|no such path|the rule that is there by default": "Batch applied, Not found",
