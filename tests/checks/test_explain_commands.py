@@ -89,7 +89,7 @@ def test_decisions_that_would_differ_are_listed_and_explained(repos, new_policy)
     changed = POLICY.replace('"read" if is_public(resource);', "").replace('"reader" if "writer";', "")
     said = run("preview_policy", new_policy(changed), "--explain")
     assert "tests: none" in said
-    assert "rules: 2 rules would go, and 0 come" in said
+    assert "rules: 2 removed, 0 added" in said
     assert 'allow(User:_, "read", Repo:_): 2 of ' in said and "(+0 -2), all" in said
     assert '- denied   allow(User:_, "read", Repo:p)' in said
     assert '- denied   allow(User:bob, "read", Repo:a)' in said
