@@ -37,11 +37,11 @@ from policy.errors import Unavailable
 from policy.ground.journal import Done, Kind, advance, by_admin, changing, record
 from policy.models import DEFAULT_SLUG, Environment
 
-RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
+RESERVED = "This name is reserved for test environments, whose API keys are valid only with `authz serve --dev`."
 
 
 def _minute(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M}" if time else ""
+    return f"{time:%Y-%m-%dT%H:%MZ}" if time else ""
 
 
 class DateTimeLocalInput(forms.DateTimeInput):
@@ -80,7 +80,7 @@ class ApiKeyForm(ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if not any(cleaned.get(column) for column in SCOPE_COLUMNS.values()):
-            raise forms.ValidationError("A key is good for something: tick what. To end it, revoke it.")
+            raise forms.ValidationError("Select at least one scope. To disable a key, revoke it.")
         return cleaned
 
 
@@ -118,7 +118,7 @@ class ApiKeyAdmin(ChangingAdmin):
     def state(self, key: ApiKey) -> str:
         return state_of(key, timezone.now()).partition(" ")[0]
 
-    @admin.display(description="good for")
+    @admin.display(description="scopes")
     def good_for(self, key: ApiKey) -> str:
         return scopes_text(key)
 
@@ -159,9 +159,9 @@ class ApiKeyAdmin(ChangingAdmin):
             with transaction.atomic():
                 for key in keys:
                     rotated.append(rotate_key(key, by_admin(request)))
-                    self.log_change(request, key, f"rotated: {rotated[-1].new.prefix} takes its place")
+                    self.log_change(request, key, f"Rotated; replaced by {rotated[-1].new.prefix}.")
         except NotToBeRotated as reason:
-            self.message_user(request, f"Nothing is rotated: {reason.message}.", messages.ERROR)
+            self.message_user(request, f"No key was rotated: {reason.message}.", messages.ERROR)
             return None
         return self._shown_once(request, "Rotated API keys", {"rotated": rotated})
 

@@ -36,14 +36,14 @@ class Trouble(NamedTuple):
         return {"Retry-After": str(self.retry_after)} if self.retry_after else {}
 
 
-AWAY = Trouble(503, "the database cannot be reached, try again", 1)
-FULL = Trouble(503, "the database's disk is full; nothing is changed, try again once there is room", 10)
-READ_ONLY = Trouble(503, "the database can only be read now; nothing is changed, try again later", 10)
-CROWDED = Trouble(503, "the database takes no more connections, try again", 1)
-MEMORY = Trouble(503, "there is not enough memory for this now, try again", 1)
-DISK = Trouble(503, "the database's disk reports errors; try again later", 10)
-BUSY = Trouble(503, "others use the database for too long, try again", 1)
-DAMAGED = Trouble(500, "the database is damaged and answers nothing; whoever runs it has to restore a backup")
+AWAY = Trouble(503, "the database is unreachable; try again", 1)
+FULL = Trouble(503, "the database disk is full; nothing changed; free disk space, then try again", 10)
+READ_ONLY = Trouble(503, "the database is read-only; nothing changed; try again later", 10)
+CROWDED = Trouble(503, "the database has no free connections; try again", 1)
+MEMORY = Trouble(503, "out of memory; try again", 1)
+DISK = Trouble(503, "the database disk reports I/O errors; try again later", 10)
+BUSY = Trouble(503, "timed out waiting for a database lock; try again", 1)
+DAMAGED = Trouble(500, "the database is corrupt; an operator must restore a backup")
 
 NO_THREAD = "can't start new thread"  # the text of Python's `RuntimeError`
 
@@ -96,17 +96,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 LOOKS_FOR = 2.0  # seconds; a file of a million facts takes one
 _STEPS = 50_000  # of SQLite's machine between two looks at the clock
-ADVICE = "keep it aside, put a backup in its place (Operations, Backup), and start again"
+ADVICE = "move the file aside, restore a backup (see Operations, Backup), and start again"
 
 
 def refusal_of(error: Exception) -> str:
     """Return what is said of a database that cannot even be opened."""
     said = " ".join(str(error).split())
     if trouble_of(error) is DAMAGED:
-        return f"the database {_file()} is damaged ({said}): {ADVICE}"
+        return f"the database {_file()} is corrupt ({said}): {ADVICE}"
     if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
-        return f"the database cannot be reached: {said}; SQLite has to be able to write {_file()} and in its folder"
-    return f"the database cannot be reached: {said}"
+        return f"cannot open the database: {said}; SQLite needs write access to {_file()} and its folder"
+    return f"cannot connect to the database: {said}"
 
 
 def damage(mine: BaseDatabaseWrapper) -> str:
@@ -120,7 +120,7 @@ def damage(mine: BaseDatabaseWrapper) -> str:
         found = str(error) if trouble_of(error) is DAMAGED else "ok"
     finally:
         raw.set_progress_handler(None, 0)
-    return "" if found == "ok" else f"the database {_file()} is damaged ({' '.join(found.split())[:200]}): {ADVICE}"
+    return "" if found == "ok" else (f"the database {_file()} is corrupt ({' '.join(found.split())[:200]}): {ADVICE}")
 
 
 def _file() -> str:
@@ -165,7 +165,7 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
     Raise `OperationalError` while the database is silent.
     """
     if _is_silent:
-        raise OperationalError("the database does not answer")
+        raise OperationalError("the database does not respond")
     now = time.monotonic()
     seen = getattr(_thread, "seen", 0.0)
     _thread.seen = now
@@ -320,10 +320,10 @@ class Readiness(NamedTuple):
 
 
 READY = Readiness("", "ready")
-DRAINING = Readiness("draining", "the service is about to stop: ask another one")
-DATABASE_AWAY = Readiness("database", "the database does not answer")
-UNPREPARED = Readiness("form", "the database lacks the form of this version: `migrate` brings it there")
-NEWER = Readiness("form", "the database has the form of a later version: start that one")
+DRAINING = Readiness("draining", "the service is shutting down; send requests to another instance")
+DATABASE_AWAY = Readiness("database", "the database does not respond")
+UNPREPARED = Readiness("form", "the database schema is out of date; run `authz migrate`")
+NEWER = Readiness("form", "the database schema belongs to a newer version; start that version")
 
 
 def current() -> Readiness:

@@ -101,7 +101,7 @@ def _reason_for_cancelling(started: float) -> Exception:
 
 
 def too_large() -> TooLarge:
-    return TooLarge(f"the body is larger than {settings.MAX_BODY_BYTES} bytes, the limit of MAX_BODY_BYTES")
+    return TooLarge(f"the request body is larger than {settings.MAX_BODY_BYTES:,} bytes (MAX_BODY_BYTES)")
 
 
 def _body(error: Exception, request_id: str) -> dict[str, object]:
@@ -113,16 +113,16 @@ def _message(error: Exception, request_id: str) -> str:
         case RequestDataTooBig():
             return too_large().message
         case TooManyFieldsSent():
-            return f"there are more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters"
+            return f"the request has more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} parameters"
         case SuspiciousOperation() | BadRequest() | MultiPartParserError() | UnreadablePostError():
             return "the request is malformed"
         case Http404():
-            return "no such path"
+            return "Not found"
         case PermissionDenied():
-            return "not allowed"
+            return "Not allowed"
         case Unavailable():
             return error.message
-    return f"something went wrong here; it is logged as request {request_id}"
+    return f"internal server error; see request {request_id} in the log"
 
 
 def _headers(error: Exception) -> dict[str, str]:

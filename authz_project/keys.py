@@ -99,10 +99,10 @@ def _is_written(hashes: list[str]) -> bool:
         let_go_if_broken()
         write(hashes)
     except (Unavailable, Error) as reason:
-        log.info("the last use of %d keys is not written yet: %s", len(hashes), reason)
+        log.info("cannot record the last use of %d API keys: %s", len(hashes), reason)
         return False
     except Exception:
-        log.exception("the last use of keys cannot be written")
+        log.exception("cannot record the last use of API keys")
     finally:
         with suppress(Error):
             connections[DEFAULT_DB_ALIAS].close()

@@ -45,8 +45,8 @@ class TooManyRequests(AuthzError):
     def __init__(self, rate: AnyRate, seconds: int):
         self.seconds = seconds
         super().__init__(
-            f"this key has sent more than {rate}, the limit of RATE_LIMIT for a key and process;"
-            f" try again in {seconds:,} second{'' if seconds == 1 else 's'}"
+            f"this API key has exceeded {rate} (RATE_LIMIT per key and process); try again in {seconds:,} "
+            f"second{'' if seconds == 1 else 's'}"
         )
 
 

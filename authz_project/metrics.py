@@ -87,45 +87,47 @@ def _gauge(name: str, text: str, *labels: str, mode: str = "livesum") -> Metric:
 
 
 OF_WORKERS = (
-    _counter("requests", "Requests that were answered", "endpoint", "method", "code"),
-    _histogram("request_seconds", "Time from a request's turn to its answer", _ANSWER, "endpoint"),
-    _histogram("wait_seconds", "Time spent waiting for a thread, a connection, or a turn to change", _QUICK, "of"),
-    _histogram("statement_seconds", "Time of statements that questions send to the database", _QUICK),
-    _counter("statements_failed", "Statements of questions that ended in an error"),
-    _counter("decisions", "Answers of questions: one for each check, one for each list", "endpoint", "outcome"),
-    _counter("rows_answered", "Results in lists that were answered", "endpoint"),
-    _counter("answers_kept", "Questions answered from memory, after the database confirmed it"),
-    _gauge("questions_a_minute", "Questions that were answered within the last minute"),
-    _counter("statements_compiled", "Kinds of questions that were compiled"),
-    _counter("statements_found", "Questions whose kind was compiled before"),
-    _histogram("compilation_seconds", "Time to compile a statement, or a policy", _QUICK, "of"),
-    _counter("policy_compilations", "Policies that were compiled", "outcome"),
-    _counter("facts_inserted", "Facts that are new since a committed change"),
-    _counter("facts_deleted", "Facts that ended with a committed change"),
+    _counter("requests", "Requests served", "endpoint", "method", "code"),
+    _histogram("request_seconds", "Request duration, without time in the queue", _ANSWER, "endpoint"),
+    _histogram(
+        "wait_seconds", "Time spent waiting for a thread, a database connection or the write lock", _QUICK, "of"
+    ),
+    _histogram("statement_seconds", "Duration of database queries of checks", _QUICK),
+    _counter("statements_failed", "Database queries of checks that failed"),
+    _counter("decisions", "Decisions: one per check, one per list", "endpoint", "outcome"),
+    _counter("rows_answered", "Results returned in lists", "endpoint"),
+    _counter("answers_kept", "Checks answered from the cache, after the database confirmed the entry"),
+    _gauge("questions_a_minute", "Decisions in the last minute"),
+    _counter("statements_compiled", "Query plan cache misses"),
+    _counter("statements_found", "Query plan cache hits"),
+    _histogram("compilation_seconds", "Time to compile a query or a policy", _QUICK, "of"),
+    _counter("policy_compilations", "Compiled policies", "outcome"),
+    _counter("facts_inserted", "Facts inserted by committed changes"),
+    _counter("facts_deleted", "Facts deleted or expired by committed changes"),
     _counter("revisions", "Committed changes", "kind"),
-    _histogram("batch_entries", "Facts and patterns in one request that changes facts", _MANY),
-    _histogram("commit_changes", "Changes that were committed together", _MANY[:7]),
-    _gauge("loads_under_way", "Loads of many facts that are under way"),
-    _counter("loads", "Loads of many facts that came to their end", "outcome"),
-    _gauge("threads_busy", "Threads that answer now", "pool"),
-    _gauge("threads", "Threads that may answer at the same time", "pool"),
-    _gauge("requests_waiting", "Requests that wait for a thread", "pool"),
-    _gauge("connections_open", "Connections to the database"),
-    _counter("connections_opened", "Connections to the database that were made"),
-    _counter("connections_lost", "Connections to the database that turned out to be dead"),
-    _gauge("replica_used", "Whether questions go to the replica: 1, or 0 where not", "replica", mode="livemin"),
-    _gauge("replica_lag_seconds", "Seconds that the replica is behind the primary", "replica", mode="livemax"),
+    _histogram("batch_entries", "Facts and patterns per request that changes facts", _MANY),
+    _histogram("commit_changes", "Changes per group commit", _MANY[:7]),
+    _gauge("loads_under_way", "Bulk loads in progress"),
+    _counter("loads", "Bulk loads completed", "outcome"),
+    _gauge("threads_busy", "Busy request threads", "pool"),
+    _gauge("threads", "Maximum number of request threads", "pool"),
+    _gauge("requests_waiting", "Requests waiting for a thread", "pool"),
+    _gauge("connections_open", "Open database connections"),
+    _counter("connections_opened", "Database connections opened"),
+    _counter("connections_lost", "Database connections found to be broken"),
+    _gauge("replica_used", "Whether the replica is in use: 1 or 0", "replica", mode="livemin"),
+    _gauge("replica_lag_seconds", "Replication lag in seconds", "replica", mode="livemax"),
     _gauge("replica_position", "Bytes of the write-ahead log that the replica has replayed", "replica", mode="livemax"),
-    _counter("replica_answers", "Answers of a replica, and what the primary gave instead", "replica", "outcome"),
-    _counter("decision_log_lines", "Decisions that were written to the decision log, or dropped", "outcome"),
+    _counter("replica_answers", "Replica reads by outcome", "replica", "outcome"),
+    _counter("decision_log_lines", "Decisions written to the decision log, or dropped", "outcome"),
     _gauge("process_resident_memory_bytes", "Memory of a process", "process"),
-    _counter("process_cpu_seconds", "Processor time of workers", "process"),
+    _counter("process_cpu_seconds", "CPU time of workers", "process"),
 )
 OF_SERVER = (
-    _gauge("workers", "Worker processes that are there"),
-    _counter("workers_ended", "Worker processes that have ended since the server began"),
-    _gauge("start_time_seconds", "When the server began, in seconds since 1970"),
-    _gauge("build_info", "What runs here; its value is 1", "version", "python", "database"),
+    _gauge("workers", "Running worker processes"),
+    _counter("workers_ended", "Worker processes that ended since the server started"),
+    _gauge("start_time_seconds", "Server start time, in seconds since 1970"),
+    _gauge("build_info", "Version information; the value is always 1", "version", "python", "database"),
 )
 METRICS = {metric.name: metric for metric in (*OF_WORKERS, *OF_SERVER)}
 
@@ -452,7 +454,7 @@ def _keep_looking(worker: Worker) -> None:
         try:
             worker.look()
         except Exception:  # such as a full disk; what was written before is still there
-            log.exception("metrics cannot be written down")
+            log.exception("cannot write metrics")
             time.sleep(PAUSE_AFTER_FAILURE)
 
 

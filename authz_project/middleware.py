@@ -107,9 +107,9 @@ class AdminMessages(_AdminOnly, MessageMiddleware):
 
 # ---- whose requests are answered ----------------------------------------------------------------------------------
 
-FOREIGN_HOST = "the host name of this request is not allowed: add it to ALLOWED_HOSTS"
-NOT_LOOPBACK = "`serve --dev` is reached by the names localhost, 127.0.0.1 and [::1] alone"
-CROSS_SITE = "`serve --dev` refuses requests that a page of another origin has a browser send"
+FOREIGN_HOST = "the host name of this request is not allowed; add it to ALLOWED_HOSTS"
+NOT_LOOPBACK = "`authz serve --dev` only accepts requests to localhost, 127.0.0.1 and [::1]"
+CROSS_SITE = "`authz serve --dev` rejects cross-origin requests from browsers"
 LONGEST_NAME = 260  # characters of a host name with its port
 
 

@@ -16,7 +16,7 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=120, unique=True)  # all but the secret: what people recognise it by
     hash = models.CharField(max_length=64, unique=True)
     # What it is good for, now: statements read these, so that what is taken away counts at once. See `policy.scopes`.
-    may_read = models.BooleanField("ask questions", default=True, db_default=True)
+    may_read = models.BooleanField("read", default=True, db_default=True)
     may_change_facts = models.BooleanField("change facts", default=True, db_default=True)
     may_change_policy = models.BooleanField("publish policies", default=True, db_default=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -110,4 +110,4 @@ def tell(
             if seconds >= least:
                 observer(seen)
         except Exception:
-            log.exception("request %s: an observer failed", request_id)
+            log.exception("request %s: observer failed", request_id)

@@ -220,9 +220,9 @@ def parsed(text: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if "memory" in error.msg:  # it says nothing of the text: the parser had no room to begin
             raise MemoryError from None
-        raise MalformedRequest("", f"the body is not JSON: {error}") from None
+        raise MalformedRequest("", f"the request body is not valid JSON: {error}") from None
     if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
-        raise MalformedRequest("", f"the body nests deeper than {DEEPEST} levels")
+        raise MalformedRequest("", f"the request body is nested deeper than {DEEPEST} levels")
     return body
 
 

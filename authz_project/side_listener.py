@@ -80,7 +80,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log the exception, unless it only says that either side closed the connection."""
         if not isinstance(sys.exception(), OSError):
-            log.exception("a request to a side listener was not answered")
+            log.exception("side listener request failed")
 
     def server_bind(self) -> None:
         """Bind without the library's own way, which asks name servers for this host's name, and waits for them."""

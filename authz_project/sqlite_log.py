@@ -51,7 +51,7 @@ class _Keeper:
         elif wait > A_MOMENT:
             self._in_vain_at = size
         if is_anew is False:
-            self._warn(size, "somebody has been reading for long, as a backup or dump_facts does")
+            self._warn(size, "a long-running read, such as a backup or dump_facts, blocks it")
 
     def _patience(self, size: int) -> float:
         """Return the timeout: after a long wait in vain, only a moment until the log has grown by VERY_LARGE."""
@@ -62,7 +62,7 @@ class _Keeper:
         if now - self._warned_at >= WARNED_EVERY:
             self._warned_at = now
             size >>= 20
-            log.warning("the log beside the database has %s MiB, and cannot be begun anew yet: %s", f"{size:,}", reason)
+            log.warning("the SQLite write-ahead log has grown to %s MiB and cannot be reset: %s", f"{size:,}", reason)
 
 
 keep_small = _Keeper().keep_small

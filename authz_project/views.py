@@ -22,9 +22,9 @@ class Health(Endpoint):
     needs_key = False
     docs: ClassVar = {
         "GET": Doc(
-            "Is the service up?",
+            "Check liveness",
             ref("Message"),
-            "It takes no database connection, so that it answers when all are taken.",
+            "Does not use a database connection, so it responds even if all are in use.",
         )
     }
 
@@ -38,10 +38,10 @@ class ReadyEndpoint(Endpoint):
     needs_key = False
     docs: ClassVar = {
         "GET": Doc(
-            "Are questions answered here?",
+            "Check readiness",
             ref("Message"),
-            "The database answers, in the form that this version works on.",
-            statuses={503: "Send requests elsewhere: the reason says why."},
+            "Ready if the database responds and its schema matches this version.",
+            statuses={503: "Not ready; `reason` says why. Send requests to another instance."},
             refused_bodies={503: "Unready"},
         )
     }
@@ -54,7 +54,7 @@ class ReadyEndpoint(Endpoint):
 
 class Hello(Endpoint):
     scopes: ClassVar = {"GET": None}
-    docs: ClassVar = {"GET": Doc("A greeting", ref("Greeting"), deprecated_for="GET /api/healthcheck")}
+    docs: ClassVar = {"GET": Doc("Get a greeting", ref("Greeting"), deprecated_for="GET /api/healthcheck")}
 
     def get(self, request: Request) -> Response:
         caller(request)
@@ -67,11 +67,11 @@ class TestEnvironment(Endpoint):
     needs_key = False
     docs: ClassVar = {
         "POST": Doc(
-            "Make an environment for a test",
+            "Create a test environment",
             ref("Token"),
-            "With `serve --dev` only. It is empty, or a copy of the default one.",
+            "Only with `authz serve --dev`. Creates an empty environment, or a copy of the default one.",
             parameters=(QueryParameter("copy", "`true` copies the policy and the facts of the default environment."),),
-            statuses={404: "The server was started without `--dev`."},
+            statuses={404: "The server was not started with `--dev`."},
         )
     }
 

@@ -35,7 +35,7 @@ from policy.publishing import active_version
 from policy.rules.program import Program
 from policy.values import Value
 
-_NO_VERSION = "there is no such version"
+_NO_VERSION = "this policy version does not exist"
 _EDITOR_SECONDS = 1.0  # for asking, beside the editor
 _EDITOR_FLIPS = 20
 _EDITOR_SHEETS = 40
@@ -51,7 +51,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     @admin.display(description="pages")
     def pages(self, version: PolicyVersion) -> SafeString:
         """Return links to the pages that are wanted most often."""
-        links = [(page_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
+        links = [(page_url(name, version.pk), title) for name, title in (("ask", "Check"), ("picture", "Diagram"))]
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     def get_urls(self):
@@ -170,8 +170,8 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
     def panes(self, request: HttpRequest) -> list[Pane]:
         change, picture = (reverse(f"admin:{editor_url_name(name)}") for name in ("change", "picture"))
-        panes = [Pane("picture", "Picture", picture)]
-        return [Pane("change", "What would change", change), *panes] if self._may_compare(request) else panes
+        panes = [Pane("picture", "Diagram", picture)]
+        return [Pane("change", "Impact", change), *panes] if self._may_compare(request) else panes
 
     def _may_compare(self, request: HttpRequest) -> bool:
         """Say whether the user may see what the active policy answers over the stored facts."""
@@ -201,7 +201,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         def fragment(sent: dict) -> dict[str, object]:
             sheets = sheets_of(program_of(Source(sent["source"], sent["filename"]), sent["window"]))
             drawn = [
-                (sheet, picture_of(layout_of_sheet(sheet), f"what grants what on {sheet.title}"))
+                (sheet, picture_of(layout_of_sheet(sheet), f"Roles and permissions on {sheet.title}"))
                 for sheet in sheets[:_EDITOR_SHEETS]
             ]
             return _piece("editor_picture", sheets=drawn, more=len(sheets[_EDITOR_SHEETS:]))

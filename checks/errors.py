@@ -6,8 +6,8 @@ from policy.errors import AuthzError, Unavailable
 class QueryTooSlow(AuthzError):
     def __init__(self, seconds: float):
         super().__init__(
-            f"the question took longer than {seconds:g} seconds, the limit of STATEMENT_TIMEOUT;"
-            " ask for less at a time, or raise the limit"
+            f"the query took longer than {seconds:g} seconds (STATEMENT_TIMEOUT); ask for less at a time, or raise "
+            "the limit"
         )
 
 
@@ -15,27 +15,26 @@ class Crowded(Unavailable):
     """A long question waited in vain for its turn to run: other long questions had all turns."""
 
     def __init__(self):
-        super().__init__("too many questions that take long are asked at once, try again")
+        super().__init__("too many slow queries are running; try again later")
 
 
 class TooManyRows(AuthzError):
     def __init__(self, most: int):
-        super().__init__(f"it has {most:,} answers or more")
+        super().__init__(f"the result has {most:,} rows or more")
 
 
 class StatementTooLarge(AuthzError):
     """The database does not take a statement with so many parts."""
 
     def __init__(self):
-        super().__init__(
-            "the question needs a larger statement than the database takes;"
-            " ask about fewer types, or with fewer calls, at a time"
-        )
+        super().__init__("the query is too large for the database; use fewer types or fewer calls at a time")
 
 
 class TooManyTypes(AuthzError):
     def __init__(self, what: str, number: int, limit: int):
-        super().__init__(f"the question is about {number} {what}, more than {limit}; name the types that matter")
+        super().__init__(
+            f"the query covers {number:,} {what}, more than the limit of {limit:,}; give the types that matter"
+        )
 
 
 class UnknownPredicate(AuthzError):
@@ -48,7 +47,7 @@ class PolicyMoved(Unavailable):
     """The policy changed again and again while the question was being asked."""
 
     def __init__(self):
-        super().__init__("the policy keeps changing, try again")
+        super().__init__("the policy changed repeatedly during the request; try again")
 
 
 class NoNamesDeclared(AuthzError):
@@ -56,7 +55,7 @@ class NoNamesDeclared(AuthzError):
 
     def __init__(self):
         super().__init__(
-            "`not in` is about the roles, permissions or relations that a block declares; list the values with `in`"
+            "`not in` requires roles, permissions or relations that a block declares; list the values with `in`"
         )
 
 
@@ -64,4 +63,4 @@ class TestsTooSlow(AuthzError):
     __test__ = False  # not a class of tests
 
     def __init__(self, seconds: float):
-        super().__init__(f"the tests took longer than {seconds:g} seconds; make them smaller, or fewer")
+        super().__init__(f"the tests took longer than {seconds:g} seconds; use fewer or smaller tests")

@@ -32,11 +32,11 @@ SHAPES: dict[str, Schema] = {
         "items": False,
     },
     "Check": taken(
-        "May the actor do the action on the resource?",
+        "A check: may the actor perform the action on the resource?",
         {"actor": ref("Value"), "action": ref("Id"), "resource": ref("Value")},
     ),
     "Constraint": taken(
-        "A variable's type, and the ids that it may have; null is any.",
+        "The type of a variable and its possible ids; null allows any id.",
         {"type": ref("Name")},
         {"ids": nullable(many(ref("Id")))},
     ),
@@ -69,7 +69,7 @@ def any_action_from_json(raw: object, path: str) -> Asked:
 def any_value(type_name: str, path: str) -> Asked:
     """Return a value that no fact and no rule mentions: what holds for it holds for every such value."""
     if type_name in PRIMITIVES and type_name != STRING:
-        raise MalformedRequest(path, f"there is no answer about every {type_name}; name a value")
+        raise MalformedRequest(path, f"access for every {type_name} cannot be checked; give an id")
     return Asked(type_name, (ANY,))
 
 
@@ -115,13 +115,13 @@ def as_of_from_json(raw: object, path: str) -> AsOf:
     if isinstance(raw, str):
         return as_of_from_text(raw, path)
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= LAST_REVISION:
-        raise MalformedRequest(path, "must be the number of a revision, or a time such as 2026-11-03T14:02:11Z")
+        raise MalformedRequest(path, "must be a revision number or a time such as 2026-11-03T14:02:11Z")
     return raw
 
 
 def version_from_json(raw: object, path: str) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 < raw <= LAST_VERSION:
-        raise MalformedRequest(path, "must be the number of a policy version")
+        raise MalformedRequest(path, "must be a policy version number")
     return raw
 
 
@@ -175,8 +175,8 @@ def context_field() -> DecodedField:
         CONTEXT_FACTS,
         optional=True,
         absent=(),
-        help_text="Count as stored, for this question only. Those that are not used in policy count for nothing; "
-        f"`{HEADER}` says which they are.",
+        help_text="Treated as stored facts for this request only. Facts that are not used in policy are ignored; "
+        f"`{HEADER}` names them.",
     )
 
 
@@ -184,7 +184,7 @@ def context_field() -> DecodedField:
 
 
 class AuthorizeQuery(serializers.Serializer):
-    """May the actor do the action on the resource?"""
+    """A check: may the actor perform the action on the resource?"""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
@@ -193,7 +193,7 @@ class AuthorizeQuery(serializers.Serializer):
 
 
 class ActionsQuery(serializers.Serializer):
-    """What may the actor do on the resource?"""
+    """Lists the actions that the actor may perform on the resource."""
 
     actor = ReferenceField()
     resource = ReferenceField()
@@ -201,23 +201,23 @@ class ActionsQuery(serializers.Serializer):
 
 
 class ListQuery(serializers.Serializer):
-    """On which resources of the type may the actor do the action?"""
+    """Lists the resources of a type on which the actor may perform the action."""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
     resource_type = DecodedField(NAME)
     context_facts = context_field()
-    page_token = DecodedField(PAGE_TOKEN, optional=True, help_text="`next_page_token` of the page before.")
+    page_token = DecodedField(PAGE_TOKEN, optional=True, help_text="The `next_page_token` of the previous page.")
     page_size = DecodedField(
         PAGE_SIZE,
         optional=True,
-        help_text="Required for the first page, and ignored for the others. Clients that send `X-OsoApiVersion` may "
-        f"leave it out; it is {SMALLEST} then.",
+        help_text="Required for the first page, ignored for the following pages. Optional for clients that send "
+        f"`X-OsoApiVersion` (default: {SMALLEST}).",
     )
 
 
 class AuthorizeResourcesQuery(serializers.Serializer):
-    """On which of these may the actor do the action?"""
+    """Filters the resources on which the actor may perform the action."""
 
     actor = ReferenceField()
     action = DecodedField(ACTION)
@@ -226,25 +226,25 @@ class AuthorizeResourcesQuery(serializers.Serializer):
 
 
 class AuthorizeEachQuery(serializers.Serializer):
-    """Which of these are allowed?"""
+    """A list of checks."""
 
     checks = DecodedField(CHECKS)
     context_facts = context_field()
 
 
 class EvaluateQuery(serializers.Serializer):
-    """All calls hold. A variable that occurs several times has one value."""
+    """A query whose calls must all hold. A variable has the same value wherever it occurs."""
 
     predicate = DecodedField(CALL)
     constraints = DecodedField(
-        CONSTRAINTS, help_text="The constraint of every variable; those of other names are ignored."
+        CONSTRAINTS, help_text="The constraint of every variable. Constraints of other names are ignored."
     )
     calls = DecodedField(CALLS, optional=True, absent=())
     context_facts = context_field()
 
 
 class ExplainQuery(serializers.Serializer):
-    """`*` explains a `*` in an answer, that is, any value."""
+    """The check to explain. `*` explains a `*` in a result: it stands for any value."""
 
     actor = ReferenceField(ANY_REFERENCE)
     action = DecodedField(ANY_ACTION)
@@ -253,17 +253,15 @@ class ExplainQuery(serializers.Serializer):
 
 
 class MomentQuery(serializers.Serializer):
-    """Of which moment a question is asked, where it is not now."""
+    """An earlier revision or another policy version to use."""
 
     as_of = DecodedField(
         AS_OF,
         optional=True,
-        help_text="A revision's number, or a time in RFC 3339: the last revision that was committed by then. The facts "
-        "and the policy are those of that revision.",
+        help_text="A revision number, or an RFC 3339 time, which selects the last revision committed by then. "
+        "Facts and policy are those of that revision.",
     )
-    policy_version = DecodedField(
-        VERSION, optional=True, help_text="Ask by this version of the policy, with or without `as_of`."
-    )
+    policy_version = DecodedField(VERSION, optional=True, help_text="Use this policy version, with or without `as_of`.")
 
 
 class FactQuery(serializers.Serializer):
@@ -278,7 +276,7 @@ class Expectation(serializers.Serializer):
 
 def actions_queries_from_json(raw: object, path: str) -> list[dict]:
     if not isinstance(raw, list):
-        raise MalformedRequest(path, "the body must be an array of questions")
+        raise MalformedRequest(path, "the request body must be an array of queries")
     return [decoded(ActionsQuery, body, f"{path}[{index}]") for index, body in enumerate(raw)]
 
 

@@ -100,7 +100,7 @@ def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> tuple[str, boo
         found = test_run.values(assertion)
         got = _enumerated(found)
     except CannotEnumerate:
-        found, got = None, "every value but some"
+        found, got = None, "all values except some"
     if (found == wanted) == assertion.expected:
         return "", False
     message = f"expected {'' if assertion.expected else 'anything but '}{_enumerated(wanted)}, got {got}"

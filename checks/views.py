@@ -128,7 +128,7 @@ class Answering(Asking, ABC):
 
 class Authorize(Answering):
     body = AuthorizeQuery
-    docs: ClassVar = {"POST": Doc("May the actor do the action on the resource?", ref("Decision"))}
+    docs: ClassVar = {"POST": Doc("Check access", ref("Decision"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
@@ -139,7 +139,7 @@ class Authorize(Answering):
 
 class Actions(Answering):
     body = ActionsQuery
-    docs: ClassVar = {"POST": Doc("What may the actor do on the resource?", ref("Actions"))}
+    docs: ClassVar = {"POST": Doc("List actions", ref("Actions"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
         question = actions_question(decoded(self.body, request.data))
@@ -151,9 +151,10 @@ class List(Answering):
     body = ListQuery
     docs: ClassVar = {
         "POST": Doc(
-            "On which resources of a type may the actor do the action?",
+            "List resources",
             ref("Listing"),
-            "Complete, in pages. A token continues the question that it was given for, after the last id.",
+            "Results are complete, in pages. A page token continues the same query after the last id of the "
+            "previous page.",
         )
     }
 
@@ -176,9 +177,10 @@ class AuthorizeResources(Answering):
     body = AuthorizeResourcesQuery
     docs: ClassVar = {
         "POST": Doc(
-            "On which of these resources may the actor do the action?",
+            "Filter resources",
             ref("Allowed"),
-            "The order and the duplicates of the request are kept.",
+            "Returns the resources on which the actor may perform the action, in the order of the request and "
+            "with its duplicates.",
         )
     }
 
@@ -193,10 +195,10 @@ class AuthorizeEach(Answering):
     body = AuthorizeEachQuery
     docs: ClassVar = {
         "POST": Doc(
-            "Which of these checks are allowed?",
+            "Check access in bulk",
             ref("Decisions"),
-            "Of any actors, actions and resources, as of one moment. They are answered together: where one cannot be "
-            "decided, because its body is wrong or it is too hard, none is.",
+            "Checks for any actors, actions and resources, evaluated at the same revision. If one check is "
+            "invalid or too complex, the whole request is rejected.",
         )
     }
 
@@ -211,10 +213,10 @@ class Evaluate(Answering):
     body = EvaluateQuery
     docs: ClassVar = {
         "POST": Doc(
-            "Ask anything about the policy's rules",
+            "Query the policy",
             ref("Solutions"),
-            "Several calls join on the variables that they share. Every variable has a constraint, which gives its "
-            "type and, as the case may be, its values.",
+            "Calls are joined on the variables they share. Every variable has a constraint, which gives its type "
+            "and, optionally, its values.",
         )
     }
 
@@ -231,7 +233,7 @@ class QueryEndpoint(Answering):
     body = FactQuery
     docs: ClassVar = {
         "POST": Doc(
-            "List what is stored or derived",
+            "Query stored and derived facts",
             ref("FoundFacts"),
             deprecated_for="POST /api/evaluate_query",
         )
@@ -250,9 +252,9 @@ class BulkActions(Answering):
     body = ACTIONS_QUERIES
     docs: ClassVar = {
         "POST": Doc(
-            "What may actors do on resources?",
+            "List actions in bulk",
             many(ref("Actions")),
-            "The context facts and the moment of the first question count for all.",
+            "The context facts, `as_of` and `policy_version` of the first query apply to all.",
             deprecated_for="POST /api/actions",
         )
     }
@@ -271,13 +273,14 @@ class Explain(Answering):
     body: ClassVar = {"allOf": [ref("ExplainQuery"), ref("Moment")]}
     docs: ClassVar = {
         "POST": Doc(
-            "Why is an answer as it is?",
+            "Explain a decision",
             ref("Explanation"),
-            "A proof, of rules of the policy and facts, or for each rule that could have granted it how far it got and "
-            "what is missing. Stored facts come with who stored them and when, and missing ones that were there once "
-            "with who deleted them. Takes several statements, in one snapshot, and at most about three times as long "
-            "as the decision: where that is not enough, `complete` is false, and what was not looked into is "
-            "`unexplained`. Of a query, every variable must have one id, or null for any.",
+            "Returns why access is allowed (a proof of rules and facts), or why it is denied: for each rule that "
+            "could have granted access, how far it matched and what is missing. Stored facts include when they "
+            "were stored and by whom; missing facts that were stored before include when they were deleted and by "
+            "whom. All statements read one snapshot. An explanation takes up to about three times as long as the "
+            "decision; if it needs more, `complete` is false and the rest is marked `unexplained`. In a query, "
+            "every variable must have one id, or null for any.",
         )
     }
 
@@ -293,9 +296,9 @@ class Expect(Asking):
     body = Expectation
     docs: ClassVar = {
         "POST": Doc(
-            "Say what an answer should have been",
+            "Record an expected result",
             ref("Message"),
-            "`request_id` is the `X-Request-ID` of that answer. Nothing is kept.",
+            "`request_id` is the `X-Request-ID` of the response. Accepted for compatibility; nothing is stored.",
             has_offset=True,
         )
     }
@@ -318,7 +321,7 @@ def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
     for index, body in enumerate(bodies):
         for name in MOMENT:
             if body.get(name) not in (None, bodies[0].get(name)):
-                raise MalformedRequest(f"[{index}].{name}", "is another one than that of the first, which is for all")
+                raise MalformedRequest(f"[{index}].{name}", "must be the same as in the first query")
     return _moment_in(bodies[0], who, "[0]")
 
 

@@ -51,7 +51,7 @@ class UnknownName:
         place = "" if self.line is None else f"line {self.line}: "
         others = f"; {self.facts:,} such facts" if self.facts > 1 else ""
         name = self.name if len(self.name) <= _LONGEST else f"{self.name[:_LONGEST]}…"
-        unknown = f"no rule and no declaration of the policy knows {_what(self.signature)} `{name}`"
+        unknown = f"unknown {_what(self.signature)}: `{name}`"
         return f"{place}{unknown}{self.advice}{others}"
 
     @property
@@ -61,8 +61,8 @@ class UnknownName:
 
 def _what(signature: Signature) -> str:
     if signature.predicate == _HAS_ROLE:
-        return f"a role of {signature.types[2]}" if len(signature.types) == 3 else "a global role"
-    return f"a relation of {signature.types[0]}"
+        return f"role on {signature.types[2]}" if len(signature.types) == 3 else "global role"
+    return f"relation of {signature.types[0]}"
 
 
 def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[UnknownName]:
@@ -122,7 +122,7 @@ class UnknownNames:
         if near:
             return f"did you mean `{near[0]}`?"
         listed = ", ".join(f"`{each}`" for each in known[:_MOST_LISTED])
-        return f"it knows {listed}{', …' if len(known) > _MOST_LISTED else ''}" if known else ""
+        return f"known: {listed}{', …' if len(known) > _MOST_LISTED else ''}" if known else ""
 
 
 def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
@@ -149,7 +149,7 @@ def sentences(unknown: Sequence[UnknownName]) -> list[str]:
     """Say so many of them, and how many more there are."""
     named = [str(each) for each in unknown[:MOST_TOLD]]
     more = len(unknown) - len(named)
-    return [*named, f"and {more:,} more names that the policy does not know"] if more else named
+    return [*named, f"and {more:,} more unknown names"] if more else named
 
 
 # ---- Which facts the active policy can use, and what happens to the others ----------------------------------------
@@ -220,7 +220,7 @@ class Unused:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Return the sentences that people read."""
-        others = [f"{self.more} more kinds of context facts are not used in policy"] if self.more else []
+        others = [f"{self.more} more context fact signatures are not used in policy"] if self.more else []
         return (*[f"the context fact {kind}" for kind in self.kinds], *others)
 
 
@@ -306,7 +306,7 @@ def _hint(program: Program, signature: Signature) -> str:
     unknown = [name for name in signature.types if not any(name in types for shape in shapes for types in shape)]
     known = {name for shape in shapes for types in shape for name in types}
     advice = next(filter(None, (_near(name, known) for name in unknown)), "")
-    return advice or "it accepts " + ", ".join(f"`{signature.predicate}({_shape(shape)})`" for shape in shapes[:3])
+    return advice or "accepted: " + ", ".join(f"`{signature.predicate}({_shape(shape)})`" for shape in shapes[:3])
 
 
 def _near(name: str, names: set[str]) -> str:

@@ -71,7 +71,7 @@ class FactAdmin(admin.ModelAdmin):
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
-            raise Http404("there is no such value")
+            raise Http404("This value does not exist.")
         shown = value_page.shown(request, *asked) | dict(self.answers(request, *asked))
         return self._page(request, "value", browse.short(f"{asked[1].type}:{asked[1].id}"), shown)
 
@@ -91,8 +91,8 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
-        stored = f"{fact} {end_of(fact)}".rstrip()
-        self._note(request, change.kind_of(environment, fact), "added a fact")
+        stored = f"{fact.noted} {end_of(fact)}".rstrip()
+        self._note(request, change.kind_of(environment, fact), "Added a fact.")
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
         for sentence in sentences(change.unknown(environment, fact)):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
@@ -113,7 +113,7 @@ class FactAdmin(admin.ModelAdmin):
         shown, gone = change.asked_about(request.POST.getlist("selected"))
         self._tell_gone(request, gone)
         if not shown:
-            self.message_user(request, "No facts are selected.", messages.WARNING)
+            self.message_user(request, "No facts were selected. Select at least one fact to delete.", messages.WARNING)
             return HttpResponseRedirect(back)
         return self._asked_about(request, shown, back)
 
@@ -121,30 +121,34 @@ class FactAdmin(admin.ModelAdmin):
         try:
             done = change.delete(change.confirmed(request.POST.getlist("fact")), by_admin(request))
         except (AuthzError, Unavailable) as reason:
-            self.message_user(request, f"Nothing is deleted: {reason.message}", messages.ERROR)
+            self.message_user(request, f"No facts were deleted: {reason.message}", messages.ERROR)
             return HttpResponseRedirect(back)
         if done.asked_again:
-            self.message_user(request, "Nothing is deleted: some of these facts have changed since.", messages.WARNING)
+            self.message_user(
+                request,
+                "No facts were deleted: some have changed since you selected them. Confirm again.",
+                messages.WARNING,
+            )
             return self._asked_about(request, done.asked_again, back)
         for kind, number in Counter(kind for kind, _ in done.deleted).items():
-            self._note(request, kind, "deleted a fact" if number == 1 else f"deleted {number} facts")
+            self._note(request, kind, "Deleted a fact." if number == 1 else f"Deleted {number:,} facts.")
         self._tell_gone(request, done.gone)
         count = len(done.deleted)
         if count:
-            deleted = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
+            deleted = "1 fact deleted" if count == 1 else f"{count:,} facts deleted"
             self.message_user(request, f"{deleted}.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
     def _asked_about(self, request: HttpRequest, shown: tuple[change.ShownFact, ...], back: str) -> HttpResponse:
         count = len(shown)
-        title = "Delete this fact?" if count == 1 else f"Delete these {count} facts?"
+        title = "Delete this fact?" if count == 1 else f"Delete these {count:,} facts?"
         slugs = sorted({each.kind.environment.slug for each in shown})
         asked = {"shown": shown, "slugs": slugs, "back": request.POST.get("back", ""), "back_url": back}
         return self._page(request, "delete", title, asked)
 
     def _tell_gone(self, request: HttpRequest, gone: tuple[Fact, ...]) -> None:
         for fact in gone:
-            self.message_user(request, f"Was deleted already: {fact}", messages.INFO)
+            self.message_user(request, f"Already deleted: {fact.noted}", messages.INFO)
 
     # ---- in and out -------------------------------------------------------------------------------------------
 
@@ -167,9 +171,9 @@ class FactAdmin(admin.ModelAdmin):
     def _imported(self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome) -> HttpResponse:
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
-        self._note(request, environment, f"imported {loaded.read} facts, {loaded.inserted} of them new")
-        read = "1 fact is" if loaded.read == 1 else f"{loaded.read:,} facts are"
-        self.message_user(request, f"{read} stored, {loaded.inserted:,} of them new.", messages.SUCCESS)
+        self._note(request, environment, f"Imported {loaded.read:,} facts, {loaded.inserted:,} of them new.")
+        read = "1 fact" if loaded.read == 1 else f"{loaded.read:,} facts"
+        self.message_user(request, f"{read} imported, {loaded.inserted:,} new.", messages.SUCCESS)
         for sentence in outcome.warnings:
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         return HttpResponseRedirect(browse_url(environment.pk))
@@ -180,7 +184,7 @@ class FactAdmin(admin.ModelAdmin):
         form, asked = request.GET.get("format", ""), narrowed(request.GET)
         environment = browse.only_environment(asked)
         if form not in files.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
-            raise Http404("there is no such export: name a format, and an environment where there are several")
+            raise Http404("This export does not exist. Name a format, and an environment if there are several.")
         name = f"facts-{environment.slug if environment else 'none'}"
         return files.exported(asked.walk, form, name)
 
@@ -192,9 +196,9 @@ class FactAdmin(admin.ModelAdmin):
         if "signature" in request.GET:
             asked = history_pages.fact_asked(request)
             if asked is None:
-                raise Http404("there are no such facts")
+                raise Http404("These facts do not exist.")
             shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
-            title = "History of a fact" if asked[1] else "History of a kind of facts"
+            title = "History of a fact" if asked[1] else f"History of {asked[0].predicate}"
             return self._page(request, "facts_history", title, shown)
         environment = history_pages.environment_asked(request) or default_environment()
         shown = history_pages.timeline(request, environment, self._may_view_policies(request))
@@ -206,7 +210,7 @@ class FactAdmin(admin.ModelAdmin):
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
-            raise Http404("there is no such value")
+            raise Http404("This value does not exist.")
         shown = history_pages.value_page(request, *asked, self._may_view_policies(request))
         return self._page(request, "facts_history", "History of a value", shown)
 
@@ -215,7 +219,7 @@ class FactAdmin(admin.ModelAdmin):
         self._check_view(request)
         revision = history_pages.revision_asked(environment_id, number)
         if revision is None:
-            raise Http404("there is no such revision")
+            raise Http404("This revision does not exist.")
         shown = history_pages.revision_page(request, revision, self._may_view_policies(request))
         return self._page(request, "revision", f"Revision {revision.number}", shown)
 

@@ -58,7 +58,9 @@ def lasting_from_json(raw: object, path: str) -> FactBatch:
     batch = batch_from_json(raw, path)
     if batch.some_end:
         place = next(index for index, fact in enumerate(batch) if fact.expires_at is not None)
-        raise MalformedRequest(end_path(f"{path}[{place}]"), "is for facts to be stored: a context fact has no end")
+        raise MalformedRequest(
+            end_path(f"{path}[{place}]"), "is only allowed for stored facts; remove it from the context fact"
+        )
     return batch
 
 

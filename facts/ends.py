@@ -35,7 +35,7 @@ class EndsStay(AuthzError):
 
     def __init__(self, rows: AnySet[Row]):
         self.rows = rows
-        super().__init__("this fact is stored already, with another end")
+        super().__init__("this fact is already stored with another expiry, and you do not have permission to change it")
 
 
 class Ends:
@@ -93,7 +93,7 @@ def check_ends(facts: Sequence[Fact], path: str | None) -> None:
 
 def check_end(end: int, moment: int, path: str) -> None:
     if end <= moment:
-        raise EndIsPast(end_path(path), f"is in the past: it is {text_of(moment)}")
+        raise EndIsPast(end_path(path), f"is in the past: the current time is {text_of(moment)}")
 
 
 def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
@@ -145,7 +145,7 @@ def sweep_all() -> None:
         try:
             sweep(environment_id)
         except Unavailable as reason:  # go on: other environments may not be as busy
-            log.warning("facts that have ended in environment %d are not swept: %s", environment_id, reason.message)
+            log.warning("cannot delete expired facts of environment %d: %s", environment_id, reason.message)
 
 
 def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:

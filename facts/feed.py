@@ -79,7 +79,7 @@ def feed_position_from_text(text: str) -> FeedPosition:
     found = _TOKEN.fullmatch(text)
     inside = _inside(found[2]) if found else None
     if found is None or inside is None or int(found[1]) > LARGEST:
-        raise MalformedRequest("after", "must be the number of a revision, or what `next` was before")
+        raise MalformedRequest("after", "must be a revision number, or the `next` of a previous response")
     return FeedPosition(int(found[1]), inside)
 
 
@@ -304,7 +304,7 @@ def _listed(numbers: Iterable[int]) -> str:
 SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
 PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
 _NOTHING: FactsOfChange = ([], [])
-_NEVER_NEXT = "is not what `next` was before"
+_NEVER_NEXT = "is not the `next` of a previous response"
 
 
 class BeforeHorizon(AuthzError):
@@ -312,8 +312,8 @@ class BeforeHorizon(AuthzError):
 
     def __init__(self, horizon: int):
         super().__init__(
-            f"changes are kept from revision {horizon} on;"
-            " begin again with after=0, which starts with the facts as of that one"
+            f"changes before revision {horizon} are no longer available; start again with after=0, which returns "
+            "all facts at that revision first"
         )
         self.horizon = horizon
 
@@ -387,7 +387,7 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
 
 def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest) -> None:
     if position.revision > newest:
-        raise MalformedRequest("after", f"there is no revision {position.revision} yet; the newest is {newest}")
+        raise MalformedRequest("after", f"revision {position.revision} does not exist yet; the latest is {newest}")
     inside = position.inside
     if inside is None:
         if 0 < position.revision < horizon:
@@ -401,7 +401,9 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
     if inside.is_state and position.revision != horizon:
         raise MalformedRequest("after", _NEVER_NEXT)
     if inside.asked != digest_of(asked.predicates):
-        raise MalformedRequest("after", "goes on inside of a revision that was read with other `predicate`s")
+        raise MalformedRequest(
+            "after", "continues a revision that was read with other `predicate` parameters; use the same ones"
+        )
 
 
 # ---- many revisions ----------------------------------------------------------------------------------------------

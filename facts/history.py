@@ -389,17 +389,17 @@ def _period(found: _Found, marks: dict[int, RevisionMark], horizon: int) -> Vali
 
 
 def since_text(period: ValidityPeriod) -> str:
-    """Say since when a fact is there: `since 2026-11-03 14:02 by key 3 "billing" (revision 481), until 2026-12-01`."""
-    return f"{_since(period.since)}{f', until {shown_end(period.expires_at)}' if period.expires_at is not None else ''}"
+    """Return since when a fact is stored: `since 2026-11-03T14:02Z by key 3 "billing" (revision 481)`."""
+    return f"{_since(period.since)}{f', until {minute(period.expires_at)}' if period.expires_at is not None else ''}"
 
 
 def until_text(period: ValidityPeriod) -> str:
-    """Say until when it was: `was there until revision 512, 2026-11-09 08:30, deleted by admin ann`."""
+    """Say until when it was: `stored until revision 512, 2026-11-09T08:30Z, deleted by admin ann`."""
     mark, end = period.until, period.expires_at
     if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
-        return f"was there until {shown_end(end)}, when it ended"
+        return f"expired {minute(end)}"
     assert mark is not None, "what is stored and does not hold has come to its end"
-    when = f"was there until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
+    when = f"stored until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
     return f"{when}, deleted by {mark.author}" if mark.author else when
 
 
@@ -413,10 +413,4 @@ def _since(mark: RevisionMark) -> str:
 
 
 def minute(microseconds: int) -> str:
-    return f"{time_of(microseconds):%Y-%m-%d %H:%M}"
-
-
-def shown_end(microseconds: int) -> str:
-    """Return the day, and the minute unless the fact ends as the day begins."""
-    time = time_of(microseconds)
-    return f"{time:%Y-%m-%d}" if (time.hour, time.minute) == (0, 0) else f"{time:%Y-%m-%d %H:%M}"
+    return f"{time_of(microseconds):%Y-%m-%dT%H:%MZ}"

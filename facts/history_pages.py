@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, shown_end, since_text, until_text
+from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
@@ -25,14 +25,14 @@ from policy.values import Value
 
 REVISIONS, FACTS = 50, 100  # on a page
 _DONE: dict[str, str] = {
-    Kind.FACTS: "facts",
-    Kind.LOAD: "a file of facts",
-    Kind.CLEAR: "all facts deleted",
-    Kind.COPY: "a copy of the facts of another environment",
-    Kind.EXPIRY: "facts that came to their end",
-    Kind.POLICY: "policy",
-    Kind.ENVIRONMENT: "what the environment is called",
-    Kind.UPGRADE: "what was stored before revisions were kept",
+    Kind.FACTS: "Facts",
+    Kind.LOAD: "Facts loaded",
+    Kind.CLEAR: "All facts deleted",
+    Kind.COPY: "Facts copied from another environment",
+    Kind.EXPIRY: "Facts expired",
+    Kind.POLICY: "Policy",
+    Kind.ENVIRONMENT: "Environment renamed",
+    Kind.UPGRADE: "Facts from before history began",
 }
 MINUTE = 60_000_000  # microseconds
 _LONGEST_NUMBER = 18  # digits
@@ -96,7 +96,7 @@ def step_of(revision: Revision, earlier: Revision | None, may_view_policies: boo
     what = _DONE.get(revision.kind, revision.kind)
     if revision.kind != Kind.POLICY or version is None:
         return Step(revision, when, what, facts_url)
-    what = f"policy version {version.number} is active"
+    what = f"Policy version {version.number} activated"
     if not may_view_policies:
         return Step(revision, when, what, facts_url)
     url = reverse("admin:policy_policyversion_change", args=[version.pk])
@@ -151,7 +151,7 @@ def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
 
 
 def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
-    until = "" if changed.expires_at is None else shown_end(changed.expires_at)
+    until = "" if changed.expires_at is None else minute(changed.expires_at)
     return FactLine(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
 
 
@@ -209,7 +209,7 @@ def _state(kind: Signature, ids: Sequence[str]) -> str:
     row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
     period = latest_periods(kind.environment_id, [row]).get(row)
     if period is None:
-        return "Not stored, and not known to have been."
+        return "Not stored, and not in the history."
     is_over = period.until is not None or (period.expires_at is not None and period.expires_at <= now())
     return f"Not stored: {until_text(period)}." if is_over else f"Stored, {since_text(period)}."
 

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 def fact_from_text(text: str) -> Fact:
     written = _parsed(text)
     if any(arg.id is None for arg in written.args):
-        raise MalformedRequest("", "a fact has no wildcards: write every argument as `Type:id`")
+        raise MalformedRequest("", "wildcards are not allowed in a fact; write every argument as `Type:id`")
     return wire.fact_from_json(_as_json(written), "")
 
 
@@ -43,12 +43,12 @@ def value_from_text(text: str) -> Value:
     match pattern_from_text(f"value({text})").args if text else ():
         case (Argument(str() as type_name, str() as written),) if type_name != STRING:
             return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    raise MalformedRequest("", f"`{text}` is not a valid value; write it as `User:alice`")
 
 
 def action_from_text(text: str) -> str:
     if not text:
-        raise MalformedRequest("", "the action is empty; name one, such as `read`")
+        raise MalformedRequest("", "the action is empty; enter one, such as `read`")
     return text
 
 
@@ -56,9 +56,9 @@ def _parsed(text: str) -> WrittenFact:
     try:
         written = parsed(text)
         if written.rest and not written.rest.startswith(";"):
-            raise NotFactText(f"expected nothing more before `{written.rest[:20]}`")
+            raise NotFactText(f"unexpected text `{written.rest[:20]}` after the fact")
     except NotFactText as reason:
-        example = 'a fact looks like `has_role(User:ann, "admin", Repo:acme)`'
+        example = 'write a fact as `has_role(User:ann, "admin", Repo:acme)`'
         raise MalformedRequest("", f"{reason}; {example}") from None
     return written
 
@@ -96,7 +96,6 @@ def _type_of(arg: WrittenArgument) -> str | None:
 
 _END_CELL = f"{END}="
 _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@/-]*")
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
 _QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
@@ -122,7 +121,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
             try:
                 yield number, orjson.loads(text)
             except orjson.JSONDecodeError as error:
-                yield number, BadLine(number, f"not JSON: {error}")
+                yield number, BadLine(number, f"invalid JSON: {error}")
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
@@ -143,7 +142,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
+            yield rows.line_num, BadLine(rows.line_num, f"invalid CSV: {error}")
             continue
         cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]
         if cells and not (rows.line_num == 1 and _are_names(cells)):
@@ -162,7 +161,7 @@ def _json_of_cells(number: int, cells: list[str]) -> object:
     while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
         pairs = pairs[:-2]  # columns that shorter facts leave empty
     if len(pairs) % 2:
-        return BadLine(number, "a type without an id")
+        return BadLine(number, "an argument has a type but no id")
     args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
     return {"predicate": predicate, "args": args, **end}
 
@@ -225,7 +224,7 @@ def _json_of(number: int, text: bytes) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return BadLine(number, f"not JSON: {error}")
+        return BadLine(number, f"invalid JSON: {error}")
 
 
 def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:
@@ -247,15 +246,7 @@ def _can_be_noted(signature: Signature) -> bool:
 
 def _noted(fact: Fact) -> str:
     end = "" if fact.expires_at is None else f" until {short_text_of(fact.expires_at)}"
-    return f"{fact.predicate}({', '.join(map(noted_value, fact.args))}){end}"
-
-
-def noted_value(value: Value) -> str:
-    """Return the value as an argument: `User:ann`, `User:"a b"`, `"admin"`."""
-    if value.type in (INTEGER, BOOLEAN):
-        return value.id
-    text = value.id if _WORD.fullmatch(value.id) and value.type != STRING else orjson.dumps(value.id).decode()
-    return text if value.type == STRING else f"{value.type}:{text}"
+    return f"{fact.noted}{end}"
 
 
 READERS: dict[str, Callable[[BinaryIO], Iterator[tuple[int, object]]]] = {

@@ -36,48 +36,48 @@ _FACT: dict[str, Schema] = {"predicate": ref("Name"), "args": many(ref("Value"),
 SHAPES: dict[str, Schema] = {
     "Name": {
         "type": "string",
-        "description": f"Of a predicate, a type or a variable: at most {MAX_NAME_BYTES} bytes of UTF-8.",
+        "description": f"The name of a predicate, type or variable: at most {MAX_NAME_BYTES} bytes of UTF-8.",
         "minLength": 1,
         "maxLength": MAX_NAME_BYTES,
         "pattern": r"^[^\u0000-\u001f\u007f]+$",
     },
     "Id": {
         "type": "string",
-        "description": f"At most {MAX_ID_BYTES} bytes of UTF-8, compared byte by byte. Not `*`, and without NUL.",
+        "description": f"At most {MAX_ID_BYTES} bytes of UTF-8, compared byte by byte. Must not be `*` or contain NUL.",
         "minLength": 1,
         "maxLength": MAX_ID_BYTES,
         "pattern": r"^([^*\u0000]|[^\u0000]{2,})[^\u0000]*$",
     },
     "Value": taken(
-        "A thing with a type, or text (`String`), a number (`Integer`) or a truth (`Boolean`, `true` or `false`).",
+        "A typed value: an entity, a `String`, an `Integer` or a `Boolean` (`true` or `false`).",
         {"type": ref("Name"), "id": ref("Id")},
     ),
     "Argument": {
-        "description": "A value; any value of a type, when `id` is null or absent; anything, when both are, or null.",
+        "description": "A value; if `id` is null or absent, any value of the type; if both are, any value.",
         "anyOf": [
             {"type": "null"},
             taken("", {"type": endpoint.text()}, {"id": {"type": ["string", "null"]}}),
             taken("", {}, {"type": {"type": "null"}, "id": {"type": "null"}}),
         ],
     },
-    "Fact": taken("Who is what to whom.", _FACT),
+    "Fact": taken('A predicate with its arguments, such as `has_role(User:ann, "admin", Repo:acme)`.', _FACT),
     "NewFact": taken(
-        "A fact to be stored, for good or until it ends.",
+        "A fact to store, optionally with an expiry.",
         _FACT,
         {
             END: {
-                "description": "From then on the fact does not count: a time to come, as RFC 3339 has it. Stored again "
-                "with another end, or none, a fact has that one.",
+                "description": "When the fact expires: an RFC 3339 time in the future. Inserting the fact again "
+                "replaces its expiry.",
                 "anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}],
             }
         },
     ),
     "FactPattern": taken(
-        "Matches the stored facts with as many arguments.",
+        "Matches stored facts with the same number of arguments.",
         {"predicate": ref("Name"), "args": many(ref("Argument"), **_ARITY)},
     ),
     "Changeset": {
-        "description": "One step of a batch: either kind, not both.",
+        "description": "One step of a batch, with either `inserts` or `deletes`.",
         "oneOf": [
             taken("", {"inserts": many(ref("NewFact"))}) | {"not": {"required": ["deletes"]}},
             taken("", {"deletes": many(ref("FactPattern"))}) | {"not": {"required": ["inserts"]}},
@@ -108,7 +108,7 @@ class Bulk(serializers.Serializer):
 # ---- query strings ---------------------------------------------------------------------------------------------
 
 PATTERN_PARAMETERS = (
-    QueryParameter("predicate", "Of the facts to list."),
+    QueryParameter("predicate", "The predicate of the facts to list."),
     *(
         QueryParameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
         for place in range(MAX_ARGUMENTS)
@@ -150,10 +150,14 @@ def _check(text: str, name: str) -> None:
 
 LONGEST_WAIT = 60  # seconds
 FEED_PARAMETERS = (
-    QueryParameter("after", "A revision's number, or what `next` was; 0 if not said."),
-    QueryParameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
-    QueryParameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
-    QueryParameter("predicate", "Only facts of it; may be given several times.", many(endpoint.text())),
+    QueryParameter("after", "A revision number, or the `next` of the previous response (default: 0)."),
+    QueryParameter("limit", "Facts per response, from 1 to 10,000 (default: 1,000).", {"type": "integer"}),
+    QueryParameter(
+        "wait", "Seconds to wait if there are no changes yet, from 0 to 60 (default: 0).", {"type": "number"}
+    ),
+    QueryParameter(
+        "predicate", "Only return facts with this predicate. Can be given several times.", many(endpoint.text())
+    ),
 )
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
@@ -172,7 +176,7 @@ def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
         wire.name_from_json(each, "predicate")
     limit, wait = query.get("limit", "1000"), query.get("wait", "0")
     if not _WHOLE.fullmatch(limit) or not 1 <= int(limit) <= MOST:
-        raise MalformedRequest("limit", f"must be a number of facts from 1 to {MOST}")
+        raise MalformedRequest("limit", f"must be an integer from 1 to {LARGEST:,}")
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
     return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
@@ -185,7 +189,7 @@ def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
 
 USUAL, LARGEST = 1_000, 10_000  # facts on a page
 _SALT = "facts.history"
-_REFUSED = "is not a token that this history was continued with"
+_REFUSED = "is not a valid page token for this history; start again without `page_token`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ def _size(text: str | None) -> int:
     if not text:
         return USUAL
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST):
-        raise MalformedRequest("page_size", f"must be an integer from 1 to {LARGEST}")
+        raise MalformedRequest("page_size", f"must be an integer from 1 to {LARGEST:,}")
     return int(text)
 
 

@@ -269,7 +269,10 @@ def is_exact(pattern: FactPattern) -> bool:
 def _check_deleted(deleted: int) -> None:
     limit = settings.MAX_DELETE_MATCHES
     if limit and deleted > limit:
-        raise TooLarge(f"the deletes match more than {limit} facts, the limit of MAX_DELETE_MATCHES")
+        raise TooLarge(
+            f"the deletes match more than {limit:,} facts (MAX_DELETE_MATCHES); use narrower patterns, "
+            "or raise the limit"
+        )
 
 
 # ---- The elements of a batch: what is to be stored and what is to go, in order ------------------------------------
@@ -278,7 +281,7 @@ def _check_deleted(deleted: int) -> None:
 def changes_from_json(raw: object, path: str) -> list[Change]:
     """Return the elements of a batch, in order."""
     if not isinstance(raw, list):
-        raise MalformedRequest(path, "the body must be an array of changesets")
+        raise MalformedRequest(path, "the request body must be an array of changesets")
     return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
 
 

@@ -55,14 +55,14 @@ class Batch(Endpoint):
         "POST": Doc(
             "Insert and delete facts",
             ref("Message"),
-            "In order, all or none. To insert what is there, or to delete what is not, is no mistake. A fact that is "
-            "inserted may say when it ends (`expires_at`): from then on it counts no more. Inserted again with another "
-            "end, or with none, it has that one.",
+            "Steps are applied in order, in one transaction. Inserting a stored fact or deleting a missing one is "
+            "not an error. `expires_at` sets when an inserted fact expires; inserting a stored fact again "
+            "replaces its expiry.",
         )
     }
 
     def post(self, request: Request) -> Response:
-        return _apply(request, self.body.decode(request.data, ""), "the batch is applied")
+        return _apply(request, self.body.decode(request.data, ""), "Batch applied")
 
 
 class FactsEndpoint(Endpoint):
@@ -72,13 +72,15 @@ class FactsEndpoint(Endpoint):
         "GET": Doc(
             "List stored facts",
             many(ref("StoredFact")),
-            "What a policy derives is not among them, nor what has ended. Without parameters: all. Arguments are "
-            "counted from 0 to 4, and those that are not named may be anything.",
+            "Returns stored facts only, without derived and expired ones. Without parameters, returns all. "
+            "Arguments are numbered from 0 to 4; those that are not given match any value.",
             parameters=(
                 *PATTERN_PARAMETERS,
-                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
+                QueryParameter(
+                    "as_of", "A revision number or an RFC 3339 time. Returns the facts stored at that revision."
+                ),
             ),
-            statuses={400: "A parameter is malformed."},
+            statuses={400: "A query parameter is invalid."},
         ),
         "POST": Doc("Insert a fact", ref("StoredFact"), body=FACT, deprecated_for="POST /api/batch"),
         "DELETE": Doc("Delete matching facts", ref("Message"), body=PATTERN, deprecated_for="POST /api/batch"),
@@ -97,7 +99,7 @@ class FactsEndpoint(Endpoint):
         return response
 
     def delete(self, request: Request) -> Response:
-        return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
+        return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "Matching facts deleted")
 
 
 def _found(request: Request) -> reading.AttemptResult[read.FactsAt]:
@@ -116,23 +118,26 @@ class HistoryEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
         "GET": Doc(
-            "Who inserted and deleted facts, and when",
+            "List the history of facts",
             ref("History"),
-            "The revisions that changed the facts that GET /api/facts lists with these parameters, or would have "
-            "listed. A page is of so many facts: a revision that changed more goes on with the next page.",
+            "Returns the revisions that inserted or deleted the facts that `GET /api/facts` selects with the same "
+            "parameters, with their authors. `page_size` counts facts, so a large revision can continue on the "
+            "next page.",
             parameters=(
                 *PATTERN_PARAMETERS,
-                QueryParameter("as_of", "A revision's number, or a time in RFC 3339: what had happened by then."),
+                QueryParameter(
+                    "as_of", "A revision number or an RFC 3339 time. Returns the history up to that revision."
+                ),
                 QueryParameter(
                     "page_size",
-                    f"Facts on a page: 1 to {LARGEST}; {USUAL} if it is left out.",
+                    f"Facts per page, from 1 to {LARGEST:,} (default: {USUAL:,}).",
                     {"type": "integer", "minimum": 1, "maximum": LARGEST, "default": USUAL},
                 ),
                 QueryParameter(
-                    "page_token", "The `next_page_token` of the page before, with the same other parameters."
+                    "page_token", "The `next_page_token` of the previous page. All other parameters must be the same."
                 ),
             ),
-            statuses={400: "A parameter is malformed."},
+            statuses={400: "A query parameter is invalid."},
         )
     }
 
@@ -156,7 +161,7 @@ class BulkChange(Endpoint):
     def post(self, request: Request) -> Response:
         body = decoded(self.body, request.data)
         changes: list[Change] = [Deletes(body["delete"]), Inserts(body["tell"], "tell")]
-        return _apply(request, changes, "the changes are applied")
+        return _apply(request, changes, "Changes applied")
 
 
 class BulkLoad(Endpoint):
@@ -166,7 +171,7 @@ class BulkLoad(Endpoint):
 
     def post(self, request: Request) -> Response:
         with spans.lasting("load"):
-            return _apply(request, [Inserts(self.body.decode(request.data, ""))], "the facts are stored")
+            return _apply(request, [Inserts(self.body.decode(request.data, ""))], "Facts stored")
 
 
 class BulkDelete(Endpoint):
@@ -175,22 +180,28 @@ class BulkDelete(Endpoint):
     docs: ClassVar = {"POST": Doc("Delete matching facts", ref("Message"), deprecated_for="POST /api/batch")}
 
     def post(self, request: Request) -> Response:
-        return _apply(request, [Deletes(self.body.decode(request.data, ""))], "matching facts are deleted")
+        return _apply(request, [Deletes(self.body.decode(request.data, ""))], "Matching facts deleted")
 
 
 class ClearData(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
-    docs: ClassVar = {"POST": Doc("Delete all facts", ref("Message"), "Of the key's environment. The policy stays.")}
+    docs: ClassVar = {
+        "POST": Doc(
+            "Delete all facts",
+            ref("Message"),
+            "Deletes all facts of the API key's environment. The policy is not changed.",
+        )
+    }
 
     def post(self, request: Request) -> Response:
         with writing(request) as who:
             applied = store.clear(who.environment_id, By(who.author, request.id))
-        return changed("all facts are deleted", applied.offset)
+        return changed("All facts deleted", applied.offset)
 
 
 class StatsEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
-    docs: ClassVar = {"GET": Doc("Count the stored facts", ref("Counts"), deprecated_for="GET /api/facts")}
+    docs: ClassVar = {"GET": Doc("Count stored facts", ref("Counts"), deprecated_for="GET /api/facts")}
 
     def get(self, request: Request) -> Response:
         counted = read.stats(caller(request).environment_id)
@@ -201,14 +212,14 @@ class ChangesEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
         "GET": Doc(
-            "Follow what changes",
+            "Read the change feed",
             ref("Changes"),
-            "In order and without gaps: each committed change once, and whole. Go on with `after` as `next` was. "
-            "`after=0` begins with all facts as of the oldest revision that is kept.",
+            "Returns each committed change exactly once, complete and in order. Pass `next` as `after` to "
+            "continue. `after=0` starts with all facts of the oldest available revision.",
             parameters=FEED_PARAMETERS,
             statuses={
-                400: "A parameter is malformed, or there is no such revision yet.",
-                410: "What follows this revision is not kept any more; it is from `horizon` on.",
+                400: "A query parameter is invalid, or the revision does not exist yet.",
+                410: "Changes after this revision are no longer available; `horizon` is the oldest available revision.",
             },
             refused_bodies={410: "BeforeHorizon"},
         )

@@ -43,6 +43,11 @@ class Fact:
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
+    @property
+    def noted(self) -> str:
+        """Return the fact as people write it: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
+        return f"{self.predicate}({', '.join([value.noted for value in self.args])})"
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -131,7 +136,9 @@ def end_from_json(raw: object, path: str) -> int:
     try:
         return microseconds_of_text(_text(raw, path))
     except ValueError:
-        raise MalformedRequest(path, "must be a time with an offset, such as `2026-12-01T00:00:00Z`") from None
+        raise MalformedRequest(
+            path, "must be an RFC 3339 time with an offset, such as `2026-12-01T00:00:00Z`"
+        ) from None
 
 
 def end_path(path: str) -> str:
@@ -162,7 +169,7 @@ def new_name_from_json(raw: object, path: str) -> str:
     if not text:
         raise MalformedRequest(path, "must not be empty")
     if len(text) * 4 > MAX_NAME_BYTES and len(text.encode()) > MAX_NAME_BYTES:
-        raise MalformedRequest(path, f"must be at most {MAX_NAME_BYTES} bytes long")
+        raise MalformedRequest(path, f"must be at most {MAX_NAME_BYTES} bytes of UTF-8")
     if _CONTROL.search(text):
         raise MalformedRequest(path, "must not contain control characters")
     return text
@@ -183,9 +190,9 @@ def id_from_json(type_name: str, raw: object, path: str) -> str:
     if not text:
         raise MalformedRequest(path, "must not be empty")
     if text == "*":
-        raise MalformedRequest(path, "must not be `*`, which stands for every id in answers")
+        raise MalformedRequest(path, "must not be `*`, which stands for every id in results")
     if len(text) > _SHORT and len(text.encode()) > MAX_ID_BYTES:
-        raise MalformedRequest(path, f"must be at most {MAX_ID_BYTES} bytes long")
+        raise MalformedRequest(path, f"must be at most {MAX_ID_BYTES} bytes of UTF-8")
     return _canonical(type_name, text, path)
 
 
@@ -196,7 +203,9 @@ def pattern_from_json(raw: object, path: str) -> FactPattern:
     predicate, args, place = _predicate_and_args(raw, path)
     decoded = [argument_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)]
     if _end_in(raw) is not None:
-        raise MalformedRequest(end_path(path), "is for facts to be stored: a pattern matches facts with any end")
+        raise MalformedRequest(
+            end_path(path), "is only allowed for facts to insert; a pattern matches facts with any expiry"
+        )
     return FactPattern(predicate, tuple(decoded))
 
 
@@ -212,7 +221,7 @@ def argument_from_json(raw: object, path: str) -> Argument:
     if id_text is None:
         return Argument(type_name)
     if type_name is None:
-        raise MalformedRequest(f"{path}.type", "must be given where an id is")
+        raise MalformedRequest(f"{path}.type", "is required if `id` is given")
     return Argument(type_name, _canonical(type_name, _text(id_text, f"{path}.id"), f"{path}.id"))
 
 

@@ -90,7 +90,7 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
     names = [output_name(column, f"mode.query_vars_to_output_column_names.{name}") for name, column in columns.items()]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise CannotSay(f"two variables are selected into the column `{twice}`; give each a name of its own")
+        raise CannotSay(f"two variables are selected into the column `{twice}`; use different column names")
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, names))
 
 

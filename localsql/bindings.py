@@ -66,9 +66,9 @@ def key_from_text(text: str) -> BindingKey:
     try:
         predicate, args, rest = parsed(text)
     except NotFactText as reason:
-        raise BindingRejected(text, f"must be a predicate with arguments, as `is_public(Repo:_)`: {reason}") from None
+        raise BindingRejected(text, f"must be a fact pattern, such as `is_public(Repo:_)`: {reason}") from None
     if rest:
-        raise BindingRejected(text, "nothing may follow the arguments")
+        raise BindingRejected(text, "unexpected text after the arguments")
     if len(args) > MOST_ARGUMENTS:
         raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
     _check_name(text, predicate)
@@ -79,9 +79,9 @@ def key_from_text(text: str) -> BindingKey:
 def _type_of(text: str, arg: WrittenArgument) -> str:
     """Return the argument's type; a constant that is written without one is a String, whatever it looks like."""
     if arg.type is None and arg.id is None:
-        raise BindingRejected(text, "a variable needs its type, as `Repo:_`")
+        raise BindingRejected(text, "a variable needs a type, such as `Repo:_`")
     if arg.type in ABSTRACT:
-        raise BindingRejected(text, f"`{arg.type}` is not the type of any value, name a declared one")
+        raise BindingRejected(text, f"`{arg.type}` is not a type of values; use a declared type")
     type_name = arg.type or STRING
     _check_name(text, type_name)
     return type_name
@@ -89,7 +89,7 @@ def _type_of(text: str, arg: WrittenArgument) -> str:
 
 def _check_name(text: str, name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise BindingRejected(text, f"`{name}` is no name that a policy can have")
+        raise BindingRejected(text, f"`{name}` is not a valid name in a policy")
 
 
 def _constant(text: str, arg: WrittenArgument) -> str | None:
@@ -123,7 +123,7 @@ _FORBIDDEN = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
 )  # fmt: skip
 _OPEN = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
-_PLACEHOLDER = "the query has a placeholder, which nobody would fill"
+_PLACEHOLDER = "the query must not have placeholders"
 _EFFECTS = {
     "pg_sleep", "sleep", "benchmark", "nextval", "setval", "set_config", "lo_import", "lo_export", "dblink",
     "pg_terminate_backend", "pg_cancel_backend", "pg_read_file", "pg_read_binary_file", "load_file",
@@ -134,24 +134,24 @@ _EFFECTS = {
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
     """Return what is wrong with the query; None if nothing is."""
     if len(query) > LONGEST_QUERY:
-        return f"the query must have at most {LONGEST_QUERY} characters"
+        return f"the query must have at most {LONGEST_QUERY:,} characters"
     if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
-        return "the query has characters that SQL cannot have"
+        return "the query has characters that SQL does not allow"
     deadline.check()
     try:
         return _problem(query, sqlglot.Dialect.get_or_raise(dialect.parser), columns)
     except SqlglotError as error:
-        return f"the query is not understood: {_first_line(error)}"
+        return f"the query is not valid SQL: {_first_line(error)}"
     except (RecursionError, _TooManySteps):
         return "the query is nested too deeply"
     except Exception:  # sqlglot fails in its own ways at calls that it does not expect, such as `DATE_ADD()`
-        return "the query is not understood"
+        return "the query is not valid SQL"
 
 
 def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
     words = dialect.tokenize(query)
     if len(words) > MOST_WORDS:
-        return f"the query must have at most {MOST_WORDS} names, values and signs"
+        return f"the query must have at most {MOST_WORDS:,} tokens"
     problem = _word_problem(query, words)
     if problem:
         return problem
@@ -193,7 +193,7 @@ def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
     end = 0
     for token in words:
         if query[end : token.start].strip() or token.comments:
-            return "comments in the query are not accepted"
+            return "comments are not allowed in the query"
         if token.token_type == sqlglot.TokenType.SEMICOLON:
             return "the query must be one statement, without a semicolon"
         if token.text.startswith(OURS) and token.token_type != sqlglot.TokenType.STRING:
@@ -201,7 +201,7 @@ def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
         if token.text.startswith("$") and token.token_type == sqlglot.TokenType.VAR:
             return _PLACEHOLDER  # but the parser takes `$1` for a name in some dialects
         end = token.end + 1
-    return "comments in the query are not accepted" if query[end:].strip() else None
+    return "comments are not allowed in the query" if query[end:].strip() else None
 
 
 def _tree_problem(root: exp.Expr, columns: int) -> str | None:
@@ -209,11 +209,11 @@ def _tree_problem(root: exp.Expr, columns: int) -> str | None:
         return "the query must be a SELECT"
     for node in root.walk():
         if isinstance(node, _FORBIDDEN):
-            return "the query must do nothing but read"
+            return "the query must be read-only"
         if isinstance(node, _OPEN):
             return _PLACEHOLDER
         if isinstance(node, exp.Func) and _name(node) in _EFFECTS:
-            return f"the function `{_name(node)}` is not accepted"
+            return f"the function `{_name(node)}` is not allowed"
     return _columns_problem(root, columns)
 
 
@@ -231,9 +231,9 @@ def _columns_problem(root: exp.Expr, columns: int) -> str | None:
         if not isinstance(each, exp.Select):
             return "the query must be a SELECT"
         if each.is_star:
-            return "the query must list its columns instead of `*`"
+            return "the query must name its columns instead of using `*`"
         if len(each.selects) != columns:
-            return f"the query has {_columns(len(each.selects))}, but the signature needs {columns}"
+            return f"the query returns {_columns(len(each.selects))}, but the fact pattern needs {columns}"
     return None
 
 
@@ -270,24 +270,24 @@ _RESERVED = frozenset(_COLUMN_WORDS.split())
 def check_column(text: object, dialect: Dialect, path: str = "column") -> str:
     """Return the column unchanged; refuse it if it is more than names with dots between them."""
     if not isinstance(text, str) or not text:
-        raise ColumnRejected(path, "must be a text: the name of a column")
+        raise ColumnRejected(path, "must be a string: a column name")
     parts = _parts(text, dialect)
     if parts is None or len(parts) > MOST_PARTS:
-        raise ColumnRejected(_shown(text), 'must be a column\'s name, as `id`, `repos.id` or `"Repos".id`')
+        raise ColumnRejected(_shown(text), 'must be a column name, such as `id`, `repos.id` or `"Repos".id`')
     if any(len(part.encode("utf-8", "replace")) > LONGEST_COLUMN for part in parts):
         raise ColumnRejected(_shown(text), f"must have names of at most {LONGEST_COLUMN} bytes")
     if len(parts) == 1 and text.lower() in _RESERVED:
-        raise ColumnRejected(text, f"is a reserved word: quote it, or write `table.{text}`")
+        raise ColumnRejected(text, f"is a reserved word; quote it, or write `table.{text}`")
     return text
 
 
 def output_name(text: object, path: str) -> str:
     if not isinstance(text, str) or not text:
-        raise ColumnRejected(path, "must be a text: the name of a column")
+        raise ColumnRejected(path, "must be a string: a column name")
     if any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or char == "\x7f" for char in text):
-        raise ColumnRejected(path, "must have no control characters")
+        raise ColumnRejected(path, "must not have control characters")
     if len(text.encode()) > LONGEST_COLUMN:
-        raise ColumnRejected(_shown(text), f"must be at most {LONGEST_COLUMN} bytes long")
+        raise ColumnRejected(_shown(text), f"must be at most {LONGEST_COLUMN} bytes")
     return text
 
 
@@ -400,7 +400,7 @@ def bindings_from_text(text: str | None) -> Bindings:
     if document is None:
         return Bindings(DIALECTS["postgres"])
     if not isinstance(document, dict):
-        raise BindingRejected("", "must be a map with the key `facts`")
+        raise BindingRejected("", "must be a mapping with the key `facts`")
     check_keys("", document, KNOWN)
     if "facts" not in document:
         raise BindingRejected("facts", "is missing")
@@ -433,12 +433,12 @@ def entries_of(place: str, raw: object) -> list[tuple[str, object]]:
     if raw is None:
         return []
     if not isinstance(raw, dict):
-        raise BindingRejected(place, "must be a map")
+        raise BindingRejected(place, "must be a mapping")
     if len(raw) > MOST:
         raise BindingRejected(place, f"must have at most {MOST} entries")
     for key in raw:
         if not isinstance(key, str):
-            raise BindingRejected(place, f"the key `{key}` must be text")
+            raise BindingRejected(place, f"the key `{key}` must be a string")
     return list(raw.items())
 
 
@@ -449,7 +449,7 @@ def _dialect(raw: object) -> Dialect:
     if raw is None:
         return DIALECTS["postgres"]
     if not isinstance(raw, str) or raw.lower() not in DIALECTS:
-        raise BindingRejected("dialect", "must be one of `postgres`, `mysql`, `mariadb` and `sqlite`")
+        raise BindingRejected("dialect", "must be `postgres`, `mysql`, `mariadb` or `sqlite`")
     return DIALECTS[raw.lower()]
 
 
@@ -462,7 +462,7 @@ def sql_types_of(place: str, raw: object, dialect: Dialect) -> dict[str, str]:
 
 def _sql_type(place: str, name: str, raw: object) -> str:
     if not isinstance(raw, str) or not is_sql_type(raw):
-        raise BindingRejected(place, f"`{name}` must be the name of an SQL type, as `bigint` or `varchar(20)`")
+        raise BindingRejected(place, f"`{name}` must be an SQL type, such as `bigint` or `varchar(20)`")
     return raw
 
 
@@ -478,7 +478,7 @@ def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
     for name, entry in entries_of("domains", raw):
         place = f"domains.{name}"
         if not isinstance(entry, dict):
-            raise BindingRejected(place, "must be a map with the key `query`")
+            raise BindingRejected(place, "must be a mapping with the key `query`")
         check_keys(place, entry, _OF_A_DOMAIN)
         found[name] = query_of(place, entry, dialect, 1)
     return found
@@ -501,7 +501,7 @@ def _is_of_tables(entry: object) -> bool:
 def _binding(made: Bindings, text: str, entry: object) -> Binding:
     key = key_from_text(text)
     if not isinstance(entry, dict):
-        raise BindingRejected(text, "must be a map with the key `query`")
+        raise BindingRejected(text, "must be a mapping with the key `query`")
     check_keys(text, entry, OF_A_FACT)
     query = query_of(text, entry, made.dialect, max(len(key.columns), 1))
     not_null = entry.get("not_null", False)
@@ -515,7 +515,7 @@ def column_families(made: Bindings, text: str, key: BindingKey, raw: object) -> 
     if raw is None:
         return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))
     if not isinstance(raw, list) or len(raw) != len(columns):
-        raise BindingRejected(text, f"`sql_types` must be a list of {len(columns)} SQL types, one for each column")
+        raise BindingRejected(text, f"`sql_types` must be a list of {len(columns)} SQL types, one per column")
     said = {index: _sql_type(text, f"sql_types[{at}]", raw[at]) for at, index in enumerate(columns)}
     own = {index: _family(text, made.dialect, types[index], sql_type) for index, sql_type in said.items()}
     return tuple(own.get(index) for index in range(len(types)))
@@ -525,7 +525,7 @@ def _check_distinct(facts: tuple[Binding, ...]) -> None:
     seen: set[BindingKey] = set()
     for binding in facts:
         if binding.key in seen:
-            raise BindingRejected(str(binding.key), "stands twice")
+            raise BindingRejected(str(binding.key), "is a duplicate")
         seen.add(binding.key)
 
 
@@ -545,7 +545,7 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
         if not program.knows(name):
             near = get_close_matches(name, sorted(program.types), 1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
-            yield f"`domains.{name}` is not used in policy, which has no such type{hint}"
+            yield f"`domains.{name}` is not used in policy: the policy has no such type{hint}"
 
 
 @lru_cache(maxsize=1024)

@@ -228,7 +228,9 @@ class Dialect:
         if type_name == BOOLEAN and found != Family.TEXT:
             return self._truths(sql_type, found)
         if family_of(sql_type) == Family.NUMERIC and found != Family.NUMERIC and re.search(r", *[1-9]", sql_type):
-            raise ValueError(f"`{sql_type}` writes 7 as 7.0, which is another id; select it as text, or as an integer")
+            raise ValueError(
+                f"`{sql_type}` formats 7 as 7.0, which is a different id; cast the column to text or integer"
+            )
         return found
 
     def _truths(self, sql_type: str, found: Family) -> Family:
@@ -237,7 +239,7 @@ class Dialect:
             return Family.BOOLEAN
         if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
             return found
-        raise ValueError(f"`{sql_type}` has no `true` and `false`; select a boolean, such as `flag = 1`")
+        raise ValueError(f"`{sql_type}` has no `true` and `false`; select a boolean expression, such as `flag = 1`")
 
     def quoted(self, name: str) -> str:
         mark = self.quotes[0]

@@ -30,23 +30,22 @@ class OtherSpelling(CannotSay):
 
     def __init__(self, value: str, shown: str, family: str):
         super().__init__(
-            f"the id `{value}` meets a column of {family} values (`sql_types` in the data bindings), which takes it for"
-            f" `{shown}`; ids are exact texts, so write `{shown}` in questions, context facts and stored facts"
+            f"the id `{value}` is compared with a column of {family} values (`sql_types` in the data bindings), "
+            f"which reads it as `{shown}`; ids are exact strings, so write `{shown}` in requests, context facts "
+            "and stored facts"
         )
 
 
 class TooLargeStatement(CannotSay):
     def __init__(self) -> None:
-        super().__init__(
-            "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
-        )
+        super().__init__("the SQL is too large; use fewer types or fewer calls at a time")
 
 
 class TooManyConstants(CannotSay):
     def __init__(self, limit: int, what: str):
         super().__init__(
-            f"the SQL would hold more than {limit} values out of stored facts of `{what}`;"
-            " bind these facts to a table, or ask about fewer values"
+            f"the SQL would contain more than {limit:,} values from stored facts of `{what}`; bind these facts to "
+            "a table, or use fewer values"
         )
 
 
@@ -55,8 +54,8 @@ class UnboundedVariable(CannotSay):
 
     def __init__(self, name: str, type_name: str):
         super().__init__(
-            f"the unbounded variable `{name}` can be any {type_name}; give its `ids`, or the query of all ids of"
-            f" {type_name} under `domains` in the data bindings"
+            f"the variable `{name}` can be any {type_name}; give its `ids`, or a query for all {type_name} ids "
+            "under `domains` in the data bindings"
         )
 
 

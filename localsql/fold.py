@@ -78,8 +78,8 @@ class Residual:
         plan = split.plan
         if plan.form is Form.ROUNDS:
             raise CannotSay(
-                f"{self.rule_of(plan)} takes two answers of its own recursion at once, which no statement can say of"
-                " facts in the database; store the facts that it recurses over, or rewrite the rule"
+                f"{self.rule_of(plan)} uses its own recursion twice, which SQL cannot express for facts in your "
+                "database; store the facts that it recurses over in this service, or rewrite the rule"
             )
         left = replace(
             plan,

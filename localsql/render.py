@@ -248,8 +248,8 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
     if not dialect.can_correlate and plan.outer_columns:
         predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
         raise CannotSay(
-            f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"
-            f" store the facts that `{predicate}` recurses over, or use PostgreSQL or SQLite"
+            f"a rule evaluates `{predicate}`, which is recursive, for each row; this SQL dialect cannot express "
+            f"that; store the facts that `{predicate}` recurses over in this service, or use PostgreSQL or SQLite"
         )
 
 
@@ -257,8 +257,8 @@ def check_whole(dialect: Dialect, plan: Plan) -> None:
     """Refuse to negate a recursion that the dialect may cut short without an error: `not` might then be wrong."""
     if not dialect.fails_when_cut and _recurses(plan):
         raise CannotSay(
-            "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
-            " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
+            "a rule negates a recursive predicate, and MariaDB silently stops recursion after a number of steps; "
+            "store the facts that it recurses over in this service, or use PostgreSQL, MySQL or SQLite"
         )
 
 
@@ -463,9 +463,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         if family in NUMBERS and typed.family != family:
             return self.dialect.number(typed, family)
         if family in NATIVE and typed.family != family:
-            raise CannotSay(
-                f"`sql_types` disagree about a type: ids that are {typed.family.value} meet {family.value} ones"
-            )
+            raise CannotSay(f"`sql_types` conflict: {typed.family.value} ids are compared with {family.value} ids")
         return self.dialect.carried(typed, family)
 
     # ---- sources ---------------------------------------------------------------------------------

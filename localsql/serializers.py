@@ -7,14 +7,15 @@ from policy.endpoint import Schema, ref, taken, text
 from policy.errors import MalformedRequest
 from policy.serializers import DecodedField, JsonType, decoded
 
-_COLUMN = text("Of the ids in your query, such as `id` or `repository.id`.")
+_COLUMN = text("The column with the ids in your query, such as `id` or `repository.id`.")
 
 # What `ref` names, besides what the other endpoints take.
 SHAPES: dict[str, Schema] = {
     "Mode": {
         "oneOf": [
             taken(
-                "A statement with a column for each of these variables; without any, one row: is there a solution?",
+                "A statement with one column per variable. Without variables, it returns one row: whether a "
+                "solution exists.",
                 {
                     "mode": {"const": "select"},
                     "query_vars_to_output_column_names": {"type": "object", "additionalProperties": text()},
@@ -33,7 +34,7 @@ SHAPES: dict[str, Schema] = {
 
 def bindings_from_json(raw: object, path: str) -> str:
     if not isinstance(raw, str):
-        raise MalformedRequest(path, "must be the text of a YAML document, or null")
+        raise MalformedRequest(path, "must be a string with a YAML document, or null")
     return raw
 
 
@@ -46,11 +47,11 @@ def mode_from_json(raw: object, path: str) -> dict:
             columns = raw.get("query_vars_to_output_column_names")
             if not isinstance(columns, dict):
                 raise MalformedRequest(
-                    f"{path}.query_vars_to_output_column_names", "must be an object from variables to column names"
+                    f"{path}.query_vars_to_output_column_names", "must be an object that maps variables to column names"
                 )
         case "filter":
             if not isinstance(raw.get("query_var"), str):
-                raise MalformedRequest(f"{path}.query_var", "must be the name of a variable")
+                raise MalformedRequest(f"{path}.query_var", "must be a variable name")
         case _:
             raise MalformedRequest(f"{path}.mode", 'must be "select" or "filter"')
     return raw
@@ -82,7 +83,7 @@ def query_field(kind: type[serializers.Serializer], name: str) -> DecodedField:
 
 def bindings_field() -> DecodedField:
     kind = JsonType(bindings_from_json, {"type": "string"})
-    return DecodedField(kind, optional=True, help_text="YAML: which facts your tables hold.")
+    return DecodedField(kind, optional=True, help_text="A YAML document that maps facts to your tables.")
 
 
 # ---- bodies ----------------------------------------------------------------------------------------------------

@@ -128,8 +128,8 @@ def _shown(folded: Folded, branch: FoldedBranch, every: str | None) -> Exit:
 def _all_but_some(folded: Folded, index: int) -> CannotSay:
     name, type_name = folded.names[index], folded.types[index]
     return CannotSay(
-        f"the answer for `{name}` is every {type_name} but some, which depends on facts in the database;"
-        f" give the query of all ids of {type_name} under `domains` in the data bindings"
+        f"cannot list `{name}`: it can be all {type_name} ids except some, depending on facts in your database; "
+        f"give a query for all {type_name} ids under `domains` in the data bindings"
     )
 
 

@@ -28,7 +28,7 @@ def check_is_of_now(body: object) -> None:
     parts = {"": body, "query.": body.get("query") if isinstance(body, dict) else None}
     for path, asked in parts.items():
         if isinstance(asked, dict) and (name := next((each for each in MOMENT if asked.get(each) is not None), "")):
-            reason = "SQL is made of what is stored now, by the active policy; leave it out, or ask for the answer"
+            reason = "not supported for local SQL, which uses the current facts and the active policy; remove it"
             raise MalformedRequest(f"{path}{name}", reason)
 
 
@@ -61,9 +61,9 @@ class LocalAuthorize(LocalAnswering):
     body = AuthorizeSql
     docs: ClassVar = {
         "POST": Doc(
-            "May the actor do the action on the resource?",
+            "Check access with local SQL",
             ref("Sql"),
-            "A statement with one row and one column, `allowed`.",
+            "Returns a statement with one row and one column, `allowed`.",
         )
     }
 
@@ -77,9 +77,9 @@ class LocalActions(LocalAnswering):
     body = ActionsSql
     docs: ClassVar = {
         "POST": Doc(
-            "What may the actor do on the resource?",
+            "List actions with local SQL",
             ref("Sql"),
-            "A statement with a row for each action, in the column `actions`.",
+            "Returns a statement with one row per action, in the column `actions`.",
         )
     }
 
@@ -95,9 +95,9 @@ class LocalList(LocalAnswering):
     body = ListSql
     docs: ClassVar = {
         "POST": Doc(
-            "On which resources of a type may the actor do the action?",
+            "List resources with local SQL",
             ref("Sql"),
-            "A condition for the `WHERE` of your query. Sizes and tokens of pages mean nothing here.",
+            "Returns a condition for the `WHERE` clause of your query. `page_size` and `page_token` are ignored.",
         )
     }
 
@@ -112,9 +112,9 @@ class LocalEvaluate(LocalAnswering):
     body = EvaluateSql
     docs: ClassVar = {
         "POST": Doc(
-            "Ask anything about the policy's rules",
+            "Query the policy with local SQL",
             ref("Sql"),
-            "A statement or a condition, as `mode` says.",
+            "Returns a statement or a condition, depending on `mode`.",
         )
     }
 

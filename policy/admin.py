@@ -78,7 +78,7 @@ class PolicyVersionAdmin(EditingAdmin):
     @admin.display(description="published", ordering="created_at")
     def published_at(self, version: PolicyVersion) -> str:
         by = format_html(' <span class="quiet">by {}</span>', version.author) if version.author else ""
-        return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%d %H:%M} UTC", by)
+        return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%dT%H:%MZ}", by)
 
     @admin.display(description="tests", empty_value="\u00a0")
     def tests_text(self, version: PolicyVersion) -> str:
@@ -169,13 +169,13 @@ class PolicyVersionAdmin(EditingAdmin):
         try:
             published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
         except PolicyTestsFailed:
-            return "its tests fail, and nobody said that it should become active all the same"
+            return "its tests fail. Select the box below to activate it anyway"
         except ReplacedMeanwhile as reason:
-            return f"{reason.message}; below is what would change now"
+            return f"{reason.message}. Review the changes below and try again"
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))
-        self.log_change(request, version, "made active")
+        self.log_change(request, version, "Activated.")
         return self._done(request, published)
 
     def _version(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
@@ -190,7 +190,7 @@ class PolicyVersionAdmin(EditingAdmin):
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
     ) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {
-            "title": f"Policy version {version.number}" if version else "Edit the policy",
+            "title": f"Policy version {version.number}" if version else "Edit policy",
             "opts": self.opts,
             "version": version,
             "is_active": version is not None and version.pk == version.environment.policy_version_id,

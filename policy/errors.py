@@ -36,8 +36,7 @@ class Busy(Unavailable):
 
     def __init__(self, seconds: float):
         super().__init__(
-            f"other changes were being made for longer than {seconds:g} seconds, the limit of WRITE_TIMEOUT;"
-            " nothing is changed, try again"
+            f"timed out after {seconds:g} seconds waiting for other changes (WRITE_TIMEOUT); nothing changed; try again"
         )
 
 
@@ -45,14 +44,14 @@ class Cancelled(Unavailable):
     """The database cancelled a statement: at its timeout, or because somebody told it to."""
 
     def __init__(self) -> None:
-        super().__init__("the database cancelled a statement before it was done; try again")
+        super().__init__("the database cancelled the query; try again")
 
 
 class NoPrimary(Unavailable):
     """The database server takes no changes: it is a standby, or has become one."""
 
     def __init__(self) -> None:
-        super().__init__("the database takes no changes now, and nothing is changed; try again")
+        super().__init__("the database is read-only; nothing changed; try again later")
 
 
 class PolicyTestsFailed(AuthzError):

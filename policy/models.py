@@ -6,14 +6,14 @@ from django.db import models
 
 from policy.ground.clock import new_moment
 
-SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's short name is 1 to 40 letters and digits")
+SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's slug is 1 to 40 letters and digits")
 DEFAULT_SLUG = "default"
 
 
 class Environment(models.Model):
     """Facts, a policy and keys of their own; most installations have one."""
 
-    slug = models.CharField("short name", max_length=40, unique=True, validators=[SLUG])
+    slug = models.CharField("slug", max_length=40, unique=True, validators=[SLUG])
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
     policy_version = models.ForeignKey(
@@ -105,7 +105,7 @@ class PolicyDraft(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 
     def __str__(self) -> str:
-        return f"{self.environment.slug}, {self.saved_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.environment.slug}, {self.saved_at:%Y-%m-%dT%H:%MZ}"
 
 
 def environment_named(slug: str) -> Environment | None:

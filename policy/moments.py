@@ -78,10 +78,10 @@ def moment_of(
         at = microseconds_of(as_of)
         known = _read(environment_id, _LATEST, at)
         if at > known.now:
-            raise NoSuchMoment(f"{called}: {text_of(at)} is still to come")
+            raise NoSuchMoment(f"{called}: {text_of(at)} is in the future")
         number = _checked(known, known.number or 0, f"{called}: {text_of(at)}")
         if number == known.offset and not _is_settled(at, known.now):
-            raise NoSuchMoment(f"{called}: {text_of(at)} may have a later revision than this replica knows of")
+            raise NoSuchMoment(f"{called}: this replica is not up to date with {text_of(at)} yet; try again")
     elif as_of is not None:
         known = _read(environment_id, "%s", as_of)
         number = _checked(known, as_of, f"{called}: revision {as_of}")
@@ -91,7 +91,7 @@ def moment_of(
         number, at = known.offset, known.now
     version = known.version if policy_version is None else _named(environment_id, policy_version)
     if version is None and needs_policy:
-        raise NoSuchMoment(f"there was no policy at revision {number}; policy_version asks by another one")
+        raise NoSuchMoment(f"no policy was active at revision {number}; set `policy_version` to use another version")
     return Moment(number, at, version, known.offset, known.signatures or 0)
 
 
@@ -107,7 +107,7 @@ def present(environment_id: int) -> Moment:
     known = _read(environment_id, 'e."offset"')
     number = _checked(known, known.offset, "now")
     if known.version is None:
-        raise NoSuchMoment("there is no policy yet")
+        raise NoSuchMoment("no policy has been published yet")
     return Moment(number, known.now, known.version, signatures=known.signatures or 0)
 
 
@@ -116,12 +116,12 @@ def as_of_from_text(text: str, path: str) -> AsOf:
     if text.isascii() and text.isdecimal():
         number = whole_number(text, LAST_REVISION)
         if number is None:
-            raise MalformedRequest(path, "must be the number of a revision, or a time")
+            raise MalformedRequest(path, "must be a revision number or a time")
         return number
     try:
         return time_of_text(text)
     except ValueError as reason:
-        raise MalformedRequest(path, f"{reason}, or the number of a revision") from None
+        raise MalformedRequest(path, f"{reason}, or a revision number") from None
 
 
 def check_known(environment_id: int, moment: Moment) -> Moment:
@@ -151,13 +151,13 @@ def _read(environment_id: int, number: str, *values: int) -> _Known:
 def _checked(known: _Known, number: int, asked: str) -> int:
     """Return the revision's number; refuse it in the future, before the horizon, or if there is no such revision."""
     if number > known.offset:
-        raise NoSuchMoment(f"{asked} is still to come: the latest is revision {known.offset}")
+        raise NoSuchMoment(f"{asked} does not exist yet; the latest is revision {known.offset}")
     if number < known.horizon:
         when = f", {text_of(known.horizon_at)}" if known.horizon_at else ""
-        since = f"what was stored is known since revision {known.horizon}{when}"
-        raise NoSuchMoment(f"{asked} is before the horizon: {since}")
+        since = f"the oldest available is revision {known.horizon}{when}"
+        raise NoSuchMoment(f"{asked} is no longer available; {since}")
     if known.number is None and number:
-        raise NoSuchMoment(f"{asked} is not known")
+        raise NoSuchMoment(f"{asked} does not exist")
     return number
 
 

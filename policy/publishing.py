@@ -82,7 +82,7 @@ class Figures:
         if not self.tests:
             return "none"
         if self.failed_tests is None:
-            return f"{self.tests:,} not run to their end"
+            return f"{self.tests:,} not completed"
         return f"{self.failed_tests:,} of {self.tests:,} failed" if self.failed_tests else f"{self.tests:,} passed"
 
     @property
@@ -151,7 +151,7 @@ class Published:
     @property
     def message(self) -> str:
         if self.is_unchanged:
-            return f"policy version {self.version.number} is active already; nothing is changed"
+            return f"policy version {self.version.number} is already active; nothing changed"
         remarks = remarks_on(self.draft, self.ignored)
         return "; ".join([f"policy version {self.version.number} is active", *remarks])
 
@@ -161,7 +161,7 @@ class ReplacedMeanwhile(AuthzError):
 
     def __init__(self, number: int | None):
         is_active = "no version is active now" if number is None else f"version {number} is active now"
-        super().__init__(f"the active policy was changed meanwhile: {is_active}")
+        super().__init__(f"the active policy has changed: {is_active}")
         self.number = number
 
 
@@ -299,7 +299,7 @@ def ignored_facts(environment_id: int, program: Program) -> Ignored:
 def version_numbered(environment_id: int, number: int) -> PolicyVersion:
     found = PolicyVersion.objects.filter(environment_id=environment_id, number=number).first()
     if found is None:
-        raise NotFound(f"there is no policy version {number}")
+        raise NotFound(f"policy version {number} does not exist")
     return found
 
 
@@ -390,7 +390,7 @@ class SavedElsewhere(AuthzError):
     """Raised on saving: there is a newer draft, which the one who saves has not seen."""
 
     def __init__(self, draft: PolicyDraft):
-        super().__init__("another draft was saved meanwhile, in another window or on another machine")
+        super().__init__("a newer draft was saved in another window or on another machine")
         self.draft = draft
 
 

@@ -135,7 +135,7 @@ class TextField(serializers.Field):
 class PolicyBody(serializers.Serializer):
     """A text in Polar."""
 
-    default_error_messages = {"invalid": "the body must be an object"}
+    default_error_messages = {"invalid": "the request body must be an object"}
 
     src = TextField()
     filename = TextField(
@@ -144,7 +144,7 @@ class PolicyBody(serializers.Serializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Stands in front of its problems: one line, of characters that can be printed.",
+        help_text="A file name that precedes the problems in error messages: one line of printable characters.",
     )
     note = TextField(
         max_length=MAX_NOTE,
@@ -152,11 +152,13 @@ class PolicyBody(serializers.Serializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="What changes, and why: one line, kept with the version.",
+        help_text="What changes and why: one line, stored with the policy version.",
     )
 
 
 class PublishFlags(serializers.Serializer):
-    force = serializers.BooleanField(default=False, help_text="Publish although a test in it fails.")
-    fail_fast = serializers.BooleanField(default=False, help_text="Stop at the first test that fails.")
-    show_suggestions = serializers.BooleanField(default=False, help_text="Add the compiler's warnings to the message.")
+    force = serializers.BooleanField(default=False, help_text="Publish even if tests fail.")
+    fail_fast = serializers.BooleanField(default=False, help_text="Stop at the first failed test.")
+    show_suggestions = serializers.BooleanField(
+        default=False, help_text="Include compiler warnings in the response message."
+    )

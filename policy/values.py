@@ -7,6 +7,8 @@ are equal if their texts are equal, in Python and in every database.
 import re
 from dataclasses import dataclass
 
+import orjson
+
 STRING = "String"
 INTEGER = "Integer"
 BOOLEAN = "Boolean"
@@ -15,6 +17,7 @@ ACTOR = "Actor"
 RESOURCE = "Resource"
 ABSTRACT = (ACTOR, RESOURCE)
 
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@/-]*")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _MIN, _MAX = -(2**63), 2**63 - 1
 
@@ -33,6 +36,15 @@ class Value:
         if self.type in (INTEGER, BOOLEAN):
             return self.id
         return f"{self.type}{{{quoted(self.id)}}}"
+
+    @property
+    def noted(self) -> str:
+        """Return the value as people write it in facts: `User:ann`, `User:"a b"`, `"admin"`; `str` returns Polar."""
+        if self.type in (INTEGER, BOOLEAN):
+            return self.id
+        is_plain = self.type != STRING and _PLAIN_ID.fullmatch(self.id)
+        text = self.id if is_plain else orjson.dumps(self.id).decode()
+        return text if self.type == STRING else f"{self.type}:{text}"
 
 
 def quoted(text: str) -> str:

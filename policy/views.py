@@ -22,21 +22,22 @@ class PolicyEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.POLICY}
     docs: ClassVar = {
         "GET": Doc(
-            "Read the policy",
+            "Get the policy",
             ref("ActivePolicy"),
-            "null when there is none.",
-            parameters=(QueryParameter("id", "The number of an earlier version.", _NUMBER),),
-            statuses={400: "The number is not one.", 404: "There is no such version."},
+            "`policy` is null if no policy has been published.",
+            parameters=(QueryParameter("id", "A policy version number (default: the active version).", _NUMBER),),
+            statuses={400: "The version number is invalid.", 404: "The policy version does not exist."},
         ),
         "POST": Doc(
-            "Replace the policy",
+            "Publish a policy",
             ref("Message"),
-            "The text is compiled and the tests in it are run before it becomes active.",
+            "Compiles the policy, runs its tests, and makes it the active version. If a test fails, the active "
+            "policy is unchanged.",
             body=PolicyBody,
             parameters=PublishFlags,
             statuses={
-                UNCHANGED: "It is the active policy already.",
-                400: "The text is not a policy, a test in it fails, or the request is malformed.",
+                UNCHANGED: "The policy is already active; nothing changed.",
+                400: "The policy does not compile, one of its tests fails, or the request is malformed.",
             },
             refused_body="PolicyRefused",
         ),
@@ -79,15 +80,15 @@ class PolicyMetadata(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
         "GET": Doc(
-            "List the types, roles, permissions and relations",
+            "Get the types, roles, permissions and relations",
             ref("Metadata"),
             parameters=(
-                QueryParameter("version", "The number of an earlier version.", _NUMBER),
-                QueryParameter("id", "The same, by the name that it has for the policy.", _NUMBER),
+                QueryParameter("version", "A policy version number (default: the active version).", _NUMBER),
+                QueryParameter("id", "Same as `version`; the name that `GET /api/policy` uses.", _NUMBER),
             ),
             statuses={
-                400: "A number is not one, or there are two that differ.",
-                404: "There is no policy, or no such version.",
+                400: "A version number is invalid, or `version` and `id` differ.",
+                404: "No policy has been published, or the version does not exist.",
             },
         ),
     }
@@ -96,7 +97,7 @@ class PolicyMetadata(Endpoint):
         """Return a version's names. Clients name the version by `version`, the published API document by `id`."""
         version = _asked_version(request, "version", "id")
         if version is None:
-            raise NotFound("no policy is loaded")
+            raise NotFound("no policy has been published")
         return Response({"metadata": metadata_of(program_of_version(version.pk))})
 
 
@@ -108,13 +109,13 @@ def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
         active = who.policy_version_id
         return None if active is None else PolicyVersion.objects.filter(pk=active).first()
     if len(set(given.values())) > 1:
-        raise MalformedRequest(" and ".join(given), "must be the same number where both are given")
+        raise MalformedRequest(" and ".join(given), "must be the same number as the other parameter if both are given")
     return publishing.version_numbered(who.environment_id, next(iter(given.values())))
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise MalformedRequest(name, "must be the number of a policy version")
+        raise MalformedRequest(name, "must be a policy version number")
     return int(text)
 
 

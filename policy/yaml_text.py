@@ -61,17 +61,17 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
     always texts. `on_node` is called for each key and value, and may raise to end the reading.
     """
     if len(text) > LARGEST:
-        raise YamlRejected(f"must have at most {LARGEST} characters")
+        raise YamlRejected(f"must have at most {LARGEST:,} characters")
     try:
         return _YamlReader(text, is_typed, on_node).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = _place(mark.line, mark.column) if mark else ""
-        raise YamlRejected(f"is not YAML: {error.problem or error.context}{place}") from None
+        raise YamlRejected(f"is not valid YAML: {error.problem or error.context}{place}") from None
     except yaml.YAMLError as error:
-        raise YamlRejected(f"is not YAML: {str(error).splitlines()[0]}") from None
+        raise YamlRejected(f"is not valid YAML: {str(error).splitlines()[0]}") from None
     except ValueError:
-        raise YamlRejected("is not YAML: it has a character that no YAML has") from None
+        raise YamlRejected("is not valid YAML: it has a character that YAML does not allow") from None
 
 
 class _YamlReader:
@@ -103,7 +103,7 @@ class _YamlReader:
             key = self._key(event, depth)
             line = _mark(event).line + 1
             if key.value in found.lines:
-                raise YamlRejected("stands twice", key.value, line)
+                raise YamlRejected("is a duplicate", key.value, line)
             found.lines[key.value] = line
             found[_plain(key) if self._types is None else key.value] = self._value(next(self._events), depth + 1)
         return found
@@ -111,9 +111,9 @@ class _YamlReader:
     def _key(self, event: Event, depth: int) -> ScalarEvent:
         self._check(event, depth)
         if not isinstance(event, ScalarEvent):
-            raise _refused(event, "a key must be text")
+            raise _refused(event, "a key must be a string")
         if event.value == _MERGE and event.implicit[0]:
-            raise _refused(event, "merge keys (`<<`) are not accepted; write out what they stand for")
+            raise _refused(event, "merge keys (`<<`) are not allowed; write out the values")
         return event
 
     def _until(self, end: type[Event]) -> Iterator[Event]:
@@ -127,20 +127,20 @@ class _YamlReader:
         self._on_node()
         self._left -= 1
         if self._left < 0:
-            raise YamlRejected(f"must have at most {MOST_NODES} keys and values")
+            raise YamlRejected(f"must have at most {MOST_NODES:,} keys and values")
         if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
-            raise _refused(event, "anchors and aliases (`&`, `*`) are not accepted; write out what they stand for")
+            raise _refused(event, "anchors and aliases (`&`, `*`) are not allowed; write out the values")
         if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
-            raise _refused(event, "tags (`!`) are not accepted")
+            raise _refused(event, "tags (`!`) are not allowed")
         if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
-            raise _refused(event, f"must be nested at most {DEEPEST} levels deep")
+            raise _refused(event, f"must not be nested deeper than {DEEPEST} levels")
 
     def _typed(self, event: ScalarEvent) -> object:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
         except (ValueError, yaml.YAMLError) as reason:  # such as a month that no year has
-            raise _refused(event, f"is not YAML: {reason}") from None
+            raise _refused(event, f"is not valid YAML: {reason}") from None
 
 
 def _plain(event: ScalarEvent) -> object:

@@ -160,5 +160,5 @@ def person(browser) -> Browser:
     browser.write("#id_username", PERSON["DJANGO_SUPERUSER_USERNAME"])
     browser.write("#id_password", PERSON["DJANGO_SUPERUSER_PASSWORD"])
     browser.click("[type=submit]")
-    browser.shows("Is it well?")
+    browser.shows("Health")
     return browser

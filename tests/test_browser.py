@@ -37,11 +37,11 @@ def publish_a_policy(person: Browser) -> None:
     person.open("/admin/policy/policyversion/add/")
     person.write_policy(POLICY.replace('"read" if', '"raed" if'))
     person.click("[name=_publish]")
-    person.shows("1 problem; nothing is published")
+    person.shows("1 problem; not published")
     assert "line 6" in person.one("ol.excerpts").text and '"raed"' in person.written_policy()
     person.write_policy(POLICY)
     person.click("[name=_check]")
-    person.shows("nothing is published yet")
+    person.shows("not published")
     person.click("[name=_publish]")
     person.shows("version 1 is active")
 
@@ -63,45 +63,45 @@ def browse_and_delete_facts(person: Browser) -> None:
     person.service.client().post("/batch", [{"inserts": [*roles, fact("bob", "owner", "acme")]}])
     person.open("/admin/facts/signature/")
     person.shows("122 facts")
-    person.follow("next page")
-    person.shows("first page")
+    person.follow("Next page")
+    person.shows("First page")
     person.write("#id_id", "bob")
     person.click("#narrowing [type=submit]")
     person.shows("1 fact has an argument whose id begins with “bob”.")
     assert len(person.every("#facts tbody tr")) == 1
     person.follow("bob")
-    person.shows("What may it do?")
+    person.shows("Resources it can access")
     person.driver.back()
     person.click("[name=selected]")
     person.click("#facts .danger")
     person.shows("Delete this fact?")
     person.click("[name=confirmed]")
-    person.shows("1 fact is deleted")
+    person.shows("1 fact deleted")
     assert not may(person, "bob") and may(person, "ann")
 
 
 def ask_and_be_told_why(person: Browser) -> None:
     person.open("/admin/policy/policyversion/")
     person.follow("Version 1")
-    person.follow("Ask")
-    person.shows("Fill in a question")
+    person.follow("Check access")
+    person.shows("Fill in the form")
     person.write("#id_actor", "User:ann")
     person.write("#id_action", "read")
     person.write("#id_resource", "Repo:acme")
     person.click("#question .submit [type=submit]")
-    person.shows("Because")
+    person.shows("Why it was allowed")
     assert "Allowed" in person.one(".verdict").text
     assert person.driver.current_url.endswith("?kind=authorize&actor=User:ann&action=read&resource=Repo:acme")
     person.write("#id_actor", "User:bob")
     person.click("#question .submit [type=submit]")
-    person.shows("What stood in the way")
+    person.shows("Why it was denied")
     assert "Denied" in person.one(".verdict").text
     ask_for_lists_and_by_another_text(person)
 
 
 def ask_for_lists_and_by_another_text(person: Browser) -> None:
     person.click(".kinds [data-kind=actions]")
-    person.shows("Nothing")
+    person.shows("No actions")
     person.write("#id_actor", "User:ann")
     person.click("#question .submit [type=submit]")
     person.shows("1 action")
@@ -113,29 +113,29 @@ def ask_for_lists_and_by_another_text(person: Browser) -> None:
     person.write("#id_filter", "repo-119")
     person.click(".filter [type=submit]")
     person.shows("1 resource")
-    person.follow("why?")
-    person.shows("Because")
+    person.follow("Explain")
+    person.shows("Why it was allowed")
     assert "Allowed" in person.one(".verdict").text
     person.one("#id_text").find_element(By.XPATH, "./ancestor::details/summary").click()
     assert person.one("#id_text").get_attribute("value") == POLICY
     person.write("#id_text", POLICY.replace('"read" if', '"raed" if'))
     person.click("#tried [type=submit]")
-    person.shows("the text is not a policy")
+    person.shows("the policy has errors")
     assert "raed" in person.one(".excerpts .line.meant").text
 
 
 def see_what_would_change(person: Browser) -> None:
     person.open("/admin/policy/policyversion/")
     person.follow("Version 1")
-    person.follow("Picture")
+    person.follow("Diagram")
     person.shows("owner")
     assert person.every("svg")
     person.driver.back()
-    person.follow("What would change")
+    person.follow("Preview impact")
     person.write("#id_text", POLICY.replace('"owner"', '"keeper"'))
     person.click(".submit [type=submit]")
-    person.shows("would be different")
-    assert "would be denied" in person.one("#content-main").text
+    person.shows("would change")
+    assert "newly denied" in person.one("#content-main").text
 
 
 def take_a_policy_back(person: Browser) -> None:
@@ -149,8 +149,8 @@ def take_a_policy_back(person: Browser) -> None:
     person.open("/admin/policy/policyversion/")
     person.shows("Version 2")
     person.follow("Version 1")
-    person.follow("Make active")
-    person.shows("What changes")
+    person.follow("Activate")
+    person.shows("Changes")
     person.click("[type=submit].default")
     person.shows("version 1 is active")
     assert may(person, "ann")
@@ -161,10 +161,10 @@ def make_and_revoke_a_key(person: Browser) -> None:
     Select(person.one("#id_environment")).select_by_visible_text("default")
     person.write("#id_label", "made by hand")
     person.click("[name=_save]")
-    person.shows("shown only now")
+    person.shows("shown only once")
     made = Client(person.service.origin, person.one("#token").text)
     assert made.get("/facts").status_code == 200
-    person.follow("All keys")
+    person.follow("All API keys")
     person.shows("made by hand")
     row = next(row for row in person.every("#result_list tbody tr") if "made by hand" in row.text)
     row.find_element(By.CSS_SELECTOR, ".action-select").click()
@@ -186,7 +186,7 @@ def may(person: Browser, user: str) -> bool:
 
 def test_the_page_of_the_interface_can_be_tried(browser):
     browser.open("/api/docs")
-    browser.shows("May the actor do the action on the resource?")
+    browser.shows("Check access")
     browser.write("#key", DEV_KEY)
     article = browser.one("#get-api-stats")
     article.find_element(By.CSS_SELECTOR, "summary").click()

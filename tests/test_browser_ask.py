@@ -47,7 +47,7 @@ def test_questions_are_addresses(wide):
     wide.one("#id_actor").send_keys(Keys.ENTER)
     wide.shows("Denied")
     assert wide.driver.current_url.endswith("?kind=authorize&actor=User:bob&action=read&resource=Repo:a")
-    wide.shows("No stored fact mentions User:bob.")
+    wide.shows("No stored facts mention User:bob.")
     wide.driver.back()
     wide.shows("Allowed")
     wide.driver.refresh()
@@ -71,15 +71,15 @@ def test_who_may_is_walked_through(wide):
     wide.one("#id_filter").send_keys(Keys.ENTER)
     wide.shows("10 actors")
     nothing_is_cut_off(wide)
-    wide.driver.find_element(By.LINK_TEXT, "why?").click()
-    wide.shows("Because")
+    wide.driver.find_element(By.LINK_TEXT, "Explain").click()
+    wide.shows("Why it was allowed")
     wide.open("/admin/go/ask/?kind=who&action=read&resource=Repo:p")
     wide.shows("Every Robot and Every User")
 
 
 def test_what_changed_is_picked_and_explained(wide):
     wide.open("/admin/go/ask/?kind=changed&actor=User:eve")
-    wide.shows("Name a moment")
+    wide.shows("Enter a start time or revision")
     wide.driver.find_element(By.LINK_TEXT, "before the last change").click()
     wide.shows("gained, 0 lost")
     least, found = re.search(r"(At least )?(\d+) gained, 0 lost", wide.one("body").text).groups()
@@ -108,8 +108,8 @@ def test_another_text_is_asked_with_pages(wide):
     wide.click(".pages button[formaction*=after]")
     wide.shows("101 to 200 of 250")
     wide.click(".answers button")
-    wide.shows("Because")
-    assert "which is not published" in wide.one(".took").text
+    wide.shows("Why it was allowed")
+    assert "(not published)" in wide.one(".took").text
 
 
 def test_completion_goes_on_from_what_is_written(wide):

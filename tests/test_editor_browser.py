@@ -94,7 +94,7 @@ def test_problems_are_marked_and_lead_to_their_places(writer):
     writer.click("#problems li .place")
     assert selected(writer) == '"raed"'
     put(writer, POLICY)
-    reads(writer, "#problems", "This is a policy: 2 types, 1 rule, 2 tests.")
+    reads(writer, "#problems", "Valid: 2 types, 1 rule, 2 tests.")
     assert writer.every(".cm-lintRange-error") == []
 
 
@@ -112,7 +112,7 @@ def test_a_problem_keeps_the_focus_while_the_others_come_and_go(writer):
     writer.until(lambda _: "raed" not in writer.one("#problems").text, "the problem stays")
     assert writer.driver.execute_script("return document.activeElement.parentElement") == line
     writer.driver.execute_script(change, [{"from": 0, "to": len(wrong), "insert": RIGHT}])
-    reads(writer, "#problems", "This is a policy")
+    reads(writer, "#problems", "Valid:")
     assert writer.driver.execute_script(focused) == "policy-text"
 
 
@@ -124,7 +124,7 @@ def test_words_are_completed(writer):
     reads(writer, ".cm-tooltip-autocomplete", "role of Repo")
     keys(writer, "own", Keys.ENTER, ";", Keys.ENTER)
     assert '"write" if "owner";\n' in writer.written_policy()
-    reads(writer, "#problems", "This is a policy")
+    reads(writer, "#problems", "Valid:")
 
 
 def test_tests_are_run_beside_the_text(writer):
@@ -182,59 +182,59 @@ def test_what_would_change_and_the_picture_follow_the_text(writer):
     writer.open(EDITOR)
     put(writer, POLICY)
     writer.click("#tab-change")
-    reads(writer, "#pane-change", "would be denied")
+    reads(writer, "#pane-change", "newly denied")
     writer.click("#tab-picture")
     reads(writer, "#pane-picture", "Repo")
     put(writer, POLICY.replace("Repo", "Barn"))
     reads(writer, "#pane-picture", "Barn")
     put(writer, "resource {")
-    reads(writer, "#pane-picture", "this is of the last that was one")
+    reads(writer, "#pane-picture", "These results are for the last valid text")
     writer.one("#tab-picture").send_keys(Keys.ARROW_LEFT)
     assert writer.one("#pane-change").is_displayed() and not writer.one("#pane-picture").is_displayed()
 
 
 def test_a_draft_is_found_again(writer):
     put(writer, POLICY)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     writer.open(EDITOR)
-    reads(writer, "#drafted", "This is your draft of")
+    reads(writer, "#drafted", "Draft saved")
     assert writer.written_policy() == POLICY
     writer.click("#drafted button")
-    writer.shows("The draft is discarded")
+    writer.shows("Draft discarded")
     assert writer.written_policy() == ""
 
 
 def test_a_page_does_not_go_on_as_somebody_else(writer):
     put(writer, POLICY)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     of_another = "const form = document.forms.editor; form.dataset.person = form.elements.person.value = '0'"
     writer.driver.execute_script(of_another)
     put(writer, POLICY + "# mine\n")
-    reads(writer, "#saved", "Somebody else is logged in here now; the text is kept in this browser.")
+    reads(writer, "#saved", "Another user is logged in now. Your draft is saved in this browser.")
     writer.click("[name=_publish]")
-    writer.shows("look whose name is above")
+    writer.shows("Check the user name")
     assert writer.written_policy() == POLICY + "# mine\n"
     assert all("403" in entry["message"] for entry in writer.driver.get_log("browser"))
 
 
 def test_the_text_outlives_a_lost_connection_and_a_session_that_ended(writer):
     put(writer, POLICY)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     session = writer.driver.get_cookie("sessionid")
     writer.driver.delete_cookie("sessionid")
     put(writer, POLICY + "# written without a login\n")
-    reads(writer, "#saved", "You are logged out; the text is kept in this browser.")
+    reads(writer, "#saved", "You are logged out. Your draft is saved in this browser.")
     writer.open(EDITOR)
     writer.driver.add_cookie({"name": "sessionid", "value": session["value"]})
     writer.open(EDITOR)
-    reads(writer, "#kept", "only this browser had kept it")
+    reads(writer, "#kept", "from this browser")
     assert writer.written_policy().endswith("# written without a login\n")
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     offline(writer, True)
     put(writer, POLICY + "# written without a connection\n")
-    reads(writer, "#saved", "No connection; the text is kept in this browser.")
+    reads(writer, "#saved", "No connection. Your draft is saved in this browser.")
     offline(writer, False)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     writer.driver.get_log("browser")  # which tells of what could not be reached
 
 
@@ -250,17 +250,17 @@ def test_two_windows_do_not_write_over_each_other(writer):
     second = writer.driver.current_window_handle
     writer.open(EDITOR)
     put(writer, POLICY)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     writer.driver.switch_to.window(first)
     put(writer, RIGHT)
-    reads(writer, "#kept", "There is another draft of yours")
+    reads(writer, "#kept", "You have a newer draft")
     assert writer.written_policy() == RIGHT
-    writer.driver.find_element(By.XPATH, "//button[. = 'Keep what is written here instead']").click()
-    reads(writer, "#saved", "Draft kept")
+    writer.driver.find_element(By.XPATH, "//button[. = 'Keep this draft instead']").click()
+    reads(writer, "#saved", "Draft saved")
     writer.driver.switch_to.window(second)
     put(writer, POLICY + "# second\n")
-    reads(writer, "#kept", "There is another draft of yours")
-    writer.driver.find_element(By.XPATH, "//button[. = 'Show that one here']").click()
+    reads(writer, "#kept", "You have a newer draft")
+    writer.driver.find_element(By.XPATH, "//button[. = 'Open the newer draft']").click()
     writer.until(lambda _: writer.written_policy() == RIGHT, "not shown")
     writer.driver.close()
     writer.driver.switch_to.window(first)
@@ -268,15 +268,15 @@ def test_two_windows_do_not_write_over_each_other(writer):
 
 def test_who_publishes_second_is_told(writer):
     put(writer, POLICY)
-    reads(writer, "#saved", "Draft kept")
+    reads(writer, "#saved", "Draft saved")
     writer.service.client().post("/policy", {"src": RIGHT + "# theirs\n"})
     put(writer, POLICY + "# mine\n")
-    reads(writer, "#meanwhile", "is active now; this text was begun from version")
+    reads(writer, "#meanwhile", "is active now, but your draft is based on version")
     assert "well-known development key" in writer.one("#meanwhile").text
     writer.click("#meanwhile summary")
     reads(writer, "#meanwhile", "# theirs")
     writer.click("[name=_publish]")
-    writer.shows("publish once more to replace it")
+    writer.shows("Publish again to replace it")
     assert writer.written_policy() == POLICY + "# mine\n"
     put(writer, RIGHT + "# mine\n")
     writer.click("[name=_publish]")

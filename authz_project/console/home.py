@@ -52,7 +52,7 @@ class Amount:
 
     @property
     def shown(self) -> str:
-        return f"more than {COUNTED:,}" if self.count > COUNTED else f"{self.count:,}"
+        return f"More than {COUNTED:,}" if self.count > COUNTED else f"{self.count:,}"
 
 
 @dataclass(frozen=True)
@@ -122,23 +122,24 @@ def _signs(
 ) -> Iterator[Sign]:
     yield Sign("Database", "good", _database())
     if (asked := questions_a_minute()) is not None:
-        yield Sign("Questions", "good", f"{asked:,} within the last minute")
+        yield Sign("Decisions", "good", f"{asked:,} in the last minute")
     if not may_view(request, "policy.policyversion"):
         return
     if version is None:
-        yield Sign("Policy", "warn", "none is active: nothing is allowed")
+        yield Sign("Policy", "warn", "No active policy: every check is denied")
         return
     if program is None:
-        yield Sign("Policy", "bad", f"version {version.number} cannot be used any more: {trouble}", url_of("policy"))
+        yield Sign("Policy", "bad", f"Version {version.number} no longer compiles: {trouble}", url_of("policy"))
         return
     warnings = len(program.warnings)
     told = f", with {warnings} warning{'s'[: warnings > 1]}" if warnings else ""
-    yield Sign("Policy", "warn" if warnings else "good", f"version {version.number}{told}", url_of("policy"))
+    yield Sign("Policy", "warn" if warnings else "good", f"Version {version.number}{told}", url_of("policy"))
     yield _sign_of_tests(version, program)
     if not may_go(request, "facts"):
         return
     unused = publishing.ignored_facts(environment.pk, program)
-    text = f"{unused} stored that the policy has no use for" if unused.count else "all of use to the policy"
+    facts = "fact" if unused.count == 1 and not unused.or_more else "facts"
+    text = f"{unused} {facts} the policy doesn't use" if unused.count else "All used by the policy"
     yield Sign("Facts", "warn" if unused.count else "good", text, url_of("facts") if unused.count else "")
 
 
@@ -154,10 +155,10 @@ def questions_a_minute() -> int | None:
 def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
     """Tell what came of the tests when the version was published; an older one does not say."""
     if not program.tests:
-        return Sign("Tests", "warn", "the policy has none", url_of("policy"))
+        return Sign("Tests", "warn", "The policy has no tests", url_of("policy"))
     figures = Figures.of_version(version)
-    tests = figures.tests_text or f"{len(program.tests)} in the policy"
-    covered = f", exercising {figures.coverage_text}" if figures.coverage_text else ""
+    tests = figures.tests_text or f"{len(program.tests):,} in the policy"
+    covered = f"; {figures.coverage_text} covered" if figures.coverage_text else ""
     return Sign("Tests", figures.tests_mood or "good", f"{tests}{covered}", url_of("policy"))
 
 

@@ -32,13 +32,13 @@ _POLICIES = "policy_policyversion"
 _REVIEW = f"{_POLICIES}_review"
 ENTRIES = (
     NavigationEntry("home", "Home", (), ()),
-    NavigationEntry("ask", "Ask", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
-    NavigationEntry("picture", "Picture", (_POLICY,), (f"{_POLICIES}_picture",)),
-    NavigationEntry("preview", "What would change", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
+    NavigationEntry("ask", "Check", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
+    NavigationEntry("picture", "Diagram", (_POLICY,), (f"{_POLICIES}_picture",)),
+    NavigationEntry("preview", "Preview impact", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
     NavigationEntry("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
     NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
     NavigationEntry("facts", "Facts", (_FACTS,), ("facts_",)),
-    NavigationEntry("keys", "Keys", (_KEYS,), ("authz_project_apikey",)),
+    NavigationEntry("keys", "API keys", (_KEYS,), ("authz_project_apikey",)),
 )
 SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
 _BY_NAME = {entry.name: entry for entry in ENTRIES}

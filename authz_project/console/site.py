@@ -50,7 +50,7 @@ class Console(AdminSite):
     def go(self, request: HttpRequest, name: str) -> HttpResponse:
         """Lead to a place, for the environment that the address names or else the last one; a question is kept."""
         if name not in {entry.name for entry in ENTRIES} | _NEEDED.keys() | _OTHERS.keys():
-            raise Http404("there is no such place")
+            raise Http404("This page does not exist.")
         if not may_go(request, _NEEDED.get(name) or _OTHERS.get(name) or name):
             raise PermissionDenied
         environment = choose_environment(request)
@@ -61,7 +61,9 @@ class Console(AdminSite):
     def _to_version(self, request: HttpRequest, name: str, environment: Environment) -> HttpResponse:
         version = publishing.active_version(environment.pk)
         if version is None:
-            messages.info(request, f"No policy is active in {environment.slug} yet: write one, or load an example.")
+            messages.info(
+                request, f"Environment “{environment.slug}” has no active policy. Publish a policy, or load an example."
+            )
             return HttpResponseRedirect(reverse("admin:index"))
         address = reverse(f"admin:policy_policyversion_{_OF_VERSIONS[name]}", args=[version.pk])
         asked = _question(request.GET)
@@ -71,13 +73,13 @@ class Console(AdminSite):
         """Give an environment that is empty the policy and facts of an example."""
         example = next((each for each in examples.examples() if each.name == name), None)
         if example is None:
-            raise Http404("there is no such example")
+            raise Http404("This example does not exist.")
         if not home.may_load_examples(request):
             raise PermissionDenied
         if request.method == "POST":
             environment = environment_named(request.GET.get("environment", DEFAULT_SLUG))
             if environment is None:
-                raise Http404("there is no such environment")
+                raise Http404("This environment does not exist.")
             try:
                 loaded = examples.load(environment.pk, example, by_admin(request))
                 told = f"Loaded: {example.title}, with {loaded.facts:,} facts. Try a question below."

@@ -39,11 +39,11 @@ urlpatterns: list[URLPattern] = [
 FOLDER = Path(__file__).parent.parent / "docs"
 FRONT = "index"
 ORDER = {
-    "Start": (FRONT, "tutorial", "concepts"),
+    "Get started": (FRONT, "tutorial", "concepts"),
     "Write policies": ("language", "patterns", "editors"),
-    "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
-    "Run it": ("commands", "settings", "operations", "scale", "performance"),
-    "More": ("security", "limitations", "moving", "inside", "contributing"),
+    "Integrate": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
+    "Operate": ("commands", "settings", "operations", "scale", "performance"),
+    "More": ("glossary", "security", "limitations", "moving", "inside", "contributing"),
 }
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
 

@@ -98,7 +98,7 @@ def _closest(word: str, index: sqlite3.Connection) -> str:
 def _index() -> Iterator[sqlite3.Connection]:
     """Give the index to one search at a time."""
     if not _one_at_a_time.acquire(timeout=WAIT):
-        raise Unavailable("too many search at once, try again")
+        raise Unavailable("too many searches are running; try again")
     try:
         yield _made_index()
     finally:
@@ -185,7 +185,7 @@ def _found_page(asked: str) -> str:
 
 def _missing(name: str) -> str:
     words = name.replace("-", " ")
-    return _framed("found", title="No such page", missing=name, asked=words, found=search(words), meant="")
+    return _framed("found", title="Page not found", missing=name, asked=words, found=search(words), meant="")
 
 
 def _framed(template: str, document: Document | None = None, **context: object) -> str:

@@ -234,10 +234,10 @@ def _code(lines: Iterable[str]) -> str:
 
 def _type(document: OpenDocument, name: str) -> str:
     if name in PRIMITIVES:
-        return f"{_code([name])}\na type that every policy has"
+        return f"{_code([name])}\nbuilt-in type"
     block = document.outline.types.get(name)
     if block is None:
-        return f"{_code([name])}\na type without a block"
+        return f"{_code([name])}\ntype without a block"
     extends = f" extends {', '.join(block.extends)}" if block.extends else ""
     return _code([f"{block.kind} {name}{extends} {{", *_lists(document.outline.of(name)), "}"])
 
@@ -293,7 +293,7 @@ def _predicate(document: OpenDocument, key: NameKey) -> str:
     if not program:
         arguments = document.outline.predicates.get(key.name, ())
         return _code([f"{key.name}({', '.join(arguments)})"]) + (f"\nrules\n\n{_code(rules)}" if rules else "")
-    told = f"facts that are accepted\n\n{facts}" if facts else f"`{key.name}`: no facts are accepted\n"
+    told = f"facts that are accepted\n\n{facts}" if facts else f"`{key.name}`: the policy accepts no facts\n"
     return told + (f"\nrules\n\n{_code(rules)}" if rules else "")
 
 
@@ -351,12 +351,12 @@ class CannotRename(Exception):
 def renamable(document: OpenDocument, place: int) -> Occurrence:
     occurrence = document.names.at(place)
     if occurrence is None:
-        raise CannotRename("there is no name here")
+        raise CannotRename("there is no symbol at this position")
     key = occurrence.key
     if key.name in BUILT_IN.get(key.kind, ()):
-        raise CannotRename(f"`{key.name}` is part of the language")
+        raise CannotRename(f"`{key.name}` is built in and cannot be renamed")
     if key.kind == NAME and not document.names.definitions(key):
-        raise CannotRename(f'"{key.name}" is a value: no block declares a role, permission or relation of that name')
+        raise CannotRename(f'"{key.name}" is a string: no block declares a role, permission or relation with this name')
     return occurrence
 
 
@@ -370,7 +370,7 @@ def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
     if document.names.is_known(NameKey(key.kind, new, key.statement)):
         raise CannotRename(f"there is a {_called(key)} `{new}` already")
     if not _is_sound(document, spans, new):
-        raise CannotRename(f"with the name `{new}`, the text would not be understood")
+        raise CannotRename(f"cannot rename to `{new}`: the policy would no longer compile")
     return spans
 
 
@@ -380,7 +380,7 @@ def _refuse_unfit(document: OpenDocument, key: NameKey, spans: list[Span], new: 
         return
     if re.fullmatch(WORD, new) and new not in RESERVED and new not in LEGACY and new != "_":
         return
-    raise CannotRename(f"`{new}` is not a name")
+    raise CannotRename(f"`{new}` is not a valid name")
 
 
 def _is_sound(document: OpenDocument, spans: list[Span], new: str) -> bool:

@@ -84,7 +84,7 @@ class PolicyServer(LanguageServer):
         document = self.document(uri)
         compiled = await asyncio.to_thread(lambda: document.compiled)
         if compiled.program is None:
-            message = f"not a policy yet: {compiled.problems[0].message}"
+            message = f"the policy has errors: {compiled.problems[0].message}"
             return self._result(types.MessageType.Error, message, TestReport())
         tests = tuple(test for test in compiled.program.tests if name in ("", test.name))
         try:
@@ -94,7 +94,7 @@ class PolicyServer(LanguageServer):
         if self.documents.get(uri) is document:
             self.publish(document, (*compiled.problems, *_failures(document, report)))
         kind = types.MessageType.Info if report.success else types.MessageType.Error
-        return self._result(kind, results_of(report) if tests else "there is no such test", report)
+        return self._result(kind, results_of(report) if tests else "this test does not exist", report)
 
     def _result(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
         self.window_show_message(types.ShowMessageParams(kind, message))

@@ -116,9 +116,9 @@ class AccessLog:
                 for piece in pieces(self._lines(), most_at_once()):
                     write(piece)
             except OSError as reason:
-                log.error("the access log cannot be written: %s", reason)
+                log.error("cannot write the access log: %s", reason)
             except Exception:
-                log.exception("the access log cannot be written")
+                log.exception("cannot write the access log")
 
     def _lines(self) -> list[bytes]:
         """Take all queued requests, and return their lines. One that cannot be built is logged and left out."""
@@ -127,7 +127,7 @@ class AccessLog:
             try:
                 lines.append(line_of(next_one()))
             except Exception:
-                log.exception("a request is not in the access log")
+                log.exception("cannot log a request to the access log")
         return lines
 
     def complain(self) -> None:
@@ -135,7 +135,7 @@ class AccessLog:
         now = time.monotonic()
         if self._left_out and now - self._complained > COMPLAINT_EVERY:
             left_out, self._left_out, self._complained = self._left_out, 0, now
-            log.error("%s requests are not in the access log: they came faster than it could be written", left_out)
+            log.error("dropped %s access log entries: the log cannot keep up", left_out)
 
     def _run(self) -> None:
         while True:
@@ -174,8 +174,8 @@ def tell_if_question(seen: AnsweredRequest) -> None:
     rows = sum(part.facts.get("rows", 0) for part in statements)
     shown = " | ".join(shapes[:SHOWN]) + (f" | and {len(shapes) - SHOWN} more" if len(shapes) > SHOWN else "")
     _slow_log.warning(
-        "slow question: %s %d took %.0f ms, of which %.0f ms compiling and %.0f ms in %d statements (%d rows); "
-        "plan reads %s tables: %s",
+        "slow query: %s %d took %.0f ms, of which %.0f ms compiling and %.0f ms in %d statements (%d rows); plan "
+        "reads %s tables: %s",
         seen.endpoint, seen.status, seen.seconds * 1000, took["compile"] * 1000, took["statement"] * 1000,
         len(statements), rows, "?" if reads is None else reads, shown,
         extra={

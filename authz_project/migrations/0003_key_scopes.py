@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     dependencies = [("authz_project", "0002_login_attempts")]
 
     operations = [
-        migrations.AddField("apikey", "may_read", scope("ask questions")),
+        migrations.AddField("apikey", "may_read", scope("read")),
         migrations.AddField("apikey", "may_change_facts", scope("change facts")),
         migrations.AddField("apikey", "may_change_policy", scope("publish policies")),
         migrations.AddField("apikey", "created_by", models.TextField(blank=True, db_default="", default="")),

@@ -23,19 +23,19 @@ from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Sc
 JSONObject = dict[str, Any]  # JSON
 
 REFUSALS = {
-    400: "The request is malformed, or a question is too hard; the message says where and why.",
-    401: "The key is missing, unknown, expired or revoked.",
-    403: "The key lacks the scope that this needs; the message names it.",
-    413: "A limit is passed; the message names it.",
-    429: "The key has sent more requests than `RATE_LIMIT` allows. Try again after `Retry-After` seconds.",
-    503: "The database cannot be reached, or is too busy. Try again.",
+    400: "The request is malformed, or the query is too complex. `message` says where and why.",
+    401: "The API key is missing, unknown, expired or revoked.",
+    403: "The API key lacks the scope that `message` names.",
+    413: "A limit is exceeded; `message` names it.",
+    429: "The API key has exceeded `RATE_LIMIT`. Try again after `Retry-After` seconds.",
+    503: "The database is unreachable or overloaded. Try again.",
 }
 AT_THE_DOOR = (401, 403, 429)
 _TITLE = "Authorization service"
 _ABOUT = (
-    "An authorization service: it stores facts and a policy, and answers who may do what. Requests carry "
-    "`Authorization: Bearer <key>`; a key may be good for some of it only, by its scopes. Bodies are JSON. Members of "
-    "a request that are not described are ignored; answers have those that are described, and no others."
+    "Stores facts and a policy, and decides who is allowed to do what. Requests carry `Authorization: Bearer "
+    "<key>`; the scopes of a key limit what it can do. Bodies are JSON. Unknown members of a request are ignored; "
+    "responses have exactly the members described here."
 )
 
 
@@ -155,19 +155,19 @@ def _response(
 
 _HEADERS = {
     "X-Request-ID": {
-        "description": "The request's, or a new one. It is in the log.",
+        "description": "The `X-Request-ID` of the request, or a generated one. It is in the log.",
         "required": True,
         "schema": {"type": "string"},
     },
     "OsoOffset": {
-        "description": "The revision: of a change, its own; of an answer, the one that is answered. It grows with "
-        "each committed change of the environment.",
+        "description": "The revision number: the new revision of a change, or the revision a response is based "
+        "on. It grows with each committed change of the environment.",
         "required": True,
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },
     UNUSED_FACTS: {
-        "description": "There, and only there, where context facts are not used in policy: which, and what may have "
-        f"been meant. Printable ASCII, at most {LONGEST} characters.",
+        "description": "Only present if context facts are not used in policy. Names them, with suggestions, in "
+        f"printable ASCII of at most {LONGEST:,} characters.",
         "schema": {"type": "string", "maxLength": LONGEST},
     },
     "Retry-After": {"description": "Seconds.", "schema": {"type": "string", "pattern": "^[0-9]+$"}},
@@ -191,7 +191,9 @@ class Described(Endpoint):
 
 class OpenAPIDocument(Described):
     docs: ClassVar = {
-        "GET": Doc("This description", {"type": "object"}, "As OpenAPI 3.1. For people it is at `/api/docs`.")
+        "GET": Doc(
+            "Get the OpenAPI document", {"type": "object"}, "In OpenAPI 3.1 format. See `/api/docs` for the reference."
+        )
     }
 
     @cached_property

@@ -16,18 +16,17 @@ from policy.endpoint import Doc, Endpoint, QueryParameter, Schema
 from policy.scopes import Scope
 
 TAGS = {  # name -> description
-    "Policy": "The rules, in the Polar language. A new policy becomes active whole or not at all, and stored facts "
-    "stay.",
-    "Facts": "Who is what to whom. The active policy must have a use for a fact that is stored.",
-    "Questions": "A question is one statement over what is committed when it is asked. An unknown action or type is no "
-    "mistake: nobody may do it, on nothing.",
-    "AuthZEN": "The Authorization API 1.0 of the OpenID Foundation: the same questions in its words. A property is a "
-    "context fact whose predicate is the property's name; what the policy has no use for is ignored. Requests are "
+    "Policy": "The rules, in the Polar language. Publishing a policy is atomic, and stored facts are unchanged.",
+    "Facts": "Roles, relations and attributes. Facts that are not used in policy are rejected.",
+    "Checks": "Checks and lists, evaluated on committed data in one snapshot. An unknown action or type is not "
+    "an error; access is denied.",
+    "AuthZEN": "The OpenID Foundation's Authorization API 1.0. A property becomes a context fact whose predicate "
+    "is the property's name; properties that are not used in policy are ignored. Requests are "
     "`application/json`.",
-    "SQL for your own database": "The same questions, answered by a statement or a condition over the tables that the "
-    "data bindings name. What is stored here is written into it.",
-    "For older clients": "All of it works; what to use today is said with each.",
-    "Service": "Health, and environments to test in.",
+    "Local SQL": "Local SQL: the same checks as a SQL statement or condition for the tables that "
+    "the data bindings name. Facts stored in this service are inlined as values.",
+    "Deprecated": "Supported for existing clients. Each operation names its replacement.",
+    "Service": "Liveness, readiness and test environments.",
 }
 
 

@@ -23,7 +23,7 @@ _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 _CHANGED_FACT = answered(
     "",
     {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-    {"expires_at": text("From then on it does not count; absent where it has no end.")},
+    {"expires_at": text("When the fact expires. Absent if it does not expire.")},
 )
 
 FACTS: dict[str, Schema] = {
@@ -32,24 +32,28 @@ FACTS: dict[str, Schema] = {
         {
             "results": many(
                 answered(
-                    "What one revision did to matching facts.",
+                    "The changes of one revision to matching facts.",
                     {
                         "revision": {"type": "integer", "minimum": 1},
-                        "at": text("When it was committed, in UTC."),
-                        "author": text("Who made it: a key, an admin or a command."),
+                        "at": text("Commit time in UTC."),
+                        "author": text("The API key, admin user or command that made the change."),
                         "kind": text("`facts`, `load`, `clear`, `copy` or `expiry`."),
-                        "inserted": many(_CHANGED_FACT, "Those whose end it changed are among them."),
+                        "inserted": many(_CHANGED_FACT, "Includes facts whose expiry changed."),
                         "deleted": many(_CHANGED_FACT),
                         "policy_version": {
                             "type": ["integer", "null"],
-                            "description": "The version that was active then.",
+                            "description": "The version active at that revision.",
                         },
                     },
                 ),
                 "Newest first.",
             ),
             "next_page_token": {"type": ["string", "null"], "description": "null after the last page."},
-            "horizon": {"type": "integer", "minimum": 0, "description": "What happened up to it is not told."},
+            "horizon": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "History up to this revision is not available.",
+            },
         },
     ),
     "StoredFact": answered(
@@ -59,12 +63,12 @@ FACTS: dict[str, Schema] = {
             END: {
                 "type": "string",
                 "format": "date-time",
-                "description": "From then on it does not count; UTC. Clients that send `X-OsoApiVersion` are not told.",
+                "description": "When the fact expires, in UTC. Not sent to clients that send `X-OsoApiVersion`.",
             }
         },
     ),
     "Counts": answered(
-        "How many facts are stored.",
+        "The number of stored facts.",
         {name: {"type": "integer", "minimum": 0} for name in ("num_roles", "num_relations", "num_facts")},
     ),
 }
@@ -75,62 +79,74 @@ CHANGES: dict[str, Schema] = {
     "Changes": answered(
         "",
         {
-            "changes": many(ref("Change"), "In order, each revision once."),
+            "changes": many(ref("Change"), "In revision order, each revision once."),
             "next": {
                 "anyOf": [{"type": "integer", "minimum": 0}, text()],
-                "description": "The next request's `after`: a revision's number, or a token to go on inside of one.",
+                "description": "The `after` of the next request: a revision number, or a token to continue within "
+                "a revision.",
             },
-            "more": {"type": "boolean", "description": "Whether there is more now."},
+            "more": {"type": "boolean", "description": "True if more changes are available now."},
         },
     ),
     "Change": answered(
-        "A revision: what was committed together.",
+        "One revision: changes that were committed together.",
         {
             "revision": {"type": "integer", "minimum": 0},
-            "at": text("When it was committed, by the database's clock."),
-            "author": text("A key, an admin or a command."),
+            "at": text("Commit time, by the database's clock."),
+            "author": text("An API key, an admin user or a command."),
             "kind": text(
-                "`facts`, `load`, `clear`, `copy`, `expiry`, `policy`, `environment` or `upgrade`; or `state`: all "
-                "facts as of a revision."
+                "`facts`, `load`, `clear`, `copy`, `expiry`, `policy`, `environment`, `upgrade`, or `state` for "
+                "all facts at a revision."
             ),
-            "inserted": many(_CHANGED_FACT, "Facts that were not there before, or have another end."),
-            "deleted": many(ref("StoredFact"), "Facts that were there before."),
+            "inserted": many(_CHANGED_FACT, "Facts that were not stored before, or that have a new expiry."),
+            "deleted": many(ref("StoredFact"), "Facts that were stored before."),
             "policy_version": {
                 "type": ["integer", "null"],
-                "description": "The version that is active from then on, of a revision of the kind `policy`.",
+                "description": "The version that became active, if `kind` is `policy`.",
             },
         },
         {
-            "part": {"type": "integer", "minimum": 1, "description": "Of a revision that comes in parts, from 1 on."},
+            "part": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The number of this part, from 1, if the revision comes in parts.",
+            },
             "parts": {"type": "integer", "minimum": 1},
         },
     ),
     "BeforeHorizon": answered(
-        "What is asked for was dropped.",
-        {"message": text(), "horizon": {"type": "integer", "description": "The oldest revision to go on after."}},
+        "The requested changes are no longer available.",
+        {
+            "message": text(),
+            "horizon": {"type": "integer", "description": "The oldest revision that can be used as `after`."},
+        },
     ),
 }
 
 # ---- questions --------------------------------------------------------------------------------------------------
 
-_STAR = "`*` is every one."
+_STAR = "`*` stands for every value."
 
 QUESTIONS: dict[str, Schema] = {
     "Decision": answered("", {"allowed": {"type": "boolean"}}),
-    "Actions": answered("", {"results": many(text(), f"In order. {_STAR}")}),
+    "Actions": answered("", {"results": many(text(), f"Sorted. {_STAR}")}),
     "Listing": answered(
         "",
-        {"results": many(text(), f"Ids, in order. {_STAR}")},
+        {"results": many(text(), f"Ids, sorted. {_STAR}")},
         {"next_page_token": {"type": ["string", "null"], "description": "null or absent after the last page."}},
     ),
-    "Allowed": answered("", {"results": many(answered("", {"type": text(), "id": text()}), "In the order asked.")}),
-    "Decisions": answered("", {"results": many({"type": "boolean"}, "One for each check, in their order.")}),
+    "Allowed": answered(
+        "", {"results": many(answered("", {"type": text(), "id": text()}), "In the order of the request.")}
+    ),
+    "Decisions": answered(
+        "", {"results": many({"type": "boolean"}, "One result per check, in the order of the request.")}
+    ),
     "Solutions": answered(
         "",
         {
             "results": many(
                 {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-                "Each solution once: ids by variable, null for every value.",
+                "Each solution once: ids by variable. null stands for every value.",
             )
         },
     ),
@@ -145,7 +161,7 @@ QUESTIONS: dict[str, Schema] = {
                         "args": many(answered("", {name: {"type": ["string", "null"]} for name in ("type", "id")})),
                     },
                 ),
-                "Stored or derived; an id of null is every value.",
+                "Stored or derived facts. An id of null stands for every value.",
             )
         },
     ),
@@ -157,14 +173,14 @@ QUESTIONS: dict[str, Schema] = {
             "reason": {
                 "type": "string",
                 "enum": ["draining", "database", "form"],
-                "description": "The process is about to stop; the database does not answer; or it has another "
-                "version's form.",
+                "description": "`draining`: the process is shutting down. `database`: the database does not "
+                "respond. `form`: the database schema belongs to another version.",
             },
         },
     ),
     "Greeting": answered("", {"hello": text(), "api_version": {"type": "integer"}}),
-    "Token": answered("", {"token": text("The new environment's key.")}),
-    "Sql": answered("", {"sql": text("To run against your own database.")}),
+    "Token": answered("", {"token": text("An API key for the new environment.")}),
+    "Sql": answered("", {"sql": text("The SQL to run against your own database.")}),
 }
 
 # ---- policies -------------------------------------------------------------------------------------------------
@@ -178,15 +194,15 @@ POLICIES: dict[str, Schema] = {
         {"policy": nullable(answered("", {"src": text(), "filename": {"type": ["string", "null"]}}))},
     ),
     "PolicyRefused": {
-        "description": "Why the active policy stays.",
+        "description": "The reason why the policy was not published.",
         "oneOf": [
-            answered("The request is wrong.", {"error_type": {"const": "Generic"}, "message": text()}),
+            answered("The request is invalid.", {"error_type": {"const": "Generic"}, "message": text()}),
             answered(
-                "The text is not a policy.",
+                "The policy does not compile.",
                 {"error_type": {"const": "Validation"}, "message": text(), "errors": many(_PROBLEM)},
             ),
             answered(
-                "A test in it fails.",
+                "A test of the policy fails.",
                 {
                     "error_type": {"const": "TestsFailed"},
                     "message": text(),
@@ -207,7 +223,7 @@ POLICIES: dict[str, Schema] = {
         },
     ),
     "ResourceMetadata": answered(
-        "What a block declares and inherits; `global` is always there.",
+        "What a block declares and inherits. `global` is always present.",
         {
             "roles": many(text()),
             "permissions": many(text()),
@@ -221,30 +237,30 @@ POLICIES: dict[str, Schema] = {
 _KINDS = (
     "rule", "part", "fact", "comparison", "absence", "again", "unexplained", "obstacle", "missing", "false", "present",
 )  # fmt: skip
-_VALUE = answered("", {"type": text(), "id": {"type": ["string", "null"], "description": "null is any."}})
+_VALUE = answered("", {"type": text(), "id": {"type": ["string", "null"], "description": "null stands for any value."}})
 _GOAL = {
-    "goal": text("What is explained."),
+    "goal": text("The check that is explained."),
     "allowed": {"type": "boolean"},
     "proof": nullable(ref("Reason")),
-    "obstacles": many(ref("Reason"), "One for each rule that could have granted it."),
-    "note": text("What the question names that the policy has no word for, or that no rule is about it."),
+    "obstacles": many(ref("Reason"), "One per rule that could have granted access."),
+    "note": text("Names in the request that the policy does not declare, or a note that no rule matches."),
 }
 
 _UNUSED = {
-    "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used."),
-    "complete": {"const": False, "description": "Not all of it was looked into; absent where all was."},
-    "message": text("Where it is not complete: why."),
+    "unused_context_facts": many(text(), "Context facts that are not used in policy. Absent if all are used."),
+    "complete": {"const": False, "description": "Present if the explanation is incomplete."},
+    "message": text("Why the explanation is incomplete."),
 }
 
 _MARK = answered(
-    "A revision; of one that is not kept any more, only the number is known.",
+    "A revision. If it is no longer available, only its number is set.",
     {
-        "revision": {"type": ["integer", "null"], "description": "null is before revisions were kept."},
+        "revision": {"type": ["integer", "null"], "description": "null if it is from before history began."},
         "at": {"type": ["string", "null"], "description": "In UTC."},
         "author": {"type": ["string", "null"]},
         "kind": {"type": ["string", "null"]},
     },
-    {"before": {"type": "integer", "description": "Where `revision` is null: the oldest that is known."}},
+    {"before": {"type": "integer", "description": "The oldest known revision, if `revision` is null."}},
 )
 
 EXPLANATIONS: dict[str, Schema] = {
@@ -252,7 +268,7 @@ EXPLANATIONS: dict[str, Schema] = {
         "anyOf": [
             answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED),
             answered(
-                "Of a query: a proof or obstacles for each of its calls.",
+                "For a query: a proof or obstacles for each call.",
                 {
                     "policy_version": {"type": ["integer", "null"]},
                     "allowed": {"type": "boolean"},
@@ -263,18 +279,20 @@ EXPLANATIONS: dict[str, Schema] = {
         ]
     },
     "Reason": answered(
-        "One step, and below it (`because`) what it rests upon.",
-        {"kind": {"enum": list(_KINDS)}, "text": text("The step in one line.")},
+        "One step, with the steps it depends on in `because`.",
+        {"kind": {"enum": list(_KINDS)}, "text": text("The step as one line of text.")},
         {
             "fact": answered("", {"predicate": text(), "args": many(_VALUE)}),
             "source": {"enum": ["stored", "context", "policy"]},
-            "rule": answered("As the policy has it.", {"text": text(), "line": {"type": ["integer", "null"]}}),
+            "rule": answered("The rule, as in the policy.", {"text": text(), "line": {"type": ["integer", "null"]}}),
             "bindings": {"type": "object", "description": "The rule's variables.", "additionalProperties": _VALUE},
-            "met": many(text(), "Of an obstacle: the conditions before the one that is missing."),
+            "met": many(text(), "For an obstacle: the conditions that hold, before the missing one."),
             "note": text(),
-            "since": _MARK | {"description": "Of a stored fact, and of a missing one that was there: when it began."},
-            "until": _MARK | {"description": "Of a missing fact that was there: when it ended."},
-            "expires_at": text("When the fact ends, or ended, by itself."),
+            "since": _MARK | {"description": "For a stored fact, or a missing one that was stored before: when it "
+                                             "was inserted."},
+            "until": _MARK | {"description": "For a missing fact that was stored before: when it was deleted or "
+                                             "expired."},
+            "expires_at": text("When the fact expires or expired."),
             "because": many(ref("Reason")),
         },
     ),
@@ -292,10 +310,10 @@ AUTHZEN: dict[str, Schema] = {
     "Evaluated": answered(
         "",
         {"decision": {"type": "boolean"}},
-        {"context": {"type": "object", "description": "What is wrong with an evaluation, or its explanation."}},
+        {"context": {"type": "object", "description": "The error of an invalid evaluation, or the explanation."}},
     ),
     "EvaluatedMany": answered(
-        "", {"evaluations": many(ref("Evaluated"), "In the order of the request, up to the one that decides.")}
+        "", {"evaluations": many(ref("Evaluated"), "In the order of the request, up to the evaluation that decides.")}
     ),
     "FoundEntities": _found(answered("", {"type": text(), "id": text()})),
     "FoundActions": _found(answered("", {"name": text()})),
@@ -391,7 +409,7 @@ def _schema_of_one(field: serializers.Field) -> Schema:
 
 
 _EXPLAIN_QUERY: Schema = {
-    "description": "What /authorize was asked, or one solution of /evaluate_query.",
+    "description": "The check of `/authorize`, or one solution of `/evaluate_query`.",
     "anyOf": [schema_of(questions.ExplainQuery) | {"not": {"required": ["predicate"]}}, ref("Query")],
 }
 

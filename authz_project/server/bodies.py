@@ -255,7 +255,7 @@ def _watch() -> None:
             _end_what_is_late()
             budget.tick()
         except Exception:  # the next one is not to wait for ever for that
-            log.exception("late bodies were not ended")
+            log.exception("cannot close connections with timed-out request bodies")
 
 
 def _end_what_is_late() -> None:

@@ -179,7 +179,7 @@ class ConnectionLimits:
                 ended = self.look()
             except Exception:
                 ended = 0
-                log.exception("client connections were not looked at")
+                log.exception("cannot check client connections")
 
     def look(self) -> int:
         """Return how many connections were ended."""

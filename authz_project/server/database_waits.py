@@ -117,7 +117,7 @@ class Silence:
             self._asking.release()
 
     def _begin(self) -> None:
-        log.error("the database does not answer: requests that wait for it end in 503")
+        log.error("the database does not respond; waiting requests get status 503")
         self._noticed_at = time.monotonic()
         database.note_silence(True)
         try:
@@ -130,7 +130,7 @@ class Silence:
         while not _can_connect():
             time.sleep(CONNECT_EVERY)
         database.note_silence(False)
-        log.warning("the database answers again")
+        log.warning("the database responds again")
 
 
 silence = Silence()
@@ -153,7 +153,7 @@ def answers(raw: Any) -> bool:
     except psycopg.Error:
         return True
     except Exception:
-        log.exception("cannot find out whether the database answers")
+        log.exception("cannot check whether the database responds")
         return True
 
 

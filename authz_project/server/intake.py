@@ -55,8 +55,8 @@ log = logging.getLogger("authz.server")
 # Endpoints of changes that may wait for one another: see `facts.group_commit`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change
-CROWDED = "more is asked than can be answered, try again"
-FULL = "too many large bodies at once, try again"
+CROWDED = "the server is overloaded; try again"
+FULL = "too many large request bodies at the same time; try again"
 WAITING = 16  # changes that a process works on at once; more wait in line
 # Additional threads for each thread, for what takes long. A connection costs SQLite little, and PostgreSQL a process.
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
@@ -241,7 +241,7 @@ class Intake:
             case "too much":
                 say(scope, protocol, MEMORY.status, MEMORY.message)
             case "broken":
-                say(scope, protocol, 400, "the body breaks off", close=True)
+                say(scope, protocol, 400, "the request body is incomplete", close=True)
 
 
 class _Held:
@@ -296,7 +296,7 @@ def _end(scope: Scope, body: _Held, refuse: Callable[[], object] | None = None) 
 
 def replace_process() -> None:
     """Have this process drain and end, as at SIGTERM; its parent starts another one in its place."""
-    log.error("memory ran out: this process ends, and another one takes its place")
+    log.error("out of memory: this process exits and will be replaced")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -334,4 +334,8 @@ def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, 
 
 
 def _long(limit: int) -> str:
-    return too_large().message if limit == largest() else f"the body is larger than {limit} bytes; log in first"
+    return (
+        too_large().message
+        if limit == largest()
+        else (f"the request body is larger than {limit:,} bytes; log in first")
+    )

@@ -32,8 +32,8 @@ class TooFewFiles(Exception):
 
     def __init__(self, limit: int, needed: int):
         self.message = (
-            f"a process may open {limit} files here, and {needed} are needed: raise the limit"
-            " (`ulimit -n`, or LimitNOFILE= of systemd), or give each worker fewer --threads"
+            f"too few file descriptors: {needed:,} needed, the limit is {limit:,}; raise it (`ulimit -n`, or "
+            "LimitNOFILE= in systemd), or use fewer --threads per worker"
         )
         super().__init__(self.message)
 

@@ -69,13 +69,13 @@ class Lookout:
             if self._look is None or self._look.done() or self._is_given_up():
                 self._begin()
         except RuntimeError:
-            log.exception("not ready: no thread can be had to look at the database")
+            log.exception("not ready: cannot start a thread to check the database")
             return DATABASE_AWAY
         assert self._look is not None, "one is under way"
         try:
             return self._look.result(WITHIN)
         except TimeoutError:
-            log.warning("not ready: the database has not answered for %d seconds", time.monotonic() - self._begun)
+            log.warning("not ready: the database has not responded for %d seconds", time.monotonic() - self._begun)
             return DATABASE_AWAY
 
     def _is_given_up(self) -> bool:
@@ -107,7 +107,7 @@ def health_application(lookout: Lookout) -> Application:
             lookout.call_with_readiness(answered.put)
             found = answered.get()
         is_known = path == READINESS or path in HEALTH
-        status, body = (found.status, found.body) if is_known else (404, {"message": "no such path"})
+        status, body = (found.status, found.body) if is_known else (404, {"message": "Not found"})
         content = orjson.dumps(body)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
         start_response(f"{status} {HTTPStatus(status).phrase}", headers)
@@ -120,7 +120,7 @@ def _call(callback: Callback, found: Readiness) -> None:
     try:
         callback(found)
     except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
-        log.exception("a request was not answered")
+        log.exception("request failed")
 
 
 class _Looker:

@@ -191,7 +191,7 @@ class Supervisor:
         if process_id:
             worker_ended.send_robust(self, number=place.number)
         if place.reason and place.reason != self._logged:
-            log.error("worker %d cannot start: %s", place.number, place.reason.strip())
+            log.error("cannot start worker %d: %s", place.number, place.reason.strip())
             self._logged = place.reason
         if place.reason and not self._has_served:
             self._failures += 1
@@ -199,7 +199,7 @@ class Supervisor:
                 raise CannotStart
         pause = place.pause(is_last=all(each.process is None for each in self._places))
         level = logging.ERROR if code else logging.WARNING
-        how = f"was killed by {_name(-code)}" if code < 0 else f"ended with status {code}"
+        how = f"was killed by {_name(-code)}" if code < 0 else f"exited with status {code}"
         log.log(level, "worker %d (process %d) %s; restarting it in %.1f s", place.number, process_id, how, pause)
 
     def _stop(self, signals: Signals, number: int, within: float) -> None:
@@ -214,7 +214,7 @@ class Supervisor:
                 if told is not None:
                     place.tell(told)
             if told == signal.SIGKILL:
-                log.error("workers that did not stop within %.0f s were killed", within)
+                log.error("killed workers that did not stop within %.0f s", within)
                 return
             self._wait(signals, until)
             for place in self._places:

@@ -170,7 +170,7 @@ class Slots:
         try:
             threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
         except RuntimeError as reason:  # the system gives no more; the next thread that is done takes from the line
-            log.error("a thread to answer cannot be had: %s", reason)
+            log.error("cannot start a request thread: %s", reason)
             return None
         return inbox
 
@@ -204,7 +204,7 @@ class Slots:
             try:
                 self._pass_by_what_is_long()
             except Exception:
-                log.exception("who has been at work for long was not passed by")
+                log.exception("cannot start extra threads for slow requests")
 
     def _pass_by_what_is_long(self) -> None:
         with self._lock:
@@ -221,7 +221,7 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
     try:
         work(*arguments)
     except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
-        log.exception("a request was not answered")
+        log.exception("request failed")
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
     try:
         pool.submit(once)
     except RuntimeError as reason:
-        log.error("a thread to answer cannot be had: %s", reason)
+        log.error("cannot start a request thread: %s", reason)
         return not mine.acquire(blocking=False)
     return True
 
@@ -325,7 +325,7 @@ def done(work: Callable[..., None], *arguments: object) -> None:
     try:
         work(*arguments)
     except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
-        log.exception("a request was not answered")
+        log.exception("request failed")
     with suppress(Error):  # a request whose key had to be looked up has opened one
         connections[DEFAULT_DB_ALIAS].close()
 
@@ -424,4 +424,4 @@ class HeldRefusals:
             try:
                 self._kept.popleft()[1]()
             except BaseException:  # granian's own do not derive from Exception, and this thread must go on
-                log.exception("a request was not answered")
+                log.exception("request failed")

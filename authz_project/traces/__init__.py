@@ -24,12 +24,12 @@ def begin() -> None:
     if not is_wanted():
         return
     if settings.OTEL_PROTOCOL != PROTOCOL:
-        log.error("no traces: OTEL_EXPORTER_OTLP_PROTOCOL is not %s, and only that is spoken", PROTOCOL)
+        log.error("tracing is disabled: OTEL_EXPORTER_OTLP_PROTOCOL must be %s, the only supported protocol", PROTOCOL)
         return
     try:
         telemetry = import_module(TELEMETRY)
     except ImportError as reason:
-        log.error('no traces: %s; pip install "authz-project[otel]"', reason)
+        log.error('tracing is disabled: %s; run pip install "authz-project[otel]"', reason)
         return
     telemetry.start()
 

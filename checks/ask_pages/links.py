@@ -141,9 +141,9 @@ def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> l
     is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only an explanation is about any value
     if asked.text or (is_any and asked.kind.name != "authorize"):
         return []
-    found = [Copy("On the command line", line) for line in _commands(asked) if line]
+    found = [Copy("Command line", line) for line in _commands(asked) if line]
     if asked.kind.name != CHANGED:
-        found += [Copy("Over the interface", _curl(asked, each, origin)) for each in questions]
+        found += [Copy("HTTP API", _curl(asked, each, origin)) for each in questions]
     return found
 
 

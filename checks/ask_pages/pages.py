@@ -33,7 +33,6 @@ from checks.compare.review import Access, AccessState
 from checks.compare.review_page import looked_text, shown_action, value_shown, why_url
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
-from facts.notation import noted_value
 from facts.pages.addresses import ask_url, value_url
 from facts.pages.value import Ability, Answer, QuestionChoice, Section
 from policy.active import program_of_version
@@ -65,8 +64,8 @@ def sections(environment: Environment, value: Value, chosen: Mapping[str, str]) 
         return []
     page = _Page(environment, version, program, value, chosen)
     found = (
-        Section("What may it do?", MAY, tuple(page.may())),
-        Section("Who may do what to it?", WHO, tuple(page.who())),
+        Section("Resources it can access", MAY, tuple(page.may())),
+        Section("Actors with access", WHO, tuple(page.who())),
     )
     return [section for section in found if section.abilities]
 
@@ -80,7 +79,7 @@ class _Page:
         self.program = program
         self.value = value
         self.chosen = chosen
-        self.text = noted_value(value)
+        self.text = value.noted
 
     def may(self) -> Iterator[Ability]:
         """Yield the questions about what the value may do, by the type of resource; none if it is no actor."""
@@ -110,14 +109,14 @@ class _Page:
         actor = Asked(self.value.type, (self.value.id,))
         question = allow(actor, Asked(STRING, (action,)), Asked(type_name), ("resource",))
         url = ask_url(self.environment.slug, "list", **asked)
-        return self._answer(lambda counted: f"May {action} {counted or 'none'}.", url, {type_name: question})
+        return self._answer(lambda counted: f"Can {action}: {counted or 'none'}.", url, {type_name: question})
 
     def _actors(self, action: str) -> Answer:
         resource, name = Asked(self.value.type, (self.value.id,)), Asked(STRING, (action,))
         types = [each for each, known in sorted(self.program.types.items()) if known.kind == "actor"]
         questions = {each: allow(Asked(each), name, resource, ("actor",)) for each in types}
         url = ask_url(self.environment.slug, "who", action=action, resource=self.text)
-        return self._answer(lambda counted: f"{counted or 'Nobody'} may {action} it.", url, questions)
+        return self._answer(lambda counted: f"Can {action}: {counted or 'nobody'}.", url, questions)
 
     def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
         """Return how many answers there are, and the first ones."""
@@ -152,7 +151,7 @@ def _counted(name: str, ids: list[str | None]) -> str:
 
 _MOST_VERSIONS = 200
 _NOUNS = {"actor": "actor", "action": "action", "resource": "resource"}
-_NOTHING = {"actor": "Nobody", "action": "Nothing", "resource": "No resource"}
+_NOTHING = {"actor": "No actors", "action": "No actions", "resource": "No resources"}
 PageFields = Mapping[str, str]
 ShownQuestion = dict[str, object]
 
@@ -244,7 +243,7 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
 def _earlier(version: PolicyVersion, fields: PageFields) -> Iterator[Link]:
     """Yield links that ask what changed since earlier moments, as far as these can be asked about."""
     latest, time = version.environment.offset, time_of(now())
-    picks = [("before the last change", str(latest - 1)), ("a day ago", ""), ("a week ago", "")]
+    picks = [("before the last change", str(latest - 1)), ("1 day ago", ""), ("7 days ago", "")]
     for (label, text), days in zip(picks, (0, 1, 7)):
         when = time - timedelta(days=days)
         try:
@@ -274,7 +273,7 @@ def _shown_answer(answer: PageAnswer, origin: str) -> ShownQuestion:
         listed = _listed(answer, answer.listed)
         return shown | {"listed": listed, "title": f"{listed['headline']}: {_question_text(asked)}"}
     changes = {} if answer.changes is None else {"changes": _changes(answer)}
-    return shown | changes | {"title": f"What changed: {_question_text(asked)}"}
+    return shown | changes | {"title": f"Changes: {_question_text(asked)}"}
 
 
 def _question_text(asked: PageQuestion) -> str:
@@ -297,7 +296,7 @@ def _note(version: PolicyVersion, note: Note) -> ShownQuestion:
 
 def _moment(environment_id: int, moment: Moment) -> Link:
     return Link(
-        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC",
+        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}",
         revision_url(environment_id, moment.revision) if moment.revision else "",
     )
 
@@ -347,7 +346,7 @@ def _headline(found: Listed, column: str) -> str:
     if count is None:
         return f"More than {max(found.named, 1):,} {noun}s"
     if not count:
-        return _NOTHING[column] if not found.address.text else f"No {noun}"
+        return _NOTHING[column] if not found.address.text else f"No {noun}s"
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -355,7 +354,7 @@ def _range(found: Listed) -> str:
     if not found.named or (found.is_first and found.is_last):
         return ""
     if found.start is None or found.total is None:
-        return f"{found.named:,} of more, which take too long to count"
+        return f"{found.named:,} shown; there are more"
     return f"{found.start:,} to {found.start + found.named - 1:,} of {found.total:,}"
 
 

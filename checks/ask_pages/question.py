@@ -113,24 +113,24 @@ _ACTION = QuestionField("action", "Action", "read", "actions")
 _RESOURCE = QuestionField("resource", "Resource", "Repo:anvil", "resources")
 _RESOURCES = QuestionField("resource", "Resource type", "Repo", "types")
 KINDS = (
-    QuestionForm("authorize", "May the actor do this?", (_ACTOR, _ACTION, _RESOURCE)),
-    QuestionForm("actions", "What may the actor do?", (_ACTOR, _RESOURCE), "action"),
-    QuestionForm("list", "On which resources?", (_ACTOR, _ACTION, _RESOURCES), "resource"),
+    QuestionForm("authorize", "Check", (_ACTOR, _ACTION, _RESOURCE)),
+    QuestionForm("actions", "Actions", (_ACTOR, _RESOURCE), "action"),
+    QuestionForm("list", "Resources", (_ACTOR, _ACTION, _RESOURCES), "resource"),
     QuestionForm(
         "who",
-        "Who may do this?",
-        (_ACTION, _RESOURCE, QuestionField("actor", "Only actors of type", "any", "actor-types", is_needed=False)),
+        "Actors",
+        (_ACTION, _RESOURCE, QuestionField("actor", "Actor type", "any", "actor-types", is_needed=False)),
         "actor",
     ),
     QuestionForm(
         CHANGED,
-        "What changed for the actor?",
+        "Changes",
         (
             _ACTOR,
-            QuestionField("from", "From", "a revision, or 2026-11-03 14:00"),
+            QuestionField("from", "From", "revision or 2026-11-03T14:00Z"),
             QuestionField("to", "To", "now", is_needed=False),
-            QuestionField("action", "Only the action", "any", "actions", is_needed=False),
-            QuestionField("resource", "Only on type", "any", "types", is_needed=False),
+            QuestionField("action", "Action", "any", "actions", is_needed=False),
+            QuestionField("resource", "Resource type", "any", "types", is_needed=False),
         ),
     ),
 )
@@ -227,12 +227,12 @@ def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "
     kind = BY_NAME.get(fields.get("kind", KINDS[0].name))
     if kind is None:
         names = ", ".join(f"`{each.name}`" for each in KINDS)
-        raise MalformedRequest("", f"there is no kind of question `{fields['kind'][:40]}`; there are {names}")
+        raise MalformedRequest("", f"`{fields['kind'][:40]}` is not a valid `kind`; use one of {names}")
     for field in kind.fields:
         if field.is_needed and field.name not in fields:
-            raise Incomplete(f"name {'a moment' if field.name == 'from' else _with_article(field)}")
+            raise Incomplete(f"enter {'a start time or revision' if field.name == 'from' else _with_article(field)}")
     if kind.name == CHANGED and fields["actor"].endswith(":*"):
-        raise MalformedRequest("", "name one actor: what changed for all is on the page of reviews")
+        raise MalformedRequest("", "enter one actor; to see changes for all actors, use the access review")
     asked = {field.name: _read(field, fields.get(field.name, "")) for field in kind.fields if field.completed}
     action = asked.get("action")
     context = tuple(fact_from_text(line) for line in fields.get("context", "").splitlines() if line.strip())
@@ -283,7 +283,7 @@ def _value(text: str) -> Asked:
         type_name, colon, an_id = text.partition(":")
         if not (colon and an_id and type_name.isidentifier()):
             raise
-        hint = f"`{text}` is not a value; write it as `{written(Value(type_name, an_id))}`"
+        hint = f"`{text}` is not a valid value; write it as `{written(Value(type_name, an_id))}`"
         raise MalformedRequest("", hint) from None
     return Asked(found.type, (found.id,))
 
@@ -302,7 +302,7 @@ def _type_in(text: str) -> str:
 def _moment(version: PolicyVersion, fields: Mapping[str, str]) -> Moment | None:
     """Return the moment that the fields name, with the policy of the chosen version; None for now."""
     if "revision" in fields and "at" in fields:
-        raise MalformedRequest("", "name a revision or a time, not both")
+        raise MalformedRequest("", "enter a revision or a time, not both")
     when = None
     if "revision" in fields:
         when = as_of_asked(fields["revision"], "revision")
@@ -462,7 +462,7 @@ def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
             continue
         if value.id in values_in_rules((session.program,))[value.type]:
             continue
-        yield Note(f"no stored fact mentions {written(value)}", _meant(asked, value))
+        yield Note(f"no stored facts mention {written(value)}", _meant(asked, value))
 
 
 def _meant(asked: PageQuestion, value: Value) -> Correction | None:

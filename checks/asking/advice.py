@@ -134,7 +134,7 @@ def _unknown_name(program: Program, predicate: str, terms: list[TypedId], naming
 
 def _instead(word: str, names: list[str]) -> str:
     meant = did_you_mean(word, names)
-    known = f"there are {listed(names)}" if names else "there is none"
+    known = f"declared: {listed(names)}" if names else "none are declared"
     return f" ({meant} {known})" if meant else f" ({known})"
 
 

@@ -82,7 +82,7 @@ LARGEST = 2**31  # more than there are
 _SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
 OF_A_MOMENT = 3  # a token ends with three numbers if the request named a moment
 ABOUT_NOW = 1  # a token ends with three numbers and this one if the request named none
-_REFUSED = "is not a token that this list was continued with"
+_REFUSED = "is not a valid page token for this list; start again without `page_token`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,13 +285,13 @@ def constraints_from_json(raw: object, path: str) -> dict[str, object]:
 def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
     path = f"constraints.{name}"
     if name not in constraints:
-        raise MalformedRequest("constraints", f"the variable `{name}` has none, so it has no type")
+        raise MalformedRequest("constraints", f"the variable `{name}` has no constraint; add one with its type")
     raw = constraints[name]
     if not isinstance(raw, dict):
         raise MalformedRequest(path, 'must be an object with "type" and "ids"')
     type_name = wire.name_from_json(raw.get("type"), f"{path}.type")
     if type_name in ABSTRACT:
-        raise MalformedRequest(f"{path}.type", f"`{type_name}` is not the type of any value, name a declared one")
+        raise MalformedRequest(f"{path}.type", f"`{type_name}` is not a type of values; use a declared type")
     ids = raw.get("ids")
     if ids is None:
         return Asked(type_name)

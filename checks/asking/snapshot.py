@@ -212,7 +212,7 @@ class Snapshot(Session):
         """Return why nothing more is looked into; nothing as long as there is time."""
         if not self.ended:
             if self.spent > self.ends:
-                self.ended = f"it takes longer than {self.allowed:.2f} seconds of processor time"
+                self.ended = f"it takes longer than {self.allowed:.2f} seconds of CPU time"
             elif time.monotonic() > self.started + self.patience:
                 self.ended = f"it takes longer than {self.patience:g} seconds"
         return self.ended

@@ -36,7 +36,7 @@ class Apart(AuthzError):
     """Evaluations that were asked with different facts cannot be asked again together."""
 
     def __init__(self) -> None:
-        super().__init__("its evaluations have different properties, or some are wrong")
+        super().__init__("its evaluations have different properties, or some are invalid")
 
 
 def is_of_authzen(line: LogLine) -> bool:

@@ -115,7 +115,7 @@ def page_from_json(raw: object, path: str) -> PageAsked:
     found = _object(raw, path)
     limit, token = found.get("limit"), found.get("token")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise MalformedRequest(f"{path}.limit", "must be a whole number, and not negative")
+        raise MalformedRequest(f"{path}.limit", "must be a non-negative integer")
     if token is not None and not isinstance(token, str):
         raise MalformedRequest(f"{path}.token", "must be a string")
     return PageAsked(limit, token or None)
@@ -140,21 +140,19 @@ def _members(found: dict[str, object], path: str) -> Members:
 
 SHAPES: dict[str, Schema] = {
     "Entity": taken(
-        "A subject or a resource, with what is known of it.",
+        "A subject or a resource, with its properties.",
         {"type": ref("Name"), "id": ref("Id")},
         {"properties": nullable(_OBJECT)},
     ),
-    "Searched": taken("What is searched for: any of a type.", {"type": ref("Name")}),
-    "NamedAction": taken(
-        "An action, with what is known of it.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}
-    ),
+    "Searched": taken("The subjects or resources to list: all of a type.", {"type": ref("Name")}),
+    "NamedAction": taken("An action, with its properties.", {"name": ref("Id")}, {"properties": nullable(_OBJECT)}),
     "PartOfResults": taken(
-        "A part of the results.",
+        "The page of results to return.",
         {},
         {"limit": nullable({"type": "integer", "minimum": 0}), "token": nullable({"type": "string"})},
     ),
     "EvaluationOptions": taken(
-        "How many evaluations are made, and whether each is explained.",
+        "Which evaluations to run, and whether to explain them.",
         {},
         {"evaluations_semantic": {"enum": list(SEMANTICS)}, "explain": {"type": "boolean"}},
     ),
@@ -199,38 +197,38 @@ def _options() -> DecodedField:
 
 
 class Evaluation(QuestionParts):
-    """May the subject do the action on the resource?"""
+    """A check: may the subject perform the action on the resource?"""
 
     options = _options()
 
 
 class Evaluations(serializers.Serializer):
-    """Many evaluations. What one leaves out, it has from the members beside them."""
+    """Several evaluations. Members next to `evaluations` are the defaults of each."""
 
     evaluations = DecodedField(EVALUATIONS, optional=True)
     options = _options()
 
 
 class Search(QuestionParts):
-    """One of the parts is searched for, and the others are given."""
+    """A search for one part of an evaluation, given the others."""
 
-    page = DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
+    page = DecodedField(PAGE, optional=True, help_text="Optional. Without it, all results are returned.")
 
 
 class SubjectSearch(Search):
-    """Who may do the action on the resource?"""
+    """Lists the subjects that may perform the action on the resource."""
 
     subject = DecodedField(SEARCHED)
 
 
 class ResourceSearch(Search):
-    """On which resources may the subject do the action?"""
+    """Lists the resources on which the subject may perform the action."""
 
     resource = DecodedField(SEARCHED)
 
 
 class ActionSearch(Search):
-    """What may the subject do on the resource?"""
+    """Lists the actions that the subject may perform on the resource."""
 
     action = None  # by which the framework leaves it out
 
@@ -320,7 +318,7 @@ def _value(raw: object, path: str) -> Value:
     if isinstance(raw, str):
         return Value(STRING, id_from_json(STRING, raw, path))
     wanted = "text, a whole number, true or false, or a list of these"
-    raise MalformedRequest(path, f"must be {wanted}: the policy asks for it")
+    raise MalformedRequest(path, f"must be {wanted}, because the policy uses it")
 
 
 # ---- What a request asks: one evaluation; or many, some of which may be invalid; or a search ----------------------
@@ -357,8 +355,8 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
 
 LARGEST = 2**31
 _SALT = "checks.authzen.requests"
-_REFUSED = "is not a token that this search was continued with"
-_CHANGED = "must be what it was, or left out: a token continues with the limit that the search began with"
+_REFUSED = "is not a valid page token for this search; start again without `token`"
+_CHANGED = "must be the limit that the search began with, or be left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +378,7 @@ def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
     try:
         text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a large body may nest as deep as orjson reads, which is deeper than it writes
-        raise MalformedRequest("", "the body nests too deep") from None
+        raise MalformedRequest("", "the request body is nested too deeply") from None
     return sha256(text).hexdigest()
 
 

@@ -48,7 +48,7 @@ class AuthZen(Answering):
     def post(self, request: Request) -> Response:
         kind = request.headers.get("CONTENT_TYPE", "")
         if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:
-            raise MalformedRequest("", f"the header Content-Type must be {JSON}")
+            raise MalformedRequest("", f"the `Content-Type` header must be {JSON}")
         return super().post(request)
 
 
@@ -59,9 +59,9 @@ class AccessEvaluation(AuthZen):
     body: ClassVar[Any] = Evaluation
     docs: ClassVar = {
         "POST": Doc(
-            "May the subject do the action on the resource?",
+            "Check access",
             ref("Evaluated"),
-            "With `options.explain` it says why.",
+            "With `options.explain`, the response includes the explanation.",
         )
     }
 
@@ -80,10 +80,10 @@ class EvaluateMany(AccessEvaluation):
     body = Evaluations
     docs: ClassVar = {
         "POST": Doc(
-            "Which of these evaluations are allowed?",
+            "Check access in bulk",
             {"anyOf": [ref("Evaluated"), ref("EvaluatedMany")]},
-            "What an evaluation leaves out, it has from the members beside them. One that is wrong is not allowed, and "
-            "says why. Without `evaluations` it is one evaluation.",
+            "Members next to `evaluations` are the defaults of each evaluation. An invalid evaluation is denied, "
+            "and its `context` has the error. Without `evaluations`, the request is a single evaluation.",
         )
     }
 
@@ -105,7 +105,7 @@ def _each_explained(
 ) -> tuple[list[dict[str, object]], Explanation]:
     """Return what is answered to each, and the last explanation, whose revision and policy are those of all."""
     if len(asked) > MOST_EXPLAINED:
-        raise MalformedRequest("options.explain", f"explains at most {MOST_EXPLAINED} evaluations at once")
+        raise MalformedRequest("options.explain", f"can explain at most {MOST_EXPLAINED} evaluations in one request")
     shown: list[dict[str, object]] = []
     with run.question_time(), run.snapshot():
         state = confirmed(who)
@@ -181,9 +181,9 @@ class SearchSubjects(AccessSearch):
     body, out = SubjectSearch, "actor"
     docs: ClassVar = {
         "POST": Doc(
-            "Who may do the action on the resource?",
+            "List subjects",
             ref("FoundEntities"),
-            "Complete. `*` as an id stands for every one.",
+            "Results are complete. The id `*` stands for every subject.",
         )
     }
 
@@ -195,9 +195,9 @@ class SearchResources(AccessSearch):
     body, out = ResourceSearch, "resource"
     docs: ClassVar = {
         "POST": Doc(
-            "On which resources may the subject do the action?",
+            "List resources",
             ref("FoundEntities"),
-            "Complete, in pages where a page is asked for. `*` as an id stands for every one.",
+            "Results are complete, in pages if `page` is given. The id `*` stands for every resource.",
         )
     }
 
@@ -207,7 +207,7 @@ class SearchResources(AccessSearch):
 
 class SearchActions(AccessSearch):
     body, out = ActionSearch, "action"
-    docs: ClassVar = {"POST": Doc("What may the subject do on the resource?", ref("FoundActions"), "Complete.")}
+    docs: ClassVar = {"POST": Doc("List actions", ref("FoundActions"), "Results are complete.")}
 
     def result(self, body: dict, text: str) -> dict[str, str]:
         return {"name": text}
@@ -226,9 +226,9 @@ class Metadata(Endpoint):
     needs_key = False
     docs: ClassVar = {
         "GET": Doc(
-            "Where the endpoints of AuthZEN are",
+            "Get the AuthZEN metadata",
             ref("AuthZenMetadata"),
-            "By `PUBLIC_URL`, or what the request was sent to.",
+            "The URLs are based on `PUBLIC_URL`, or on the URL of the request.",
         )
     }
 

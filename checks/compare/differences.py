@@ -60,7 +60,7 @@ class Sample:
         return not self.among.or_more and len(self.texts) >= len(self.among.texts)
 
     def __str__(self) -> str:
-        what = f" {self.type}s that the difference is about" if self.is_traced else f" {self.type}s"
+        what = f" affected {self.type} ids" if self.is_traced else f" {self.type} ids"
         return f"{len(self.texts):,} of {'the ' if self.is_traced else ''}{self.among}{what}"
 
 
@@ -263,8 +263,8 @@ _WEIGHT = 4  # of decisions when time is shared; other kinds have 1
 _STEPS = 8  # a step is about more values only if the time would suffice for so many steps
 _MOST_SKIPPED = 3
 _SHORTEST = 0.25  # seconds that a question has at least
-_LATE = "there was no time left"
-_SLOW = "in the time that there is, not even questions about one value are answered"
+_LATE = "the time limit was reached"
+_SLOW = "too slow to evaluate, even for a single value"
 
 
 @dataclass(slots=True)
@@ -318,8 +318,8 @@ class Compared:
     def extent(self) -> str:
         """Return in words which questions of the kind were asked."""
         if self.problem:
-            return f"not asked: {self.problem}"
-        return f"asked about {' and '.join(map(str, self.samples))}" if self.samples else "all"
+            return f"not evaluated: {self.problem}"
+        return f"sample of {' and '.join(map(str, self.samples))}" if self.samples else "all"
 
 
 class _Refused(AuthzError):
@@ -327,7 +327,7 @@ class _Refused(AuthzError):
 
     def __init__(self, reason: AuthzError, is_new: bool):
         self.is_new = is_new
-        super().__init__(f"{'the new' if is_new else 'the active'} policy answers no such question: {reason.message}")
+        super().__init__(f"{'the new' if is_new else 'the active'} policy cannot answer this query: {reason.message}")
 
 
 @dataclass

@@ -110,9 +110,9 @@ class Preview:
         """Return in words how many decisions differ, and out of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
-            return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} asked would be different{refused}"
-        why = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
-        return self._of_kinds(True) or f"0 would be different: {why}, so none was asked"
+            return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} checks would change{refused}"
+        why = "no decision depends on the changed rules" if any(self.rules) else "no rules changed"
+        return self._of_kinds(True) or f"0 would change: {why}"
 
     @property
     def others(self) -> str:
@@ -124,20 +124,20 @@ class Preview:
         if not kinds:
             return ""
         flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
-        text = f"{flips:,} of {answers:,} would be different"
+        text = f"{flips:,} of {answers:,} would change"
         if not self.asked.are_all:
-            text += f" in {len(kinds):,} kinds of questions, of more that the difference reaches and nobody asked"
+            text += f" in the first {len(kinds):,} affected queries (there are more)"
         if self.asked.are_all and all(each.is_all for each in kinds):
-            return f"{text}: all that either policy gives and the difference reaches"
-        text += f", of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
-        return f"{text}; some are refused by the new policy" if any(each.is_refused for each in kinds) else text
+            return f"{text} (all affected results were compared)"
+        text += f" (of a sample with seed {self.asked.seed})"
+        return f"{text}; the new policy cannot answer some queries" if any(each.is_refused for each in kinds) else text
 
     @property
     def differs(self) -> str:
         gone, new = self.rules
         if not any(self.rules):
-            return "no rule differs"
-        return f"{gone:,} {'rule' if gone == 1 else 'rules'} would go, and {new:,} come"
+            return "no rules changed"
+        return f"{gone:,} removed, {new:,} added"
 
     @property
     def refuses(self) -> bool:
@@ -223,16 +223,16 @@ def _given_of_line(
     if isinstance(line, BadLogLine):
         raise line
     if line.environment != environment_id:
-        raise BadLogLine(number, f"it is of environment {line.environment}")
+        raise BadLogLine(number, f"it belongs to environment {line.environment}")
     if line.context_facts_left_out:
-        raise BadLogLine(number, "its context facts were left out of the log")
+        raise BadLogLine(number, "the log entry has no context facts")
     read: Callable[[LogLine, Program | None], AskedTogether] = import_string(_READER)
     before, after = (read(line, each) for each in programs)
     try:
         key = line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)
         return key, (before, (before.context, after.context))
     except orjson.JSONEncodeError:
-        raise BadLogLine(number, "its question nests too deep") from None
+        raise BadLogLine(number, "its request is nested too deeply") from None
 
 
 Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
@@ -279,7 +279,7 @@ def _compare_given(
     for index, (each, contexts) in enumerate(given):
         left = until - time.monotonic()
         if left <= 0:
-            refused.append(f"{len(given) - index:,} of the questions: there was no time left")
+            refused.append(f"{len(given) - index:,} checks: the time limit was reached")
             break
         try:
             with run.limited(max(left, _SHORTEST)):
@@ -371,9 +371,9 @@ def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, o
 def _groups(found: Preview, explained: Sequence[_Explained]) -> Iterator[FlipGroup]:
     gained = sum(each.tally.gained for each in found.asked.kinds)
     lost = sum(each.tally.lost for each in found.asked.kinds)
-    for is_allowed, title, total in ((True, "Would be allowed", gained), (False, "Would be denied", lost)):
+    for is_allowed, title, total in ((True, "Newly allowed", gained), (False, "Newly denied", lost)):
         flips = [each for each in explained if each[0].is_allowed == is_allowed]
-        count = f"{len(flips):,} of {total:,} are shown" if total > len(flips) else f"{len(flips):,}"
+        count = f"{len(flips):,} of {total:,} shown" if total > len(flips) else f"{len(flips):,}"
         yield FlipGroup(title, count, flips[:_FIRST_FLIPS], flips[_FIRST_FLIPS:])
 
 

@@ -52,7 +52,8 @@ class NotAnswered(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        about = f" about {self.resources:,} of the resources, such as {self.example}" if self.resources else ""
+        resources = "1 resource" if self.resources == 1 else f"{self.resources:,} resources"
+        about = f" for {resources}, for example {self.example}" if self.resources else ""
         return f"{self.kind}{about}: {self.reason}"
 
 
@@ -81,7 +82,7 @@ def moments_reviewed(
     found = tuple([_moment(environment_id, each, name, now) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
-        raise NoSuchMoment(f"the first moment (revision {orders[0][0]}) is after the second (revision {orders[1][0]})")
+        raise NoSuchMoment(f"the start (revision {orders[0][0]}) is after the end (revision {orders[1][0]})")
     return found
 
 

@@ -54,7 +54,7 @@ def shown_action(action: Value) -> str:
 def described(moments: tuple[Moment, ...]) -> str:
     """Return the title of a review of these moments."""
     whens = [_when(moment) for moment in moments]
-    return f"Who had what at {whens[0]}" if len(whens) == 1 else f"What changed from {whens[0]} to {whens[1]}"
+    return f"Access as of {whens[0]}" if len(whens) == 1 else f"Access changes from {whens[0]} to {whens[1]}"
 
 
 def _when(moment: Moment) -> str:
@@ -67,11 +67,11 @@ def looked_text(cursor: ReviewCursor) -> str:
     action = "any action" if cursor.action is None else f"“{cursor.action}”"
     kind = f"{action} on {cursor.resource_type} by {cursor.actor_type}"
     if cursor.leading is None:
-        return f"all that comes before {kind}"
+        return f"everything before {kind}"
     if cursor.leading == ANY:
-        return f"{kind}, of resources that no fact names"
+        return f"{kind}, resources that no fact mentions"
     can_be_shown = bool(cursor.leading.strip()) and cursor.leading.isprintable()
-    return f"{kind}, up to {cursor.leading}" if can_be_shown else f"a part of {kind}"
+    return f"{kind}, up to {cursor.leading}" if can_be_shown else f"part of {kind}"
 
 
 # ---- changed ------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def asked_of_page(
 def _went_on(environment_id: int, last: Last) -> Moment:
     found = moment_of(environment_id, last.revision, called="after")
     if found is None or last.at > now():
-        raise MalformedRequest("after", "goes on up to a time that is still to come; begin with the first page")
+        raise MalformedRequest("after", "is a cursor with a time in the future; start again from the first page")
     return replace(found, at=last.at)
 
 
@@ -152,9 +152,9 @@ class ReviewForm(forms.Form):
         super().clean()
         sent = self.cleaned_data
         if not self.errors and bool(sent["start"]) == bool(sent["at"]):
-            self.add_error(None, "name a moment to compare from, or one to list who had what then")
+            self.add_error(None, "Enter either “From” to compare, or “As of” to list access at one time.")
         elif not self.errors and sent["at"] and sent["end"]:
-            self.add_error(None, "a moment to compare up to goes with one to compare from")
+            self.add_error(None, "“To” requires “From”, not “As of”.")
         return sent
 
 

@@ -136,7 +136,7 @@ def page_start_from_text(text: str) -> PageStart | None:
             if all(type(each) is int and 0 <= each <= limit for each, limit in zip((*numbers, *last), limits)):
                 shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
                 return PageStart(ReviewCursor(*cursor), shown, Last(*last))
-    raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
+    raise MalformedRequest("after", "is not a valid cursor; start again from the first page")
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ class Stretch:
     def headline(self) -> str:
         """Return how many lines there are, or at least how many if the review was not read to its end."""
         if not any(self.counts.values()):
-            nothing = "Nothing" if self.moments == 1 else "Nothing changed"
-            return nothing if self.is_whole else "Nothing so far"
+            nothing = "No access" if self.moments == 1 else "No changes"
+            return nothing if self.is_whole else "Nothing found so far"
         if self.is_whole or self.moments > 1:
             return f"{'' if self.is_whole else 'At least '}{counted(self.counts, self.moments)}"
         return f"At least {self.counts.get(AccessState.HAS, 0):,}"
@@ -207,7 +207,7 @@ def _numbered(counts: Mapping[str, int]) -> int:
 
 def counted(counts: Mapping[str, int], moments: int) -> str:
     if moments == 1:
-        return f"{counts.get(AccessState.HAS, 0):,} in all"
+        return f"{counts.get(AccessState.HAS, 0):,} in total"
     return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 
@@ -554,7 +554,7 @@ class Chunks:
                     reason = yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
                     after, is_begun, refused = ids[-1], False, refused + bool(reason)
                     if refused >= MOST_REFUSED:
-                        reason += f"; after {refused:,} resources that were refused, no others were asked about"
+                        reason += f"; stopped after {refused:,} resources could not be evaluated"
                         yield Chunk(piece, [], end_of_all, (NotAnswered(piece.kind, 0, "", reason),))
                         return
                 continue

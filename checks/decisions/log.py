@@ -190,7 +190,7 @@ class Writer(Generic[Queued]):
     def put(self, entry: Queued, size: int) -> None:
         with self._changing:
             if self._size + size > ROOM:
-                self._left_out, self._reason = self._left_out + 1, "they came faster than they could be written"
+                self._left_out, self._reason = self._left_out + 1, "the log cannot keep up"
                 _notice_lines(dropped=1)
                 return
             self._waiting.append(entry)
@@ -231,7 +231,7 @@ class Writer(Generic[Queued]):
             if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
                 return
             left_out, self._left_out, self._complained = self._left_out, 0, now
-        log.error("%s decisions are not in the decision log: %s", f"{left_out:,}", self._reason)
+        log.error("dropped %s decisions from the decision log: %s", f"{left_out:,}", self._reason)
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
@@ -385,7 +385,7 @@ def _notice(answer: object) -> None:
     try:
         spans.add(_part_of(answer))
     except Exception:
-        log.exception("an answer was not counted")
+        log.exception("cannot count a response")
 
 
 def _entry(

@@ -50,7 +50,7 @@ class NoQuestion(AuthzError):
     """The endpoint answers with SQL, so the decision is made elsewhere."""
 
     def __init__(self, endpoint: str):
-        super().__init__(f"what `{endpoint}` answers is decided by the caller's own database")
+        super().__init__(f"the result of `{endpoint}` depends on the caller's database")
 
 
 # ---- what was asked ------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Repla
     """Ask the line again; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
     if not hasattr(endpoint, "reply"):
-        raise NotAsked(f"there is no endpoint `{line.endpoint}` that is asked")
+        raise NotAsked(f"endpoint `{line.endpoint}` is not a check and cannot be replayed")
     _check_can_be_asked(line, is_now)
     try:
         if is_now:
@@ -221,12 +221,12 @@ def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Repla
 
 def _check_can_be_asked(line: LogLine, is_now: bool) -> None:
     if line.context_facts_left_out:
-        raise NotAsked("its context facts were left out of the log")
+        raise NotAsked("the log entry has no context facts")
     horizon = Environment.objects.filter(pk=line.environment).values_list("horizon", flat=True).first()
     if horizon is None:
-        raise NotAsked(f"there is no environment {line.environment}")
+        raise NotAsked(f"environment {line.environment} does not exist")
     if not is_now and line.revision is not None and line.revision < horizon:
-        raise NotAsked(f"it is older than the horizon, which is revision {horizon}")
+        raise NotAsked(f"it is older than revision {horizon}, the oldest available")
 
 
 def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
@@ -236,12 +236,12 @@ def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
     as of a time without a policy.
     """
     if line.policy_version is None:
-        raise NotAsked("there was no policy then")
+        raise NotAsked("no policy was active then")
     found = Replayed(line, None)
     for at in (line.at, line.at - line.microseconds):
         answer, revision = _answer(line, endpoint, as_of(line.question, moment_text(line, at)))
         if line.revision is not None and revision != line.revision:
-            raise NotAsked("such a question is not asked as of an earlier revision")
+            raise NotAsked("not supported with `as_of`")
         found = Replayed(line, answer)
         if not found.differs:
             break
@@ -251,10 +251,10 @@ def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
 def _if_nothing_changed(line: LogLine, endpoint: Any) -> Replayed:
     """Ask again for SQL, which is made for now only; raise `NotAsked` if anything has changed since."""
     if line.revision is None or current_offset(line.environment) != line.revision:
-        raise NotAsked("SQL is not made as of an earlier revision")
+        raise NotAsked("local SQL is not supported with `as_of`")
     answer, _ = _answer(line, endpoint, line.question)
     if current_offset(line.environment) != line.revision:
-        raise NotAsked("SQL is not made as of an earlier revision")
+        raise NotAsked("local SQL is not supported with `as_of`")
     return Replayed(line, answer)
 
 
@@ -262,7 +262,7 @@ def _answer(line: LogLine, endpoint: Any, question: object) -> tuple[Summary, in
     try:
         text = orjson.dumps(question)
     except orjson.JSONEncodeError:
-        raise NotAsked("its question nests too deep") from None
+        raise NotAsked("its request is nested too deeply") from None
     headers = {"HTTP_X_OSOAPIVERSION": "0"} if line.is_published_client else {}
     request = Request("POST", headers, lambda: text, orjson.loads, line.request_id, 0.0)
     body, found = endpoint.reply(request, Trusted(line.environment))

@@ -124,7 +124,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
             (found.granted if outcome else found.withheld).add(row)
     for row in stand_ins:
         if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
-            raise CannotEnumerate("all but some")
+            raise CannotEnumerate("all values except some")
     for found in exits.values():
         found.withheld -= found.granted  # facts that grant a row are enough, even if others withhold it
     _check_that_nothing_is_kept_back(plain, list(exits.values()))
@@ -141,7 +141,7 @@ def _check_that_nothing_is_kept_back(plain: set[AnswerRow], exits: list[_Exit]) 
     granted = Boxes([*boxes, *(box for found in exits for box in _boxes(found.granted, found.rows))])
     for box, example in kept_back:
         if not granted.hold(box):
-            raise CannotEnumerate(f"every value but some, such as `{example}`")
+            raise CannotEnumerate(f"all values except some, such as `{example}`")
 
 
 def _boxes(rows: Iterable[AnswerRow], among: Iterable[AnswerRow]) -> Iterator[AnswerBox]:

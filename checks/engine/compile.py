@@ -290,7 +290,7 @@ def _guarded(planner: Planner, end: Exit) -> Guarded:
         if isinstance(out, Var) and any(out in guard.call.args for guard in guards):
             source = planner.candidates(guards, out)
             if source is None:
-                raise CannotEnumerate("all but some")
+                raise CannotEnumerate("all values except some")
             sources.append(source)
             outs[index] = Col(source.number, "v", out.type)
             guards = tuple(substituted(guard, {out: outs[index]}) for guard in guards)

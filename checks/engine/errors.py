@@ -9,8 +9,8 @@ class UnboundVariable(AuthzError):
     def __init__(self, name: str):
         self.name = name
         super().__init__(
-            f"the variable `{name or '_'}` is only compared, never bound by a fact: there is no list of its values;"
-            " ask about given values instead (authorize, authorize_resources, or `ids` in the constraints)"
+            f"cannot list the values of `{name or '_'}`: the rule only compares it, and no fact binds it; check "
+            "specific values instead, with `/authorize`, `/authorize_resources` or `ids` in the constraints"
         )
 
 
@@ -19,8 +19,8 @@ class CannotEnumerate(AuthzError):
 
     def __init__(self, what: str):
         super().__init__(
-            f"the answer is {what}, which a list cannot say;"
-            " ask about given values instead (authorize, authorize_resources, or `ids` in the constraints)"
+            f"cannot list the results: they are {what}; check specific values instead, with `/authorize`, "
+            "`/authorize_resources` or `ids` in the constraints"
         )
 
 
@@ -36,7 +36,7 @@ class TooMuchRecursion(AuthzError):
     """A recursion that is evaluated in rounds came to more rows than a process should hold."""
 
     def __init__(self, limit: int):
-        super().__init__(f"the question needs more than {limit} intermediate answers; ask about fewer values")
+        super().__init__(f"the query needs more than {limit:,} intermediate results; use fewer values")
 
 
 class TooComplex(AuthzError):
@@ -45,15 +45,15 @@ class TooComplex(AuthzError):
     def __init__(self, limit: str):
         self.limit = limit
         super().__init__(
-            f"planning the question takes more than {limit}, because the rules that it goes through combine in"
-            " too many ways; give their variables types, with `matches` or in their heads"
+            f"query planning exceeds {limit}: the rules combine in too many ways; give their variables types, with "
+            "`matches` or in the rule head"
         )
 
     def blame(self, line: int, rule: str) -> None:
         """Name the rule that planning took most of its steps for."""
         self.message = (
-            f"planning the question takes more than {self.limit}, because the rule in line {line}, `{rule}`, combines"
-            " in too many ways; give its variables types, with `matches` or in its head"
+            f"query planning exceeds {self.limit}: the rule at line {line}, `{rule}`, combines in too many ways; "
+            "give its variables types, with `matches` or in the rule head"
         )
         self.args = (self.message,)
 
@@ -65,9 +65,9 @@ class TooManySteps(TooComplex):
 
 class PlannedTooLong(TooComplex):
     def __init__(self, seconds: float):
-        super().__init__(f"{seconds:g} s of processor time, the limit of PLANNING_TIMEOUT")
+        super().__init__(f"{seconds:g} s of CPU time (PLANNING_TIMEOUT)")
 
 
 class NestedTooDeep(TooComplex):
     def __init__(self) -> None:
-        super().__init__("the levels of rules inside of rules that there is room for")
+        super().__init__("the maximum nesting depth of rules")

@@ -81,7 +81,7 @@ def gap_of(goals: Sequence[ExplainedGoal]) -> str:
     """Return a sentence on why the explanation of the goals is not complete; nothing if it is."""
     every = (each for goal in goals for reason in goal.reasons for _, each in reason.lines())
     notes = dict.fromkeys([each.note for each in every if each.kind == "unexplained"])
-    return f"the explanation is not complete: {'; '.join(notes)}" if notes else ""
+    return f"the explanation is incomplete: {'; '.join(notes)}" if notes else ""
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
@@ -151,8 +151,8 @@ def question_of_goal(goal: Goal) -> Question:
 
 def _no_rule(program: Program, goal: Goal) -> str:
     if program.accepts(goal.predicate, tuple([arg.type for arg in goal.args])):
-        return "no rule grants this, and there is no such fact"
-    return "no rule is about this"
+        return "no matching rule or fact"
+    return "no rule matches this request"
 
 
 # ---- An explanation as JSON, and as text for a terminal -----------------------------------------------------------
@@ -292,13 +292,13 @@ def _lines(reason: Reason, filename: str) -> list[str]:
         case "obstacle":
             return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
         case "absence":
-            return [f"{text}  nothing makes it true"]
+            return [f"{text}  no matching fact or rule"]
         case "again":
             return [f"{text}  explained above"]
         case "present":
-            return [f"{text}  but it holds"]
+            return [f"{text}  the negated condition holds"]
         case "false":
-            return [f"{text}  is not true"]
+            return [f"{text}  false"]
     return [f"{text}  {reason.note}".rstrip()]
 
 
@@ -310,7 +310,7 @@ def _located(rule: RuleText | None, filename: str) -> str:
     """Return the place where the rule stands, and its text."""
     assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:
-        return f"the rule that is there by default: {rule.text}"
+        return f"default rule: {rule.text}"
     # A text made of several files has lines of its own, which are those of no file.
     place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
     return f"{place}: {rule.text}"

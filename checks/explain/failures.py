@@ -86,7 +86,7 @@ class _Failures:
     def _limit_met(self) -> str:
         """Return why no more rules are tried once a limit is met."""
         if self.tried >= MAX_TRIED:
-            return f"more than {MAX_TRIED} rules would have to be tried"
+            return f"the limit of {MAX_TRIED:,} rules was reached"
         return self.session.lateness
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
@@ -170,15 +170,15 @@ class _Failures:
         if pattern.predicate in self.program.helpers:
             note = "does not hold"
         elif self.session.is_late or self.session.cases.of(pattern):
-            note = "no such fact, nor does it follow"
+            note = "no matching fact or rule"
         elif (pattern.predicate, len(pattern.types)) in self.program.rules_by_predicate:
-            return "no such fact, and no rule grants it", ()
+            return "no matching fact, and no rule applies", ()
         else:
-            return "no such fact", ()
+            return "no matching fact", ()
         if (pattern, args) in self.seen:
             return f"{note}, as above", ()
         if levels == 1:
-            return f"{note}; not looked into further", ()
+            return f"{note}; not explained further", ()
         return note, self.of_rules(pattern, args, levels - 1)
 
     def _why_it_holds(self, atom: Atom, bindings: RuleBindings) -> tuple[Reason, ...]:

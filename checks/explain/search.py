@@ -301,7 +301,7 @@ class _Search:
     def limit_met(self) -> Unexplained | None:
         """Return why no more is looked into once a limit is met; None before."""
         if self.looked_into >= MAX_GOALS:
-            return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
+            return Unexplained(f"the limit of {MAX_GOALS:,} goals was reached")
         return Unexplained(self.session.lateness) if self.session.is_late else None
 
     def rules_about(self, goal: Goal) -> _Rules:
@@ -316,7 +316,7 @@ class _Search:
         if step := self.fact(goal):
             return step
         found = (step for steps in self.steps(goal, 1) for step in steps)
-        return next(found, Unexplained("the rule behind it leaves open what its variables are"))
+        return next(found, Unexplained("the rule has variables that nothing binds"))
 
 
 @dataclass
@@ -355,7 +355,7 @@ class _RecursionSearch:
                 return
             queue = deque(self.cut)
             self.cut.clear()
-        proof[start] = Unexplained("the rules behind it leave open what their variables are")
+        proof[start] = Unexplained("the rules have variables that nothing binds")
 
     def _look_into(self, goal: Goal, most: int) -> Iterator[Goal]:
         """Prove the goal, or note the steps that will prove it once their premises are proved; yield those premises."""

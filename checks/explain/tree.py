@@ -36,7 +36,7 @@ class Reason:
     part         one of a rule's alternatives holds; `rule` is the alternative
     fact         a fact: `source` says whether it is stored (`period`: since when) or from the context
     comparison   a comparison that is true, or a value in a list
-    absence      a `not`: nothing makes it true
+    absence      a `not`: does not hold, as required
     again        it was explained before
     unexplained  it holds, and `note` says why there is no proof of it here
 
@@ -92,9 +92,9 @@ class _Tree:
             self.explained.add(goal)
         if not isinstance(step, ByFact):
             if depth >= MAX_DEPTH:
-                return self._reason("unexplained", goal, note=f"more than {MAX_DEPTH} levels of reasons")
+                return self._reason("unexplained", goal, note=f"the limit of {MAX_DEPTH:,} levels was reached")
             if self.count > MAX_REASONS:
-                return self._reason("unexplained", goal, note=f"more than {MAX_REASONS} reasons")
+                return self._reason("unexplained", goal, note=f"the limit of {MAX_REASONS:,} reasons was reached")
         return self._of_step(goal, step, depth)
 
     def _of_step(self, goal: Goal, step: ProofStep, depth: int) -> Reason:

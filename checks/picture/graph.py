@@ -396,7 +396,7 @@ def _names(sheet: Sheet, kind: str) -> set[str]:
 
 def _instead(name: str, names: list[str]) -> str:
     meant = did_you_mean(name, names)
-    known = f"there are {listed(names)}" if names else "there is none"
+    known = f"declared: {listed(names)}" if names else "none are declared"
     return f" ({meant} {known})" if meant else f" ({known})"
 
 

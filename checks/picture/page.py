@@ -178,7 +178,7 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
         layout = one_layout(leading)
         if layout is not None:
             start = replace(leading.start, owner=leading.sheets[0].title)
-            title = f"what leads to {leading.target}"
+            title = f"What grants {leading.target}"
             whole = picture_of(layout, title, partial(_link_of_owned, asked), start, asked.percent)
             return replace(page, index=index, whole=whole)
         sheets = list(leading.sheets[:MOST_DRAWN])
@@ -227,7 +227,7 @@ def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, 
 
 
 def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
-    title = f"what grants what on {sheet.title}"
+    title = f"Roles and permissions on {sheet.title}"
     link = partial(_link, graph, sheet, asked)
     picture = picture_of(layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
     sources, followers = graph.sources[sheet.type], graph.followers[sheet.type]
@@ -290,7 +290,7 @@ def exported(program: Program, kind: str, type_name: str = "", target: str = "")
         sheets = [each for each in leading.sheets if type_name in ("", each.name)]
         layout = None if type_name else one_layout(leading)
         if kind == "svg" and layout is not None:
-            return document([(f"What leads to {leading.target}", layout)])
+            return document([(f"What grants {leading.target}", layout)])
     else:
         sheets = [sheet_named(graph, type_name)] if type_name else list(graph.sheets.values())
     return document_of_sheets(sheets) if kind == "svg" else mermaid(sheets)

@@ -20,7 +20,7 @@ from policy.values import Value
 _OFFERED = 40  # ids that the completion of a field offers
 _NEAR = 12  # similar values that are shown, at most, when a search finds no fact
 _MOST_KINDS = 40  # kinds whose ids are offered; those of further kinds need a narrower choice, such as a type
-EXPORTS = (("notation", "as facts are written"), ("json", "as JSON lines"), ("csv", "as CSV"))
+EXPORTS = (("notation", "Text, one fact per line"), ("json", "JSON Lines"), ("csv", "CSV"))
 NamedValue = tuple[Value, str]  # a value and the address of its page
 
 
@@ -66,7 +66,7 @@ def _useless(asked: Narrowed) -> list[Useless]:
 def _summary(asked: Narrowed, counted: str) -> str:
     """Return a sentence that says how many facts match."""
     if not asked.is_valid:
-        return "Nothing is shown: what is chosen above does not exist."
+        return "The filters do not match an existing environment, predicate or type."
     if not asked.text:
         return f"{counted}."
     argument = f"an argument of {asked.type}" if asked.type else "an argument"

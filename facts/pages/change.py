@@ -40,14 +40,13 @@ class NewFact(forms.Form):
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
     fact = forms.CharField(
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
-        help_text='such as <code>has_role(User{"ann"}, "admin", Repo{"acme"})</code>, '
-        "or shorter <code>has_role(User:ann, admin, Repo:acme)</code>",
+        help_text='For example <code>has_role(User:ann, "admin", Repo:acme)</code>.',
     )
     ends = forms.DateTimeField(
         required=False,
         label="Until",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": 1}),
-        help_text="in UTC; from then on the fact does not count. Without it, the fact is for good.",
+        help_text="The fact expires at this time (UTC). Leave empty for no expiry.",
     )
 
     def __init__(self, by: By, data: QueryDict | None, environment: Environment | None = None, ends_stay: bool = True):

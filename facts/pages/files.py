@@ -99,7 +99,7 @@ def _forget_all() -> None:
 # ---- importing ----------------------------------------------------------------------------------------------------
 # The page that imports facts from a text or a file: it stores all of them, or none and says why.
 
-_FORMATS = (("notation", "Facts as they are written, or JSON lines"), ("csv", "CSV: predicate,type,id,type,id…"))
+_FORMATS = (("notation", "Text or JSON Lines"), ("csv", "CSV: predicate,type,id,type,id…"))
 _LONGEST = 300  # characters of a line that is shown
 
 
@@ -107,21 +107,21 @@ class ImportForm(forms.Form):
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
     format = forms.ChoiceField(choices=_FORMATS, required=False)
     text = forms.CharField(
-        required=False, strip=False, label="Facts, one a line",
+        required=False, strip=False, label="Facts, one per line",
         widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "wrap": "off", "placeholder": (
             'has_role(User:ann, "admin", Repo:acme)\n'
             'has_role(User:bob, "reader", Repo:acme) until 2030-01-01T00:00:00Z\n'
             '{"predicate": "is_public", "args": [{"type": "Repo", "id": "acme"}]}')}),
     )  # fmt: skip
-    file = forms.FileField(required=False, label="or a file of them", allow_empty_file=True)
+    file = forms.FileField(required=False, label="Or upload a file", allow_empty_file=True)
 
     def clean(self) -> dict:
         super().clean()
         sent = self.cleaned_data
         if not self.errors and not sent["file"] and not sent["text"].strip():
-            self.add_error("text", "Write some facts, or choose a file.")
+            self.add_error("text", "Enter facts or choose a file.")
         elif not self.errors and sent["file"] and sent["text"].strip():
-            self.add_error("file", "Write facts or choose a file, not both.")
+            self.add_error("file", "Enter facts or choose a file, not both.")
         return sent
 
     def clean_file(self) -> UploadedFile | None:
@@ -132,7 +132,9 @@ class ImportForm(forms.Form):
             content.decode()
         except UnicodeDecodeError as reason:
             line = content.count(b"\n", 0, reason.start) + 1
-            raise forms.ValidationError(f"The file is not UTF-8 text (line {line}). Save it as UTF-8.") from None
+            raise forms.ValidationError(
+                f"Line {line}: the file is not valid UTF-8. Save it as UTF-8 and try again."
+            ) from None
         return file
 
     @property

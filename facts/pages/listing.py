@@ -11,7 +11,7 @@ from django import forms
 from django.http import HttpRequest
 
 from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
-from facts.history import shown_end
+from facts.history import minute
 from facts.history_pages import fact_url
 from facts.keyset_pages import (
     EVERY,
@@ -43,10 +43,10 @@ EXACTLY, BEGINS = "exactly", "begins"
 class NarrowingForm(forms.Form):
     """What part of the facts to show; every field may be left open."""
 
-    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="all environments")
+    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="All environments")
     predicate = forms.ChoiceField(required=False)
-    type = forms.ChoiceField(required=False, label="Type of an argument")
-    match = forms.ChoiceField(required=False, label="Whose id", choices=((BEGINS, "begins with"), (EXACTLY, "is")))
+    type = forms.ChoiceField(required=False, label="Argument type")
+    match = forms.ChoiceField(required=False, label="Id match", choices=((BEGINS, "starts with"), (EXACTLY, "is")))
     id = forms.CharField(required=False, label="Id", strip=False)
 
     def __init__(self, sent: Mapping[str, str]):
@@ -54,8 +54,8 @@ class NarrowingForm(forms.Form):
         kinds = Signature.objects.values_list("predicate", "types").distinct()
         predicates = sorted({predicate for predicate, _ in kinds})
         types = sorted({name for _, text in kinds for name in types_of_text(text)})
-        self._offer("predicate", "all predicates", predicates)
-        self._offer("type", "all types", types)
+        self._offer("predicate", "All predicates", predicates)
+        self._offer("type", "All types", types)
         text = {"list": "ids", "autocomplete": "off", "spellcheck": "false", "placeholder": "any"}
         self.fields["id"].widget.attrs.update(text)
 
@@ -203,7 +203,7 @@ def _line(met: Met, is_about: Value | None) -> ListingLine:
 
 def end_of(fact: Fact) -> str:
     """Say until when a fact is stored; return an empty text if it has no end."""
-    return "" if fact.expires_at is None else f"until {shown_end(fact.expires_at)}"
+    return "" if fact.expires_at is None else f"until {minute(fact.expires_at)}"
 
 
 # ---- from page to page -------------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def _mongo_query(text: str, key: BindingKey, entry: ConfigEntry, typed: ConfigEn
     inner = typed.get("query")
     found = inner if isinstance(inner, dict) else typed
     if isinstance(entry.get("query"), str):
-        raise ConfigRejected(text, "`query` must be a map with `find` or `aggregate`, as its database is mongodb")
+        raise ConfigRejected(text, "`query` must be a mapping with `find` or `aggregate`, as its database is mongodb")
     find, stages = _json(text, found, "find"), _json(text, found, "aggregate")
     if find is not None and stages is not None:
         raise ConfigRejected(text, "must have `find` or `aggregate`, not both")
@@ -423,7 +423,7 @@ class Databases:
     def _database(self, name: str, entry: object) -> Database:
         place = f"dbs.{name}"
         if not isinstance(entry, dict):
-            raise ConfigRejected(place, "must be a map with the key `connection_string`")
+            raise ConfigRejected(place, "must be a mapping with the key `connection_string`")
         check_keys(place, entry, _OF_A_DATABASE)
         written = entry.get("connection_string")
         if not isinstance(written, str) or not written.strip():
@@ -462,7 +462,7 @@ def _tls(place: str, entry: object) -> Tls:
     if entry is None:
         return Tls()
     if not isinstance(entry, dict):
-        raise ConfigRejected(place, f"`ssl` must be a map with some of {_listed(_OF_TLS)}")
+        raise ConfigRejected(place, f"`ssl` must be a mapping with some of {_listed(_OF_TLS)}")
     check_keys(place, entry, _OF_TLS)
     ca_file, system = entry.get("ca_file", ""), entry.get("use_system_certs", False)
     mode = entry.get("ssl_mode", "require" if ca_file or system else "prefer")
@@ -535,7 +535,7 @@ def config_from_text(text: str, around: Around) -> Config:
 def _config(document: object, typed: Any, around: Around) -> Config:
     """Return the configuration that a document says; `typed` is the same with numbers and times as YAML means them."""
     if not isinstance(document, dict):
-        raise ConfigRejected("", "must be a map with the key `facts`")
+        raise ConfigRejected("", "must be a mapping with the key `facts`")
     check_keys("", document, KNOWN)
     if document.get("version", "1") not in ("1", None):
         raise ConfigRejected("version", "must be 1")
@@ -554,7 +554,7 @@ def _config(document: object, typed: Any, around: Around) -> Config:
 def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> SyncPattern:
     key = key_from_text(text)
     if not isinstance(entry, dict) or not isinstance(typed, dict):
-        raise ConfigRejected(text, "must be a map with the keys `db` and `query`")
+        raise ConfigRejected(text, "must be a mapping with the keys `db` and `query`")
     check_keys(text, entry, OF_A_FACT)
     database = databases.named(text, entry.get("db"))
     return SyncPattern(key, database, asked_of(_bindings(document, database), text, key, entry, typed, database))
@@ -572,7 +572,7 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
     if entry is None:
         return None
     if not isinstance(entry, dict):
-        raise ConfigRejected("outbox", "must be a map with the keys `db` and `table`")
+        raise ConfigRejected("outbox", "must be a mapping with the keys `db` and `table`")
     check_keys("outbox", entry, _OF_AN_OUTBOX)
     database = databases.named("outbox", entry.get("db"))
     if database.kind in (DatabaseKind.MONGODB, DatabaseKind.CSV):

@@ -331,6 +331,6 @@ def changes_of(row: WrittenRow) -> list[Change]:
     try:
         said = orjson.loads(row.changes)
     except orjson.JSONDecodeError as error:
-        raise MalformedRequest("changes", f"is not JSON: {error}") from None
+        raise MalformedRequest("changes", f"is invalid JSON: {error}") from None
     changes = changes_from_json(said, "changes")
     return [replace(each, is_late=True) if isinstance(each, Inserts) else each for each in changes]

@@ -20,14 +20,14 @@ from localsql.sync.sources import SqlConnection, opened
 # ---- Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics` ---------------------
 
 _METRICS: dict[str, tuple[type[Counter | Gauge], str]] = {
-    "passes_total": (Counter, "Passes that ended, by how they ended."),
-    "facts_changed_total": (Counter, "Facts that were added and deleted."),
-    "facts": (Gauge, "Facts of a pattern in the last pass: equal, to be added, to be deleted."),
-    "pattern_failed": (Gauge, "1 where a pattern failed in the last pass."),
-    "last_pass_seconds": (Gauge, "How long the last pass took."),
-    "last_pass_timestamp_seconds": (Gauge, "When the last pass ended."),
-    "last_success_timestamp_seconds": (Gauge, "When the last pass ended that left nothing to be told."),
-    "rows_drained_total": (Counter, "Rows of the outbox that were taken."),
+    "passes_total": (Counter, "Sync runs by outcome."),
+    "facts_changed_total": (Counter, "Facts added and deleted."),
+    "facts": (Gauge, "Facts per pattern in the last run: unchanged, added, deleted."),
+    "pattern_failed": (Gauge, "1 if the pattern failed in the last run."),
+    "last_pass_seconds": (Gauge, "Duration of the last run."),
+    "last_pass_timestamp_seconds": (Gauge, "End time of the last run."),
+    "last_success_timestamp_seconds": (Gauge, "End time of the last successful run."),
+    "rows_drained_total": (Counter, "Outbox rows processed."),
 }
 
 

@@ -48,10 +48,10 @@ class Timeline:
         with self._lock:
             if number < self.number:
                 raise OperationalError(
-                    f"the database is on timeline {number}, and another server has taken over with {self.number}"
+                    f"the database is on timeline {number}, but a server on timeline {self.number} has taken over"
                 )
             if 0 < self.number < number:
-                log.warning("another server has taken over: timeline %d follows %d", number, self.number)
+                log.warning("failover: timeline %d follows %d", number, self.number)
                 for forget in self._forgetting:
                     forget()
                 self.has_moved = True
@@ -147,7 +147,7 @@ def time_of_text(text: str) -> datetime:
 
 
 def _advice(text: str) -> str:
-    return " (in an address, write its + as %2B)" if _LOST_PLUS.search(text) else ""
+    return " (in a URL, encode + as %2B)" if _LOST_PLUS.search(text) else ""
 
 
 def text_of(microseconds: int) -> str:

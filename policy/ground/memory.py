@@ -54,8 +54,8 @@ class NeedsTooMuchMemory(TooLarge):
 
     def __init__(self, most: int):
         super().__init__(
-            f"the request needs more memory than there is: MEMORY_BUDGET is {most / MEGABYTE:,.0f} MB"
-            " for all requests of a process; ask for less at a time, or raise the limit"
+            f"the request needs more memory than MEMORY_BUDGET allows ({most / MEGABYTE:,.0f} MB per process for "
+            "all requests); ask for less at a time, or raise the limit"
         )
 
 
@@ -63,14 +63,14 @@ class MemoryInUse(Unavailable):
     """Several requests together pass the budget, and this one holds the most."""
 
     def __init__(self) -> None:
-        super().__init__("other requests use the memory of MEMORY_BUDGET; try again")
+        super().__init__("other requests are using all of MEMORY_BUDGET; try again")
 
 
 class NoMemory(Unavailable):
     """The system would not give what is needed next."""
 
     def __init__(self) -> None:
-        super().__init__("there is not enough memory for this now, try again")
+        super().__init__("out of memory; try again")
 
 
 class Holding:
@@ -372,7 +372,7 @@ def _call(work: Callable[[], object]) -> None:
     try:
         work()
     except Exception:
-        log.exception("a request that waited for memory was not answered")
+        log.exception("request failed while waiting for memory")
 
 
 budget = Budget()

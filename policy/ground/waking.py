@@ -129,7 +129,7 @@ class OffsetWatch:
                 is_lost = False
             except Exception as error:  # waiting threads are not told; their clients see the error at the next request
                 if not is_lost:
-                    log.warning("cannot look for changes: %s", " ".join(str(error).split())[:200])
+                    log.warning("cannot check for changes: %s", " ".join(str(error).split())[:200])
                 is_lost = True
                 _let_go()
             else:

@@ -223,7 +223,7 @@ def _refuse_unfit(notes: Notes) -> None:
         hint = "remove it; it cannot be stored, or makes the text look like another"
         notes.refuse(Span(*found.span()), f"the policy holds the character U+{ord(found[0]):04X}", hint)
     elif len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
-        notes.refuse(Span(0, 0), f"the policy is longer than {MAX_BYTES} bytes", "split the service, or share rules")
+        notes.refuse(Span(0, 0), f"the policy is larger than {MAX_BYTES:,} bytes", "split the service, or share rules")
     if notes.problems:
         notes.reject()
 

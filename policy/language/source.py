@@ -103,7 +103,7 @@ class PolicyRejected(AuthzError):
         """Return this error for published version `number`. Its `body` lists no problems: the request is not wrong."""
         found = PolicyRejected(self.source, self.problems)
         found.version = number
-        found.message = f"policy version {number} does not compile any more:\n{self.message}"
+        found.message = f"policy version {number} no longer compiles:\n{self.message}"
         return found
 
     @property

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             name='Environment',
             fields=[
                 ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[A-Za-z0-9]{1,40}\\Z', "an environment's short name is 1 to 40 letters and digits")], verbose_name='short name')),
+                ('slug', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[A-Za-z0-9]{1,40}\\Z', "an environment's slug is 1 to 40 letters and digits")], verbose_name='slug')),
                 ('name', models.CharField(max_length=200)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('offset', models.BigIntegerField(db_default=0, default=0, editable=False)),

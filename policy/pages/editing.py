@@ -242,14 +242,14 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
         return act(sent, source)
     except PolicyRejected as reason:
         count = len(reason.problems)
-        trouble = f"{count} problem{'' if count == 1 else 's'}; nothing is published"
+        trouble = f"{count} problem{'' if count == 1 else 's'}; not published"
         return Submitted(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
     except PolicyTestsFailed as reason:
-        trouble = f"{publishing.results_of(reason.report)}; nothing is published"
+        trouble = f"{publishing.results_of(reason.report)}; not published"
         return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
     except ReplacedMeanwhile as reason:
         became = f"version {reason.number} became active" if reason.number else "the active version was withdrawn"
-        return Submitted(trouble=f"{became} meanwhile; publish once more to replace it with what is below")
+        return Submitted(trouble=f"{became} while you were editing. Publish again to replace it with the text below")
     except (AuthzError, Unavailable) as reason:
         return Submitted(trouble=reason.message)
 
@@ -257,12 +257,12 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
 def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     drafted = publishing.draft(source.text, source.filename, force=True)
     ignored = ignored_facts(sent["environment"].pk, drafted.program) if with_facts else Ignored()
-    note = "; ".join(["this is a policy", *remarks_on(drafted, ignored)])
+    note = "; ".join(["the policy is valid", *remarks_on(drafted, ignored)])
     warnings = excerpts_of_problems(source, drafted.program.warnings)
     failures = excerpts_of_failures(source, drafted.report)
     if failures:
         return Submitted(trouble=note, excerpts=failures + warnings, may_force=True)
-    return Submitted(note=f"{note}; nothing is published yet", excerpts=warnings)
+    return Submitted(note=f"{note}; not published", excerpts=warnings)
 
 
 def _published(by: By, sent: dict, source: Source) -> Submitted:
@@ -353,8 +353,8 @@ class TypedForm(PolicyForm):
 
 JsonObject = dict[str, object]
 
-_OPENED_BY_ANOTHER = "this page was opened by somebody else"
-_SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}: look whose name is above, and publish again"
+_OPENED_BY_ANOTHER = "this page was opened by another user"
+_SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}. Check the user name at the top of the page, then publish again"
 
 
 def may_view_facts(request: HttpRequest) -> bool:
@@ -390,7 +390,7 @@ class EditingAdmin(admin.ModelAdmin):
         if not _is_theirs(request):
             return self._editor(request, form, Submitted(trouble=_SOMEBODY_ELSE))
         if not is_valid:
-            return self._editor(request, form, Submitted(trouble="nothing is published, because of the fields below"))
+            return self._editor(request, form, Submitted(trouble="not published. Correct the errors below"))
         sent = form.cleaned_data
         outcome = check(sent, may_view_facts(request)) if "_check" in request.POST else publish(sent, by_admin(request))
         if outcome.published is None:
@@ -466,9 +466,9 @@ class EditingAdmin(admin.ModelAdmin):
         environment = form.cleaned_data["environment"]
         if _is_theirs(request):
             publishing.discard(request.user, environment)
-            self.message_user(request, "The draft is discarded.")
+            self.message_user(request, "Draft discarded.")
         else:
-            self.message_user(request, "Nothing is discarded: the page was opened by somebody else.", messages.ERROR)
+            self.message_user(request, "Draft not discarded: this page was opened by another user.", messages.ERROR)
         return HttpResponseRedirect(f"{reverse('admin:policy_policyversion_add')}?environment={environment.slug}")
 
     # ---- while somebody writes ------------------------------------------------------------------------------
@@ -533,7 +533,7 @@ class EditingAdmin(admin.ModelAdmin):
         sent = form.cleaned_data
         try:
             if len(sent["source"]) > MAX_BYTES:
-                raise TooLarge(f"the policy is longer than {MAX_BYTES} bytes")
+                raise TooLarge(f"the policy is larger than {MAX_BYTES:,} bytes; split or shorten it")
             return JsonResponse(answer({**sent, "window": self._window(request)}))
         except Overtaken:
             return JsonResponse({"overtaken": True})

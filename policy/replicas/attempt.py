@@ -25,7 +25,7 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
         if not _is_looked_at(mine, replica):
             return None
     except Exception as error:
-        replica.doubt(f"it cannot be reached: {' '.join(str(error).split())[:200]}")
+        replica.doubt(f"unreachable: {' '.join(str(error).split())[:200]}")
         return None
     try:
         found = _found(replica, mine, usual, attempt)
@@ -68,7 +68,7 @@ def _is_looked_at(mine: Any, replica: Replica) -> bool:
     if replica.probe is not None and raw is mine.connection and since == replica.probe.since:
         return True
     _close(mine)
-    replica.doubt("a connection led to another server, or it was started anew: each needs an address of its own")
+    replica.doubt("a connection reached another server, or the server was restarted; give each replica its own address")
     return False
 
 
@@ -113,4 +113,4 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
     _close(mine)
     if mine.proven_at > replica.lost_at:  # of connections that are lost together, only the first casts doubt
         replica.lose()
-        replica.doubt(f"a connection to it broke: {' '.join(str(error).split())[:200]}")
+        replica.doubt(f"connection lost: {' '.join(str(error).split())[:200]}")

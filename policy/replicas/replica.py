@@ -16,9 +16,9 @@ log = logging.getLogger("authz.database")
 NEWS_WITHIN = 3.5  # seconds: a replica that has not answered a probe for longer is not asked
 GRACE = 0.5  # seconds beyond its timeout for a statement to be ended by the server itself
 SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # when a server was started: which it is
-STRANGER = "it is a copy of another database, not of the primary"
-NOT_IN_RECOVERY = "it is no replica: it takes changes itself"
-FORKED = "it has changes that the primary has not: make it anew from the primary"
+STRANGER = "it replicates another database, not the primary"
+NOT_IN_RECOVERY = "it is not a replica: it accepts writes"
+FORKED = "it has diverged from the primary; recreate it from the primary"
 CLOCKS_APART = 1.0  # seconds: with more, facts with an end would end at another time
 
 
@@ -53,7 +53,7 @@ class Replica:
     def __init__(self, alias: str, name: str):
         self.alias = alias
         self.name = name
-        self.reason = "it was not looked at yet"  # why it is left out; empty: it is not
+        self.reason = "not checked yet"  # why it is left out; empty: it is not
         self.probe: Probe | None = None  # the last one
         self.fresh_at = -inf  # it has all that was committed by then, by `monotonic`
         self.timeline = 0  # the latest that it has followed since its server was started
@@ -113,9 +113,9 @@ class Replica:
     def judge(self, reason: str) -> None:
         """Leave it out for this reason; use it if the reason is empty."""
         if reason and not self.reason:
-            log.warning("the replica %s is left out: %s", self.name, reason)
+            log.warning("replica %s is not in use: %s", self.name, reason)
         elif self.reason and not reason:
-            log.info("the replica %s is in use", self.name)
+            log.info("replica %s is in use", self.name)
         self.reason = reason
 
     def doubt(self, reason: str) -> None:

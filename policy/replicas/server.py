@@ -75,7 +75,7 @@ def answered(raw: Any, sql: str, values: list[str | None], until: float) -> list
     waiting.register(link.socket, select.POLLIN)
     while link.is_busy():
         if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-            raise Silent("it does not answer")
+            raise Silent("it does not respond")
         link.consume_input()
     result = link.get_result()
     while link.get_result() is not None:
@@ -130,9 +130,9 @@ def _timeline_of(raw: Any) -> int:
         return answered(raw, f"SELECT {NUMBER}", [], time.monotonic() + CONNECT_WITHIN)[0][0]
     except Silent as reason:
         raw.close()
-        raise OperationalError(f"the database does not answer: {reason}") from None
+        raise OperationalError(f"the database does not respond: {reason}") from None
     except psycopg.DatabaseError as reason:
         if raw.closed:
             raise
-        log.debug("the timeline of the database is not known: %s", reason)
+        log.debug("cannot read the timeline of the database: %s", reason)
         return 0

@@ -45,8 +45,8 @@ def line_of(standing: Standing) -> str:
 
 def state_of(standing: Standing) -> str:
     if not standing.is_used:
-        return f"left out: {standing.reason}"
-    return "in use" if standing.lag is None else f"in use, {standing.lag:.1f} seconds behind"
+        return f"not in use: {standing.reason}"
+    return "in use" if standing.lag is None else f"in use, lag {standing.lag:.1f} s"
 
 
 def described() -> list[str]:
@@ -56,7 +56,7 @@ def described() -> list[str]:
 
 def _standing(replica: Any, timeline: int, now: float) -> Standing:
     is_used = replica.may_be_asked(settings.REPLICA_MAX_LAG, timeline, now)
-    reason = "" if is_used else replica.reason or "it does not answer"
+    reason = "" if is_used else replica.reason or "it does not respond"
     lag = now - replica.fresh_at
     counts = (replica.asked, replica.tries, replica.answers)
     # A replica that has all of the last look is not behind because time has passed since.

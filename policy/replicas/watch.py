@@ -174,7 +174,7 @@ class ReplicaWatch:
                 is_lost = False
             except Exception as error:
                 if not is_lost:
-                    log.warning("cannot look at the primary: %s", _line(error))
+                    log.warning("cannot check the primary: %s", _line(error))
                 is_lost = True
             for each in self.replicas:
                 each.must_look.set()
@@ -196,7 +196,7 @@ class ReplicaWatch:
             probe = probed(server)
         except Exception as error:
             replica.lose()
-            replica.judge(f"it cannot be reached: {_line(error)}")
+            replica.judge(f"unreachable: {_line(error)}")
             # Where the server is silent, questions that began before this probe would wait in vain.
             replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
             return
@@ -215,16 +215,18 @@ class ReplicaWatch:
         if replica.is_forked:
             return FORKED
         if known.looked_at == -inf:
-            return "the primary does not answer, so nobody knows how far behind it is"
+            return "the primary does not respond, so the lag is unknown"
         if replica.timeline not in (0, known.timeline):
-            return f"it follows timeline {replica.timeline}, and the primary is on {known.timeline}"
+            return f"it follows timeline {replica.timeline}, but the primary is on {known.timeline}"
         if replica.timeline == 0 and timeline.has_moved:
-            return "its timeline is not known: let the role execute pg_control_recovery() and pg_control_checkpoint()"
+            return (
+                "its timeline is unknown: grant the role EXECUTE on pg_control_recovery() and pg_control_checkpoint()"
+            )
         if apart > CLOCKS_APART:
-            return f"its clock and that of the primary are {apart:.1f} seconds apart"
+            return f"its clock differs from the primary's by {apart:.1f} seconds"
         lag = time.monotonic() - replica.fresh_at
         if lag > settings.REPLICA_MAX_LAG:
-            behind = "since it was first looked at" if lag == inf else f"by {lag:.0f} seconds"
+            behind = "since the first check" if lag == inf else f"by {lag:.0f} seconds"
             return f"it is behind {behind}, and REPLICA_MAX_LAG is {settings.REPLICA_MAX_LAG:g}"
         return ""
 

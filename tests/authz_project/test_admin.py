@@ -140,7 +140,7 @@ def test_a_key_that_is_good_for_nothing_is_no_key(staff, api):
     key = ApiKey.objects.get(environment=api.environment)
     for path in ("add/", f"{key.id}/change/"):
         page = staff.post(f"/admin/authz_project/apikey/{path}", {"environment": api.environment.id, "label": "odd"})
-        assert "A key is good for something" in page.content.decode()
+        assert "Select at least one scope" in page.content.decode()
     key.refresh_from_db()
     assert len(key.scopes) == 3 and ApiKey.objects.count() == 1
 
@@ -156,7 +156,7 @@ def test_selected_keys_are_rotated_and_their_successors_shown_once(staff, api):
     key.refresh_from_db()
     assert key.successor.created_by == "admin admin" and key.expires_at
     again = staff.post("/admin/authz_project/apikey/", selected, follow=True).content.decode()
-    assert "Nothing is rotated" in again and "has a successor already" in again
+    assert "No key was rotated" in again and "has a successor already" in again
     assert ApiKey.objects.count() == 2
 
 
@@ -164,7 +164,7 @@ def test_several_keys_are_rotated_or_none(staff, new_api):
     keys = [ApiKey.objects.get(environment=new_api(slug).environment) for slug in ("one", "two")]
     staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [keys[1].id]})
     selected = {"action": "rotate", "_selected_action": [key.id for key in keys]}
-    assert "Nothing is rotated" in staff.post("/admin/authz_project/apikey/", selected, follow=True).content.decode()
+    assert "No key was rotated" in staff.post("/admin/authz_project/apikey/", selected, follow=True).content.decode()
     assert ApiKey.objects.count() == 2 and not ApiKey.objects.exclude(successor=None).exists()
 
 

@@ -98,7 +98,7 @@ def test_a_body_that_nests_too_deep_is_refused(api):
 def test_a_large_search_that_nests_too_deep_is_refused(api, kind):
     body = orjson.dumps(SEARCHED | {"large": "x" * (1 << 20)})[:-1] + b',"more": %b}' % nested(300)
     refused = api.post(f"/access/v1/search/{kind}", body)
-    assert (refused.status_code, "nests too deep" in refused.json()["message"]) == (400, True)
+    assert (refused.status_code, "nested too deeply" in refused.json()["message"]) == (400, True)
 
 
 def test_a_body_over_the_limit_is_refused_by_name(api, settings):

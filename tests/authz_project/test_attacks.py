@@ -26,7 +26,7 @@ WITHOUT_A_KEY = {
     "half a login": ("/admin/login/", "Content-Length: 1000", "username="),
     "a login in chunks": ("/admin/login/", CHUNKED, "9\r\nusername=\r\n"),
     "a forged session": ("/admin/", "Cookie: sessionid=abc\r\nContent-Length: 1000000", "x"),
-    "no such path": ("/nope", "Content-Length: 1000", "["),
+    "Not found": ("/nope", "Content-Length: 1000", "["),
 }
 
 

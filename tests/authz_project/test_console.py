@@ -47,7 +47,7 @@ def places(page) -> list[str]:
 
 
 def test_every_page_leads_to_all_places(staff):
-    told = ["Home", "Policy", "Facts", "Ask", "Picture", "What would change", "History", "Keys"]
+    told = ["Home", "Policy", "Facts", "Check", "Diagram", "Preview impact", "History", "API keys"]
     for address in ("/admin/", "/admin/go/facts/", "/admin/authz_project/apikey/"):
         assert places(staff.get(address, follow=True)) == told
 
@@ -88,7 +88,7 @@ def test_a_question_is_kept_on_the_way(staff, environment):
 
 def test_without_a_policy_one_is_told_so(staff, environment):
     page = staff.get("/admin/go/ask/", follow=True)
-    assert "No policy is active in default yet" in page.content.decode()
+    assert "Environment “default” has no active policy" in page.content.decode()
 
 
 def test_the_environment_is_remembered(staff, environment):
@@ -111,8 +111,8 @@ def test_home_says_what_is_well_and_what_is_not(staff, environment):
     publish(environment)
     page = staff.get("/admin/").content.decode()
     assert "version 1" in page
-    assert "1 stored that the policy has no use for" in page
-    assert "the policy has none" in page  # tests
+    assert "1 fact the policy doesn&#x27;t use" in page
+    assert "The policy has no tests" in page  # tests
     publish(
         environment,
         POLICY + 'test "t" { setup { has_role(User{"a"}, "owner", Repo{"r"}); } '
@@ -120,17 +120,17 @@ def test_home_says_what_is_well_and_what_is_not(staff, environment):
     )
     assert "1 passed" in staff.get("/admin/").content.decode()
     assert "has_role(User, String, Repo)" in page
-    assert "policy version 1 is active" in page
+    assert "Policy version 1 activated" in page
 
 
 def test_home_says_how_many_questions_there_were_where_metrics_are_on(staff, environment, monkeypatch):
-    assert "within the last minute" not in staff.get("/admin/").content.decode()
+    assert "in the last minute" not in staff.get("/admin/").content.decode()
     monkeypatch.setattr("authz_project.console.home.questions_a_minute", lambda: 1234)
-    assert "1,234 within the last minute" in staff.get("/admin/").content.decode()
+    assert "1,234 in the last minute" in staff.get("/admin/").content.decode()
 
 
 def test_home_shows_first_steps_until_there_is_something(staff, environment):
-    assert "Or begin with your own" in staff.get("/admin/").content.decode()
+    assert "Or start from scratch" in staff.get("/admin/").content.decode()
     publish(environment)
     page = staff.get("/admin/").content.decode()
     assert "Add facts" in page
@@ -145,7 +145,7 @@ def test_an_example_is_loaded_and_its_questions_are_worth_trying(staff, environm
     assert "code/" in staff.get("/admin/").content.decode()
     page = staff.post("/admin/examples/code/", follow=True).content.decode()
     assert "Loaded: " in page
-    assert "Worth trying" in page
+    assert "Try these" in page
     assert "kind=authorize" in page
 
 

@@ -130,7 +130,7 @@ def test_what_fails_is_no_silence(db, monkeypatch, caplog):
     monkeypatch.setattr(database_waits.psycopg, "connect", fail)
     with caplog.at_level(logging.WARNING):
         assert answers(connection.connection)
-    assert "cannot find out whether the database answers" in caplog.text
+    assert "cannot check whether the database responds" in caplog.text
 
 
 def test_after_a_silence_each_thread_connects_anew(db, monkeypatch):

@@ -88,7 +88,7 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_back(api, settings, cloc
     for method, path, body in (("GET", "/stats", None), ("POST", "/batch", []), ("POST", "/policy", {"src": ""})):
         answer = api.request(method, path, body)
         assert (answer.status_code, answer["Retry-After"], set(answer.json())) == (429, "20", {"message"})
-        assert "more than 3 requests in 60 seconds, the limit of RATE_LIMIT" in answer.json()["message"]
+        assert "exceeded 3 requests in 60 seconds (RATE_LIMIT" in answer.json()["message"]
     other = Api(api.environment, create_key(api.environment)[1])
     assert other.get("/stats").status_code == 200
     clock.now += 20

@@ -119,7 +119,7 @@ def test_development_is_for_this_machine_alone(host):
 def test_a_database_that_cannot_be_reached_is_one_line(tmp_path):
     url = "postgres://nobody:hush@127.0.0.1:1/none"
     told = refusal(tmp_path, "--port", str(free_port()), DATABASE_URL=url, SECRET_KEY=SECRET)
-    assert "the database cannot be reached" in told and "hush" not in told and len(told.strip().splitlines()) == 1
+    assert "cannot connect to the database" in told and "hush" not in told and len(told.strip().splitlines()) == 1
     done = subprocess.run(
         [sys.executable, ROOT / "manage.py", "api_keys", "list"], cwd=tmp_path, capture_output=True, text=True,
         env=os.environ | {"DATABASE_URL": url, "SECRET_KEY": SECRET}, timeout=60,

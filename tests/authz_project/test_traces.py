@@ -174,7 +174,7 @@ def test_what_is_missing_is_said(settings, caplog, protocol, missing, told):
     with mock.patch.object(traces, "import_module", side_effect=missing):
         traces.begin()
     (line,) = caplog.messages
-    assert line.startswith("no traces: ") and told in line
+    assert line.startswith("tracing is disabled: ") and told in line
 
 
 # ---- the running server ---------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_before_the_upgrade_nothing_is_known(upgraded):
         refused = upgraded.post("/authorize", asked("ann") | {"as_of": as_of})
         assert refused.status_code == 400, refused.text
         said = refused.json()["message"]
-        assert "is before the horizon" in said and f"is known since revision {UPGRADE}, 2" in said
+        assert "is no longer available" in said and f"oldest available is revision {UPGRADE}, 2" in said
 
 
 # ---- who published what --------------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ def test_a_token_goes_with_the_limit_that_it_was_given_for(pdp):
     for limit, status in ((1, 200), (None, 200), (2, 400), (0, 400)):
         answer = pdp.post("search/subject", body | {"page": {"limit": limit, "token": token}})
         assert answer.status == status, limit
-    assert answer.body["message"].startswith("page.limit: must be what it was")
+    assert answer.body["message"].startswith("page.limit: must be the limit that")
 
 
 def test_the_page_comes_first(pdp):

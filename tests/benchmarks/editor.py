@@ -138,7 +138,7 @@ def _marked(driver: webdriver.Chrome) -> float:
 def _until_quiet(driver: webdriver.Chrome) -> None:
     """Until the policy is taken, and nothing that follows from that is under way."""
     told = (By.CSS_SELECTOR, "#problems .state")
-    WebDriverWait(driver, 20).until(lambda _: "This is a policy" in driver.find_element(*told).text)
+    WebDriverWait(driver, 20).until(lambda _: "Valid:" in driver.find_element(*told).text)
     time.sleep(2.5)
 
 

@@ -106,11 +106,11 @@ def test_questions_of_older_clients_are_answered_as_it_was_then(api, story):
 @pytest.mark.parametrize(
     "first, second, reason",
     [
-        ({"as_of": 2}, {"as_of": 3}, "[1].as_of: is another one than that of the first, which is for all"),
-        ({}, {"as_of": 3}, "[1].as_of: is another one than that of the first, which is for all"),
-        ({}, {"policy_version": 1}, "[1].policy_version: is another one than that of the first, which is for all"),
+        ({"as_of": 2}, {"as_of": 3}, "[1].as_of: must be the same as in the first query"),
+        ({}, {"as_of": 3}, "[1].as_of: must be the same as in the first query"),
+        ({}, {"policy_version": 1}, "[1].policy_version: must be the same as in the first query"),
         ({"as_of": "x"}, {}, "[0].as_of: must be a time such as"),
-        ({"as_of": 1000}, {}, "as_of: revision 1000 is still to come"),
+        ({"as_of": 1000}, {}, "as_of: revision 1000 does not exist yet"),
     ],
 )
 def test_questions_that_come_together_are_of_one_moment(api, story, first, second, reason):
@@ -176,26 +176,26 @@ def test_another_policy_is_asked_with_and_without_a_moment(api, story):
 @pytest.mark.parametrize(
     "asked_of, reason",
     [
-        ({"as_of": 1000}, "as_of: revision 1000 is still to come: the latest is revision 7"),
-        ({"as_of": "2999-01-01T00:00:00Z"}, "as_of: 2999-01-01T00:00:00.000000Z is still to come"),
-        ({"as_of": 0}, "there was no policy at revision 0; policy_version asks by another one"),
-        ({"as_of": -1}, "as_of: must be the number of a revision, or a time such as 2026-11-03T14:02:11Z"),
-        ({"as_of": True}, "as_of: must be the number of a revision, or a time such as 2026-11-03T14:02:11Z"),
+        ({"as_of": 1000}, "as_of: revision 1000 does not exist yet; the latest is revision 7"),
+        ({"as_of": "2999-01-01T00:00:00Z"}, "as_of: 2999-01-01T00:00:00.000000Z is in the future"),
+        ({"as_of": 0}, "no policy was active at revision 0; set `policy_version` to use another version"),
+        ({"as_of": -1}, "as_of: must be a revision number or a time such as 2026-11-03T14:02:11Z"),
+        ({"as_of": True}, "as_of: must be a revision number or a time such as 2026-11-03T14:02:11Z"),
         ({"as_of": "2026-11-03T14:02:11"}, "as_of: must be a time of day with an offset from UTC"),
         ({"as_of": "yesterday"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not 'yesterday'"),
         ({"as_of": "0001-01-01T00:00:00+14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
         ({"as_of": "9999-12-31T23:59:59-14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
-        ({"as_of": "0" * 20 + "9" * 30}, "as_of: must be the number of a revision, or a time"),
-        ({"as_of": "0" * 20 + "9" * 5000}, "as_of: must be the number of a revision, or a time"),
-        ({"as_of": "0" * 5000 + "8"}, "as_of: revision 8 is still to come"),
-        ({"as_of": "0001-01-01T00:00:00Z"}, "there was no policy at revision 0"),
+        ({"as_of": "0" * 20 + "9" * 30}, "as_of: must be a revision number or a time"),
+        ({"as_of": "0" * 20 + "9" * 5000}, "as_of: must be a revision number or a time"),
+        ({"as_of": "0" * 5000 + "8"}, "as_of: revision 8 does not exist yet"),
+        ({"as_of": "0001-01-01T00:00:00Z"}, "no policy was active at revision 0"),
         (
             {"as_of": "2026-11-03T14:02:11 01:00"},
             "as_of: must be a time such as 2026-11-03T14:02:11Z, not "
-            "'2026-11-03T14:02:11 01:00' (in an address, write its + as %2B), or the number of a revision",
+            "'2026-11-03T14:02:11 01:00' (in a URL, encode + as %2B), or a revision number",
         ),
-        ({"policy_version": 9}, "policy_version: there is no policy version 9"),
-        ({"policy_version": "1"}, "policy_version: must be the number of a policy version"),
+        ({"policy_version": 9}, "policy_version: policy version 9 does not exist"),
+        ({"policy_version": "1"}, "policy_version: must be a policy version number"),
     ],
 )
 def test_what_cannot_be_asked_says_why(api, story, asked_of, reason):
@@ -207,7 +207,7 @@ def test_before_the_horizon_nothing_is_known(api, story):
     Environment.objects.filter(pk=api.environment.pk).update(horizon=story["gone"])
     refused = api.post("/authorize", MAY | {"as_of": story["ann"]})
     assert refused.status_code == 400
-    assert "is before the horizon: what was stored is known since revision 4, 20" in refused.json()["message"]
+    assert "is no longer available; the oldest available is revision 4, 20" in refused.json()["message"]
     assert allowed(api, story["gone"]) is False and allowed(api, story["again"]) is True
 
 
@@ -217,7 +217,7 @@ def test_a_page_whose_history_is_dropped_meanwhile_says_what_is_known(api, story
     Environment.objects.filter(pk=api.environment.pk).update(horizon=story["gone"])
     refused = api.post("/list", LIST | {"page_token": first["next_page_token"]})
     assert refused.status_code == 400
-    said = "as_of: revision 3 is before the horizon: what was stored is known since revision 4, 20"
+    said = "as_of: revision 3 is no longer available; the oldest available is revision 4, 20"
     assert refused.json()["message"].startswith(said)
 
 
@@ -275,7 +275,7 @@ def test_a_page_token_is_of_the_moment_that_the_request_names(api, story, monkey
             assert api.post("/list", going_on | body).json() == {"results": ["e"], "next_page_token": None}
         for body in others:
             refused = api.post("/list", going_on | body)
-            said = {"message": "page_token: is not a token that this list was continued with"}
+            said = {"message": "page_token: is not a valid page token for this list; start again without `page_token`"}
             assert (refused.status_code, refused.json()) == (400, said)
 
 
@@ -312,7 +312,7 @@ def test_a_policy_of_then_that_does_not_compile_any_more_is_named(api, story):
         for asked_of in ({}, {"as_of": story["ann"]}):
             refused = api.post(path, body | asked_of | {"policy_version": version.number})
             assert refused.status_code == 400 and set(refused.json()) == {"message"}
-            assert refused.json()["message"].startswith("policy version 77 does not compile any more:\npolicy:1:12: ")
+            assert refused.json()["message"].startswith("policy version 77 no longer compiles:\npolicy:1:12: ")
 
 
 def test_the_clock_of_then_counts(api):

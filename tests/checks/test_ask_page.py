@@ -43,7 +43,7 @@ def answers(answer) -> list[str]:
     """The answers of a list, as they are shown."""
     listed = re.search(r'<ul class="answers">(.*?)</ul>', answer.content.decode(), re.DOTALL)
     items = re.findall(r"<li>(.*?)</li>", listed[1]) if listed else []
-    return [unescape(re.sub(r"<[^>]+>", "", each)).replace("why?", "").strip() for each in items]
+    return [unescape(re.sub(r"<[^>]+>", "", each)).replace("Explain", "").strip() for each in items]
 
 
 def question(**members: str) -> dict:
@@ -80,19 +80,19 @@ def test_a_long_list_of_a_form_leads_to_the_version_that_is_chosen(admin, versio
 
 def test_other_kinds_are_asked_of_the_same_values(admin, version):
     page = admin.get(url("ask", version), question())
-    (who,) = links(page, "Who may do this?")
+    (who,) = links(page, "Actors")
     assert who == f"{url('ask', version)}?kind=who&action=read&resource=Repo:b"
-    (listed,) = links(page, "On which resources?")
+    (listed,) = links(page, "Resources")
     assert listed.endswith("?kind=list&actor=User:ann&action=read&resource=Repo")
-    (changed,) = links(page, "What changed for the actor?")
+    (changed,) = links(page, "Changes")
     assert changed.endswith("?kind=changed&actor=User:ann")
-    assert "Name a moment, such as" in words(admin.get(changed)) or "Name a moment" in words(admin.get(changed))
+    assert "Enter a start time or revision" in words(admin.get(changed))
 
 
 def test_an_empty_form_is_no_mistake(admin, version):
     for kind in ("authorize", "actions", "list", "who", "changed"):
         said = words(admin.get(url("ask", version), {"kind": kind}))
-        assert said.startswith("Fill in a question"), said
+        assert said.startswith("Fill in the form"), said
 
 
 # ---- may they? -----------------------------------------------------------------------------------------------------
@@ -101,21 +101,21 @@ def test_an_empty_form_is_no_mistake(admin, version):
 def test_an_answer_is_explained_with_links_to_all_that_it_names(admin, version):
     answer = admin.get(url("ask", version), question())
     page = answer.content.decode()
-    assert words(answer).startswith('Allowed allow(User:ann, "read", Repo:b) Because')
+    assert words(answer).startswith('Allowed allow(User:ann, "read", Repo:b) Why it was allowed')
     assert 'has_role(User:ann, "admin", Org:o) stored fact' in words(answer)
     assert f'href="{url("change", version)}#L14">line 14</a>' in page
     assert 'href="/admin/facts/value/?environment=default&amp;type=User&amp;id=ann"' in page
     assert f'href="/admin/facts/signature/revision/{version.environment_id}/2/"' in page
     link = re.search(r'<a class="tag stored" href="([^"]+)"', page)[1]
     assert "has_relation" in admin.get(unescape(link)).content.decode()
-    assert re.search(r"Found in [\d.]+ ms, by version 1", words(answer))
+    assert re.search(r"Answered in [\d.]+ ms by version 1", words(answer))
 
 
 def test_a_denial_shows_what_stood_in_the_way(admin, version):
     said = words(admin.get(url("ask", version), question(actor="User:bob")))
     assert said.startswith("Denied")
-    assert "What stood in the way" in said
-    assert 'has_role(User:bob, "member", Org:o) no such fact, nor does it follow' in said
+    assert "Why it was denied" in said
+    assert 'has_role(User:bob, "member", Org:o) no matching fact or rule' in said
 
 
 def test_context_facts_count(admin, version):
@@ -130,12 +130,12 @@ def test_lists_and_actions_lead_to_the_explanation_of_each_answer(admin, version
     listed = admin.get(url("ask", version), question(kind="list", resource="Repo"))
     assert words(listed).startswith("3 resources")
     assert answers(listed) == ["Repo:a", "Repo:b", "Repo:p"]
-    whys = links(listed, "why?")
+    whys = links(listed, "Explain")
     assert len(whys) == 3
     assert all("Allowed" in words(admin.get(address)) for address in whys)
     actions = admin.get(url("ask", version), question(kind="actions", actor="User:bob", resource="Repo:a", action=""))
     assert words(actions).startswith("2 actions") and answers(actions) == ["read", "write"]
-    assert 'Allowed allow(User:bob, "read", Repo:a)' in words(admin.get(links(actions, "why?")[0]))
+    assert 'Allowed allow(User:bob, "read", Repo:a)' in words(admin.get(links(actions, "Explain")[0]))
 
 
 def test_who_may_do_it_is_listed(admin, version, repos):
@@ -147,18 +147,18 @@ def test_who_may_do_it_is_listed(admin, version, repos):
     asked = {"predicate": ["allow", ["actor", "action", "resource"]], "constraints": constraints}
     same = repos.post("/evaluate_query", asked).json()["results"]
     assert [f"User:{each['actor']}" for each in same] == answers(found)
-    assert all("Allowed" in words(admin.get(address)) for address in links(found, "why?"))
+    assert all("Allowed" in words(admin.get(address)) for address in links(found, "Explain"))
     assert answers(admin.get(url("ask", version), sent | {"actor": "User"})) == answers(found)
-    assert words(admin.get(url("ask", version), sent | {"action": "write"})).startswith("Nobody")
+    assert words(admin.get(url("ask", version), sent | {"action": "write"})).startswith("No actors")
     then = admin.get(url("ask", version), sent | {"revision": "1"})
-    assert words(then).startswith("Nobody") and "As of revision 1" in words(then)
+    assert words(then).startswith("No actors") and "As of revision 1" in words(then)
 
 
 def test_who_is_every_one_where_the_rules_say_so(admin, version, repos):
     found = admin.get(url("ask", version), {"kind": "who", "action": "read", "resource": "Repo:p"})
     assert words(found).startswith("Every User")
     assert "every User" in answers(found)
-    assert 'Allowed allow(User:_, "read", Repo:p)' in words(admin.get(links(found, "why?")[0]))
+    assert 'Allowed allow(User:_, "read", Repo:p)' in words(admin.get(links(found, "Explain")[0]))
 
 
 def test_actors_of_several_types_follow_one_another(admin, version, repos, monkeypatch):
@@ -203,7 +203,7 @@ def test_pages_leave_out_no_id_that_begins_or_ends_with_space(admin, version, re
     address, found = f"{url('ask', version)}?kind=list&actor=User:eve&action=read&resource=Repo", []
     while address and len(found) <= len(ids):
         page = admin.get(address)
-        (why,) = links(page, "why?")
+        (why,) = links(page, "Explain")
         assert words(admin.get(why)).startswith("Allowed")
         found.append(parse_qs(urlsplit(why).query)["resource"][0])
         last, address = address, (links(page, "Next") or [""])[0]
@@ -211,7 +211,7 @@ def test_pages_leave_out_no_id_that_begins_or_ends_with_space(admin, version, re
     back = admin.get(last)
     for _ in ids:
         back = admin.get(links(back, "Previous")[0])
-    assert links(back, "Previous") == [] and links(back, "why?")
+    assert links(back, "Previous") == [] and links(back, "Explain")
 
 
 @pytest.mark.parametrize("action", [" read", "read ", "\u3000read", "re\nad", "re\r\nad", "re\u2028ad", "\t", '"'])
@@ -221,7 +221,7 @@ def test_actions_are_explained_whatever_they_begin_or_end_with(admin, version, r
     there = PolicyVersion.objects.get(number=2)
     store(repos, fact("has_role", "User:ann", "r", "Doc:d"))
     page = admin.get(url("ask", there), {"kind": "actions", "actor": "User:ann", "resource": "Doc:d"})
-    assert words(admin.get(links(page, "why?")[0])).startswith("Allowed")
+    assert words(admin.get(links(page, "Explain")[0])).startswith("Allowed")
     changed = admin.get(url("ask", there), {"kind": "changed", "actor": "User:ann", "from": "3"})
     assert words(admin.get(links(changed, "now")[0])).startswith("Allowed")
 
@@ -241,8 +241,8 @@ def test_lists_have_pages_totals_and_a_filter(admin, version, repos, monkeypatch
     assert words(filtered).startswith("32 resources") and "1 to 10 of 32" in words(filtered)
     assert walked(admin, f"{address}&filter=y0") == [each for each in every if "y0" in each]
     assert "filter=y0" in links(filtered, "Next")[0]
-    assert links(filtered, "Show all") == [address]
-    assert "None of the answers contains “nothing”." in words(admin.get(f"{address}&filter=nothing"))
+    assert links(filtered, "Clear filter") == [address]
+    assert "No results contain “nothing”." in words(admin.get(f"{address}&filter=nothing"))
     monkeypatch.setattr(answer, "COUNTING", 1e-9)
     assert words(admin.get(address)).startswith("More than 10 resources")
 
@@ -251,7 +251,7 @@ def test_a_page_that_facts_went_from_under_leads_back(admin, version):
     address = f"{url('ask', version)}?kind=list&actor=User:ann&action=read&resource=Repo&of=Repo&after=zzz"
     page = admin.get(address)
     assert answers(page) == []
-    assert words(page).startswith("3 resources") and "Nothing follows here any more" in words(page)
+    assert words(page).startswith("3 resources") and "No more results" in words(page)
     assert len(answers(admin.get(links(page, "First")[0]))) == 3
 
 
@@ -285,7 +285,7 @@ def test_what_rules_hold_back_is_listed_in_pages_as_well(admin, version, repos, 
 def test_every_value_is_explained_as_well(admin, version):
     listed = admin.get(url("ask", version), question(kind="list", actor="User:root", resource="Repo"))
     assert words(listed).startswith("Every Repo") and answers(listed)[0] == "every Repo"
-    assert 'Allowed allow(User:root, "read", Repo:_)' in words(admin.get(links(listed, "why?")[0]))
+    assert 'Allowed allow(User:root, "read", Repo:_)' in words(admin.get(links(listed, "Explain")[0]))
 
 
 # ---- what changed --------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monk
     assert words(admin.get(url("ask", version), asked)).startswith("50 gained, 0 lost")
     only = asked | {"action": "write", "resource": "Repo"}
     assert words(admin.get(url("ask", version), only)).startswith("25 gained, 0 lost")
-    assert words(admin.get(url("ask", version), asked | {"resource": "Org"})).startswith("Nothing changed")
+    assert words(admin.get(url("ask", version), asked | {"resource": "Org"})).startswith("No changes")
     assert words(admin.get(url("ask", version), only | {"filter": "Repo:1"})).startswith("10 gained, 0 lost")
     monkeypatch.setattr("checks.compare.review_walk.PAGE", 20)
     first = admin.get(url("ask", version), only)
@@ -338,13 +338,13 @@ def test_another_policy_changes_what_an_actor_may(admin, version, repos):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"from": "1000"}, "revision 1000 is still to come"),
-        ({"from": "3", "to": "2"}, "is after the second"),
+        ({"from": "1000"}, "revision 1000 does not exist yet"),
+        ({"from": "3", "to": "2"}, "is after the end"),
         ({"from": "yesterday"}, "must be a time such as"),
-        ({"actor": "User:*"}, "Name one actor"),
+        ({"actor": "User:*"}, "Enter one actor"),
         ({"actor": "Usr:ann"}, "The policy has no type `Usr`. Did you mean User?"),
         ({"resource": "Rpo"}, "The policy has no type `Rpo`. Did you mean Repo?"),
-        ({"actor": "User:nobody"}, "No stored fact mentions User:nobody."),
+        ({"actor": "User:nobody"}, "No stored facts mention User:nobody."),
     ],
 )
 def test_changes_that_cannot_be_told_say_why(admin, version, repos, changed, message):
@@ -365,10 +365,10 @@ def test_an_earlier_version_and_an_unpublished_text_can_be_asked(admin, version,
     text = POLICY + 'has_permission(_: User, "read", _: Repo);'
     there = f"{url('ask', later)}?kind=authorize&actor=User:nobody&action=read&resource=Repo:b"
     said = words(admin.post(there, {"text": text}))
-    assert said.startswith("Allowed") and "which is not published" in said
+    assert said.startswith("Allowed") and "(not published)" in said
     assert PolicyVersion.objects.count() == 2
     listed = admin.post(there.replace("authorize", "list").replace("Repo:b", "Repo"), {"text": text})
-    why = re.search(r'form="tried" formaction="([^"]+)" class="plain-button">why\?', listed.content.decode())[1]
+    why = re.search(r'form="tried" formaction="([^"]+)" class="plain-button">Explain', listed.content.decode())[1]
     assert words(admin.post(unescape(why), {"text": text})).startswith("Allowed")
 
 
@@ -383,8 +383,8 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
     later = f"{time_of(at):%Y-%m-%dT%H:%M:%S.%f}"
     assert "Denied" in words(admin.get(url("ask", version), question(at=later)))
     both = words(admin.get(url("ask", version), question(at=later, revision="1")))
-    assert "name a revision or a time, not both." in both
-    assert "is still to come" in words(admin.get(url("ask", version), question(revision="1000")))
+    assert "enter a revision or a time, not both." in both
+    assert "does not exist yet" in words(admin.get(url("ask", version), question(revision="1000")))
 
 
 # ---- wrong names ---------------------------------------------------------------------------------------------------
@@ -393,9 +393,9 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"actor": "ann"}, "`ann` is not a value; write it as `User:alice`."),
+        ({"actor": "ann"}, "`ann` is not a valid value; write it as `User:alice`."),
         ({"actor": "User:ann smith"}, 'write it as `User:"ann smith"`.'),
-        ({"action": ""}, "Name an action, such as `read`."),
+        ({"action": ""}, "Enter an action, such as `read`."),
         ({"context": "nonsense("}, "expected an argument"),
         ({"context": "has_rol(User:ann)"}, "`has_rol(User)` is not used in policy (did you mean `has_role`?)."),
         ({"context": "has_rol(User:ann)", "kind": "list", "resource": "Repo"}, "`has_rol(User)` is not used in policy"),
@@ -404,24 +404,24 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
             "The policy has no role `raeder` on Repo. Did you mean reader",
         ),
         ({"context": "has_rol(User:ann)", "text": "actor User {}"}, "`has_rol(User)` is not used in policy"),
-        ({"text": "actor User"}, "the text is not a policy"),
-        ({"kind": "guess"}, "there is no kind of question `guess`"),
-        ({"version": "zzz"}, "there is no such version"),
-        ({"version": "99999999999999"}, "there is no such version"),
+        ({"text": "actor User"}, "the policy has errors"),
+        ({"kind": "guess"}, "`guess` is not a valid `kind`"),
+        ({"version": "zzz"}, "this policy version does not exist"),
+        ({"version": "99999999999999"}, "this policy version does not exist"),
         ({"actor": "User:<b>bold</b>"}, 'User:"<b>bold</b>"'),
-        ({"resource": "Nothing:x"}, "The policy has no type `Nothing`. There are Org, Repo, User."),
-        ({"action": "reed"}, "The policy has no action `reed` on Repo. Did you mean read? There are read, write."),
+        ({"resource": "Nothing:x"}, "The policy has no type `Nothing`. Declared: Org, Repo, User."),
+        ({"action": "reed"}, "The policy has no action `reed` on Repo. Did you mean read? Declared: read, write."),
         (
             {"kind": "list", "resource": "Rpo"},
-            "The policy has no type `Rpo`. Did you mean Repo? There are Org, Repo, User.",
+            "The policy has no type `Rpo`. Did you mean Repo? Declared: Org, Repo, User.",
         ),
         ({"kind": "who", "actor": "Usr"}, "The policy has no type `Usr`. Did you mean User?"),
         (
             {"kind": "who", "actor": "", "action": "wriet"},
             "The policy has no action `wriet` on Repo. Did you mean write?",
         ),
-        ({"actor": "User:anna"}, "No stored fact mentions User:anna. Did you mean User:ann?"),
-        ({"resource": "Repo:unheard"}, "No stored fact mentions Repo:unheard."),
+        ({"actor": "User:anna"}, "No stored facts mention User:anna. Did you mean User:ann?"),
+        ({"resource": "Repo:unheard"}, "No stored facts mention Repo:unheard."),
     ],
 )
 def test_mistakes_are_shown_on_the_page(admin, version, changed, message):
@@ -444,7 +444,7 @@ def test_an_id_that_only_the_past_or_the_policy_knows_is_no_stranger(admin, vers
     later = PolicyVersion.objects.get(number=2)
     assert "mentions" not in words(admin.get(url("ask", later), question(actor="User:boss")))
     remove(repos, fact("is_root", "User:root"))
-    assert "No stored fact mentions User:root." in words(admin.get(url("ask", later), question(actor="User:root")))
+    assert "No stored facts mention User:root." in words(admin.get(url("ask", later), question(actor="User:root")))
     assert "mentions" not in words(admin.get(url("ask", later), question(actor="User:root", revision="2")))
     context = question(actor="User:new", context='has_role(User:new, "reader", Repo:b)')
     assert "mentions" not in words(admin.get(url("ask", later), context))
@@ -460,7 +460,7 @@ def test_hostile_ids_go_all_the_way(admin, version, repos, text, monkeypatch, ca
     page = listed.content.decode()
     assert "<b>bold" not in page
     assert len(answers(listed)) == 2  # and root
-    whys = [each for each in links(listed, "why?") if "root" not in each]
+    whys = [each for each in links(listed, "Explain") if "root" not in each]
     assert "Allowed" in words(admin.get(whys[0]))
     value = next(
         each
@@ -537,7 +537,7 @@ def test_no_command_line_has_what_cannot_be_seen(admin, version, unseen):
     for sent, has_command in ((action, False), ("read", True)):
         page = admin.get(url("review", version), {"start": "1", "action": sent})
         assert (page.context["command"] != "") == has_command
-        assert ("All of it is printed by" in words(page)) == has_command
+        assert ("To list everything, run" in words(page)) == has_command
 
 
 def test_copies_name_the_version_and_the_moments(admin, version, repos, capsys):

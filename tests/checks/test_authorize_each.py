@@ -222,7 +222,7 @@ def test_many_that_ask_at_once_are_answered_right(repos):
         ({"checks": [{**CHECKS[0], "action": ""}]}, "checks[0].action: must not be empty"),
         ({"checks": [{**CHECKS[0], "action": {"name": "read"}}]}, "checks[0].action: must be a string, not an object"),
         ({"checks": [{**CHECKS[0], "resource": {"type": "Repo", "id": "*"}}]},
-         "checks[0].resource.id: must not be `*`, which stands for every id in answers"),
+         "checks[0].resource.id: must not be `*`, which stands for every id in results"),
         ({"checks": [CHECKS[0]], "context_facts": 1}, "context_facts: must be an array, not a number"),
         ({"checks": [CHECKS[0]] * (MAX_CHECKS + 1)}, f"checks: must have at most {MAX_CHECKS} elements"),
     ],

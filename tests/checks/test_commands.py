@@ -45,8 +45,8 @@ def test_questions_from_the_command_line(repos, arguments, answer):
     [
         (
             ("authorize", "Usr:ann", "reed", "Repo:a"),
-            "the policy has no type `Usr` (did you mean `User`? there are `Org`, `Repo`, `User`)\n"
-            "the policy has no action `reed` on Repo (did you mean `read`? there are `read`, `write`)\n",
+            "the policy has no type `Usr` (did you mean `User`? declared: `Org`, `Repo`, `User`)\n"
+            "the policy has no action `reed` on Repo (did you mean `read`? declared: `read`, `write`)\n",
         ),
         (("authorize", "User:nobody", "write", "Repo:a"), ""),
         (("list", "User:ann", "read", "Rpo"), "the policy has no type `Rpo` (did you mean `Repo`?"),
@@ -77,8 +77,8 @@ def test_a_list_is_whole(repos):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("authorize", "ann", "read", "Repo:a"), "not a value"),
-        (("authorize", "User:_", "read", "Repo:a"), "not a value"),
+        (("authorize", "ann", "read", "Repo:a"), "not a valid value"),
+        (("authorize", "User:_", "read", "Repo:a"), "not a valid value"),
         (("authorize", "User:ann", "read", "Repo:a) x(b"), "expected"),
         (("authorize", "User:ann", "read", "Repo:a", "--context", "nonsense"), "expected"),
         (("list", "User:ann", "read", "Repo", "--environment", "nowhere"), "Environment `nowhere` does not exist"),

@@ -52,15 +52,15 @@ def test_the_editor_has_both_beside_it(writer):
 
 def test_what_would_change_is_told_in_short(writer, version):
     html = told(writer, version, "change", WIDER)["html"]
-    assert "would be allowed" in html and "0 rules would go, and 1 come" in html
+    assert "newly allowed" in html and "0 removed, 1 added" in html
     assert f'data-sends="/admin/policy/policyversion/{version.pk}/preview/"' in html
-    assert "no rule differs" in told(writer, version, "change", POLICY)["html"]
+    assert "no rules changed" in told(writer, version, "change", POLICY)["html"]
 
 
 def test_the_text_is_drawn(writer, version):
     html = told(writer, version, "picture", POLICY.replace("Repo", "Barn"))["html"]
     assert "<svg" in html and "Barn" in html and "Repo" not in html
-    assert "declares nothing to draw" in told(writer, version, "picture", "# nothing yet\n")["html"]
+    assert "Nothing to show" in told(writer, version, "picture", "# nothing yet\n")["html"]
 
 
 @pytest.mark.parametrize("pane", ["change", "picture"])
@@ -70,7 +70,7 @@ def test_what_is_no_policy_is_neither_compared_nor_drawn(writer, version, pane):
 
 def test_the_whole_comparison_takes_the_text(writer, version):
     page = writer.post(f"/admin/policy/policyversion/{version.pk}/preview/", {"text": WIDER})
-    assert "would be allowed" in page.content.decode()
+    assert "newly allowed" in page.content.decode()
 
 
 def test_answers_are_for_those_who_may_see_facts_and_policies(version):

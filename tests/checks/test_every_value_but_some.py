@@ -32,7 +32,7 @@ def test_who_is_kept_back_in_one_place_may_have_it_by_another(api):
     store(api, fact("bar", "User:ann", "Group:1"))
     assert is_everyone(who_reads(api))
     store(api, fact("bar", "User:ann", "Group:2"))
-    assert "every value but some, such as `ann`" in who_reads(api)["message"]
+    assert "all values except some, such as `ann`" in who_reads(api)["message"]
 
 
 def test_what_only_the_exception_looks_at_is_read(api):
@@ -52,7 +52,7 @@ def test_what_two_exceptions_keep_back_together_is_kept_back(api):
     (everyone,) = api.post("/query", {"fact": pattern}).json()["results"]
     assert [each["id"] for each in everyone["args"]] == [None, None]
     store(api, fact("closed", "Folder:f"))
-    assert "every value but some" in api.post("/query", {"fact": pattern}).json()["message"]
+    assert "all values except some" in api.post("/query", {"fact": pattern}).json()["message"]
 
 
 CHAIN = """

@@ -184,7 +184,7 @@ def test_a_long_chain_is_cut_at_a_limit_that_is_named(api, settings, monkeypatch
     deepest = max(walk(said["proof"]), key=lambda each: each[0])
     assert deepest[0] == min(length + 2, tree.MAX_DEPTH)
     cut = [node for _, node in walk(said["proof"]) if node["kind"] == "unexplained"]
-    assert [node["note"] for node in cut] == (["more than 100 levels of reasons"] if length + 2 > 100 else [])
+    assert [node["note"] for node in cut] == (["the limit of 100 levels was reached"] if length + 2 > 100 else [])
 
 
 TWO_OF_A_RECURSION = """
@@ -242,7 +242,7 @@ def test_a_search_that_is_too_long_says_so(api, monkeypatch):
     assert said["allowed"] is True
     assert any(node["kind"] == "unexplained" for _, node in walk(said["proof"]))
     assert said["complete"] is False
-    assert said["message"] == "the explanation is not complete: more than 20 goals would have to be looked into"
+    assert said["message"] == "the explanation is incomplete: the limit of 20 goals was reached"
 
 
 def test_time_is_a_limit_as_well(api, monkeypatch):
@@ -307,7 +307,7 @@ def test_past_its_time_an_explanation_ends_with_what_it_has(api, monkeypatch, ac
         assert counted[0] <= steps + 40  # of those that are left, each is refused at once
         assert part["allowed"] == whole["allowed"]
         assert part["complete"] is False
-        assert part["message"].startswith("the explanation is not complete: it takes longer than 6")
+        assert part["message"].startswith("the explanation is incomplete: it takes longer than 6")
         told = lines_of(part)
         assert any(line[0] == "unexplained" for line in told)
         assert {repr(line) for line in told if line[0] != "unexplained"} <= known
@@ -330,7 +330,7 @@ def test_an_explanation_takes_no_longer_than_three_decisions_and_some(api, monke
     monkeypatch.setattr("checks.explain.explain.MORE", 0.001)
     said = explain(api, "User:v", "p", "Doc:d")
     assert (said["allowed"], said["complete"]) == (False, False)
-    assert "seconds of processor time" in said["message"]
+    assert "seconds of CPU time" in said["message"]
     monkeypatch.setattr("checks.explain.explain.MORE", 60.0)
     whole = explain(api, "User:v", "p", "Doc:d")
     assert whole["obstacles"]
@@ -352,7 +352,7 @@ def test_a_statement_of_an_explanation_ends_with_its_time(api, monkeypatch):
     said = explain(api, "User:u", "read", "Folder:0")
     assert monotonic() - began < 0.6 * snapshot.TIME_LIMIT
     assert (said["allowed"], said["complete"]) == (True, False)
-    assert "seconds of processor time" in said["message"]
+    assert "seconds of CPU time" in said["message"]
 
 
 def test_a_server_is_told_what_is_left_of_the_time(api):
@@ -427,8 +427,8 @@ def test_a_comparison_that_fails_is_shown_with_its_values(api):
 @pytest.mark.parametrize(
     ("action", "resource", "note"),
     [
-        ("read", "Nothing:x", "the policy has no type `Nothing` (there are `Org`, `Repo`, `User`)"),
-        ("fly", "Repo:a", "the policy has no action `fly` on Repo (there are `read`, `write`)"),
+        ("read", "Nothing:x", "the policy has no type `Nothing` (declared: `Org`, `Repo`, `User`)"),
+        ("fly", "Repo:a", "the policy has no action `fly` on Repo (declared: `read`, `write`)"),
         ("write", "Repo:c", ""),
     ],
 )
@@ -438,7 +438,7 @@ def test_what_no_rule_is_about_is_noted(repos, action, resource, note):
     assert said["note"] == note
     if action == "fly":
         missing = said["obstacles"][0]["because"][0]
-        assert missing["note"] == "no such fact, and no rule grants it"
+        assert missing["note"] == "no matching fact, and no rule applies"
 
 
 def test_obstacles_are_cut_at_a_limit_that_is_named(api, monkeypatch):

@@ -44,7 +44,7 @@ def slow(monkeypatch):
 
 
 def onwards(page) -> str:
-    found = links(page, "Next") or links(page, "Go on from there")
+    found = links(page, "Next") or links(page, "Continue")
     return found[0] if found else ""
 
 
@@ -72,7 +72,7 @@ def test_what_is_stored_between_two_pages_is_on_none_of_them(admin, version, rep
         if not seen:
             store(repos, fact("has_role", "User:eve", "member", "Org:o"))
         else:
-            whys += links(page, "after" if name == "ask" else "why?")
+            whys += links(page, "after" if name == "ask" else "Explain")
         said = words(page)
         seen += re.findall(r"gained (?:User:eve )?read (Repo:\S+)", said)
     assert seen == [f"Repo:x{each:02}" for each in range(20)]
@@ -84,7 +84,7 @@ def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
     store(repos, fact("has_role", "User:eve", "reader", "Repo:x"))
     cursor = ReviewCursor("Repo", "read", "User", WHOLE, RESOURCES)
     after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)))
-    assert "still to come" in words(admin.get(url("review", version), BEGUN | {"after": after}))
+    assert "a time in the future" in words(admin.get(url("review", version), BEGUN | {"after": after}))
     with pytest.raises(MalformedRequest):
         page_start_from_text(after.replace("[3,", "[3.5,"))
 
@@ -204,12 +204,12 @@ def test_what_stands_for_every_value_is_said_of_what_it_does(admin, version, api
     store(api, fact("is_admin", "User:ann"))
     said = words(admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "4"}))
     assert "gained write Repo:*" in said and "Repo:r1" not in said
-    assert "* is every value: of resources, those that no fact and no rule names." in said
+    assert "* means every value; for resources, every resource that no fact or rule mentions." in said
 
 
 def test_a_page_that_is_not_full_says_once_where_it_goes_on(admin, version, repos, slow):
     store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:x{each:02}") for each in range(20)))
     asked = {"kind": "changed", "actor": "User:eve", "from": "2", "filter": "x"}
     page = admin.get(url("ask", version), asked)
-    assert links(page, "Go on from there") and not links(page, "Next")
-    assert re.search(r"Looked so far: .*, for what contains “x”\. Go on", words(page))
+    assert links(page, "Continue") and not links(page, "Next")
+    assert re.search(r"Evaluated so far: .* \(filter: “x”\)\. Continue", words(page))

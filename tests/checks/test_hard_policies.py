@@ -24,7 +24,7 @@ def test_a_hard_question_is_planned_or_refused_in_time(hard, question):
         try:
             engine.compiled_for(shape)
         except TooComplex as refused:
-            line, rule = re.search(r"the rule in line (\d+), `(.*)`, combines", refused.message).groups()
+            line, rule = re.search(r"the rule at line (\d+), `(.*)`, combines", refused.message).groups()
             assert hard.text.splitlines()[int(line) - 1] == rule
 
     within(2 * SECONDS, planned, lambda: Engine(hard.text, patience=SECONDS))

@@ -51,7 +51,7 @@ def test_what_changed_by_thousands_is_read_in_parts(admin, version, crowd, fetch
     while True:
         said = words(page)
         seen += re.findall(r"gained read (Repo:\S+)", said)
-        onwards = links(page, "Next") or links(page, "Go on from there")
+        onwards = links(page, "Next") or links(page, "Continue")
         if not onwards:
             break
         assert int(re.findall(r"At least ([\d,]+)", said)[0].replace(",", "")) >= len(seen)
@@ -65,13 +65,13 @@ def test_a_filter_that_nothing_has_is_known_at_once(admin, version, crowd, fetch
     for asked in ({"at": "5"}, {"start": "4"}):
         fetched.clear()
         said = words(admin.get(url("review", version), asked | {"filter": "zzz"}))
-        assert "Nothing that contains “zzz”" in said and "Looked so far" not in said
+        assert "No access contains “zzz”" in said and "Evaluated so far" not in said
         assert sum(fetched) < FEW, "it asks about others than those with the text"
 
 
 def test_a_filter_finds_actors_and_resources(admin, version, crowd):
     said = words(admin.get(url("review", version), {"at": "5", "filter": "u0777"}))
-    assert "2 in all" in said and "has User:u0777 read Repo:q" in said and "has User:u0777 read Repo:p" in said
+    assert "2 in total" in said and "has User:u0777 read Repo:q" in said and "has User:u0777 read Repo:p" in said
     said = words(admin.get(url("review", version), {"start": "4", "filter": "r1234"}))
     assert "1 gained, 0 lost" in said and "gained User:new read Repo:r1234" in said
 
@@ -84,6 +84,6 @@ def test_of_one_resource_any_number_of_actors_is_listed(admin, version, crowd, f
         page = admin.get(address)
         assert sum(fetched) < 6 * FEW
         seen += re.findall(r"gained (User:\S+) read Repo:q", words(page))
-        onwards = re.findall(r'<a href="([^"]+)"(?: rel="next")?>(?:Next|Go on from there)</a>', page.content.decode())
+        onwards = re.findall(r'<a href="([^"]+)"(?: rel="next")?>(?:Next|Continue)</a>', page.content.decode())
         address = unescape(onwards[0]) if onwards else ""
     assert seen == [f"User:u{n:04}" for n in range(USERS)]

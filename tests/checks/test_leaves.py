@@ -54,12 +54,12 @@ def test_a_missing_fact_says_until_when_it_was_there(repos):
     remove(repos, WRITER)
     found = explained(repos, "User:bob", "write", "Repo:b")
     leaf = of_fact(found, WRITER)
-    assert leaf["kind"] == "missing" and leaf["note"] == "no such fact, and no rule grants it"
+    assert leaf["kind"] == "missing" and leaf["note"] == "no matching fact, and no rule applies"
     assert (leaf["since"]["revision"], leaf["until"]["revision"], leaf["until"]["kind"]) == (3, 4, "facts")
     assert all("until" not in each and "since" not in each for each in found if each is not leaf)
     said = run(*WHY)
     key = repos.environment.api_keys.get().pk
-    assert re.search(rf"grants it; was there until revision 4, {MINUTE}, deleted by key {key}\n", said)
+    assert re.search(rf"rule applies; stored until revision 4, {MINUTE}, deleted by key {key}\n", said)
 
 
 def test_a_fact_that_was_never_there_says_nothing(repos):
@@ -144,4 +144,4 @@ def test_the_workbench_says_it_and_leads_there(repos, client):
     assert there in text
     remove(repos, WRITER)
     text = client.get(f"{asked}&actor=User:bob&resource=Repo:b").content.decode()
-    assert f'<a href="/admin/facts/signature/revision/{repos.environment.pk}/4/">was there until revision 4' in text
+    assert f'<a href="/admin/facts/signature/revision/{repos.environment.pk}/4/">stored until revision 4' in text

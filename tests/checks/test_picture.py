@@ -169,7 +169,7 @@ def test_a_few_types_are_drawn_and_many_are_listed(reader):
     assert '<svg class="picture"' not in many and many.count('href="?type=T') == 40
     one = reader.get(url(PolicyVersion.objects.latest("pk")), {"type": "T7"})
     assert one.content.decode().count('<svg class="picture"') == 1
-    assert "comes from T6 leads to T8" in words(one)
+    assert "Granted through T6 Grants on T8" in words(one)
 
 
 def test_a_role_of_another_type_links_to_its_sheet(reader):
@@ -185,15 +185,15 @@ def test_a_role_of_another_type_links_to_its_sheet(reader):
 def test_types_are_found_by_what_they_have(reader):
     version = published(COMPANY)
     said = words(reader.get(url(version), {"q": "VIEW"}))
-    assert "1 type with “VIEW” Folder viewer" in said
+    assert "1 type matching “VIEW” Folder viewer" in said
     assert words(reader.get(url(version), {"q": "fold"})).count("folder") >= 1  # the relation of a Repo
-    assert "No type, role, permission or relation has that" in words(reader.get(url(version), {"q": "zz"}))
+    assert "No type, role, permission or relation matches" in words(reader.get(url(version), {"q": "zz"}))
 
 
 def test_only_what_leads_to_a_permission_is_shown(reader):
     version = published(COMPANY)
     page = reader.get(url(version), {"leads_to": "Repo.drop"})
-    assert "What leads to Repo.drop" in words(page) and "2 types on the way" in words(page)
+    assert "Policy diagram: Repo.drop" in words(page) and "2 types involved" in words(page)
     assert "chief (user: User , repo: Repo )" in words(page) and "unrelated" not in words(page)
     assert page.content.decode().count('<svg class="picture"') == 1
     wrong = words(reader.get(url(version), {"leads_to": "Repo.dorp"}))
@@ -225,7 +225,7 @@ def test_two_hundred_types_are_shown_at_once(reader):
 
 
 def test_a_page_of_a_policy_that_declares_nothing(reader):
-    assert "declares nothing to draw" in words(reader.get(url(published(""))))
+    assert "Nothing to show" in words(reader.get(url(published(""))))
 
 
 def test_strangers_see_no_picture(db):
@@ -247,7 +247,7 @@ def test_files_are_kept_not_shown(reader):
     assert svg["Content-Type"] == "image/svg+xml"
     assert svg["Content-Disposition"].startswith("attachment; filename=")
     assert "sandbox" in svg["Content-Security-Policy"] and svg["X-Content-Type-Options"] == "nosniff"
-    assert "What leads to Repo.read" in svg.content.decode()
+    assert "What grants Repo.read" in svg.content.decode()
     text = reader.get(url(version), {"format": "mermaid", "type": "Repo"}).content.decode()
     assert text.startswith("flowchart LR\n")
     assert reader.get(url(version), {"format": "svg", "type": "Nothing"}).status_code == 404

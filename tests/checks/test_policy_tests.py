@@ -114,12 +114,12 @@ def test_all_but_some_is_no_list_either(db):
     assert outcome('assert allow(User{"r"}, "read", d: Doc);', setup, policy) == ""
     assert outcome('assert_not allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy) == ""
     found = outcome('assert allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy)
-    assert found == 'expected Doc{"x"}, got every value but some'
+    assert found == 'expected Doc{"x"}, got all values except some'
 
 
 def test_a_complement_needs_declared_names(db):
     found = outcome('assert allow(User{"ann"}, "read", r: Repo) iff r not in [Repo{"x"}];')
-    assert found.startswith("`not in` is about the roles, permissions or relations")
+    assert found.startswith("`not in` requires roles, permissions or relations")
 
 
 def test_tests_see_only_their_own_facts(api):

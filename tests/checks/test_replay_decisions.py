@@ -68,7 +68,7 @@ def test_all_is_answered_as_it_was_whatever_has_changed_since(asked, repos):
     publish(repos, STRICTER)
     code, out, errors = run(asked)
     assert (code, out) == (0, f"0 of {NOT_SQL} answers differ; {SQL} not asked\n")
-    assert errors.count("not asked: SQL is not made as of an earlier revision") == SQL
+    assert errors.count("not asked: local SQL is not supported with `as_of`") == SQL
     assert run(asked, "--now")[0] == 1
 
 
@@ -108,7 +108,7 @@ def test_why_an_answer_differs_is_told(repos, path):  # noqa: F811
     _, out, _ = run(path, "--now", "--explain")
     assert ', allowed, but now denied: allow(User:ann, "read", Repo:a)\n' in out
     assert '  denied  allow(User:ann, "read", Repo:a)  (policy version 1)\n' in out
-    assert '✗ has_role(User:ann, "reader", Repo:a)  no such fact' in out
+    assert '✗ has_role(User:ann, "reader", Repo:a)  no matching fact' in out
 
 
 def test_context_facts_count_again(repos, path):  # noqa: F811
@@ -175,7 +175,7 @@ def test_what_was_left_out_is_not_guessed(repos, path, settings):  # noqa: F811
     for options in ((), ("--now",)):
         code, out, errors = run(path, *options)
         assert (code, out) == (0, "0 of 0 answers differ; 1 not asked\n")
-        assert "line 1: not asked: its context facts were left out of the log" in errors
+        assert "line 1: not asked: the log entry has no context facts" in errors
 
 
 def test_a_question_that_nests_too_deep_is_not_asked(asked, policy_file):
@@ -186,9 +186,9 @@ def test_a_question_that_nests_too_deep_is_not_asked(asked, policy_file):
     for options in ((), ("--now",)):
         code, out, errors = run(asked, *options)
         assert (code, out) == (0, f"0 of {LINES} answers differ; 1 not asked\n")
-        assert errors == "line 1: not asked: its question nests too deep\n"
+        assert errors == "line 1: not asked: its request is nested too deeply\n"
     code, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
-    assert code == 0 and "not answered: line 1: its question nests too deep" in out
+    assert code == 0 and "not answered: line 1: its request is nested too deeply" in out
 
 
 def test_what_is_before_the_horizon_is_not_asked(repos, path):  # noqa: F811
@@ -198,15 +198,15 @@ def test_what_is_before_the_horizon_is_not_asked(repos, path):  # noqa: F811
     repos.environment.horizon = 2
     repos.environment.save(update_fields=["horizon"])
     code, _, errors = run(path)
-    assert code == 0 and "older than the horizon, which is revision 2" in errors
+    assert code == 0 and "older than revision 2, the oldest available" in errors
 
 
 @pytest.mark.parametrize(
     ("member", "value", "reason"),
     [
         ("environment", 0, "there is no environment 0"),
-        ("endpoint", "batch", "there is no endpoint `batch` that is asked"),
-        ("endpoint", "nothing", "there is no endpoint `nothing` that is asked"),
+        ("endpoint", "batch", "endpoint `batch` is not a check"),
+        ("endpoint", "nothing", "endpoint `nothing` is not a check"),
     ],
 )
 def test_a_line_of_something_else_is_not_asked(repos, path, member, value, reason):  # noqa: F811
@@ -219,7 +219,7 @@ def test_a_line_of_something_else_is_not_asked(repos, path, member, value, reaso
 def test_what_was_asked_before_the_first_policy_is_asked_about_now_only(api, path):  # noqa: F811
     store(api, fact("is_public", "Repo:p"))
     ask(api, "query", {"fact": fact("is_public", "Repo:p")}, path)
-    assert run(path) == (0, "0 of 0 answers differ; 1 not asked\n", "line 1: not asked: there was no policy then\n")
+    assert run(path) == (0, "0 of 0 answers differ; 1 not asked\n", "line 1: not asked: no policy was active then\n")
     assert run(path, "--now") == (0, "0 of 1 answers differ\n", "")
 
 
@@ -318,8 +318,8 @@ def test_preview_takes_the_log(asked, policy_file):
     assert '\n  - denied   allow(User:ann, "read", Repo:a)\n' in out
     assert '\n  - denied   allow(User:cat, "read", Repo:a)\n' in out
     assert "context fact" in out
-    assert f" asked would be different; {SQL} not answered" in out
-    assert out.count("is decided by the caller's own database") == SQL
+    assert f" checks would change; {SQL} not answered" in out
+    assert out.count("depends on the caller's database") == SQL
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
@@ -329,7 +329,7 @@ def test_preview_counts_properties_by_the_policy_that_asks_for_them(repos, path,
     asked = ("--questions", str(path), "--explain")
     _, out, _ = run(policy_file(PROPERTY), *asked, name="preview_policy")
     assert '  + allowed  allow(User:ann, "write", Repo:a)' in out
-    assert "decisions: 1 of 1 asked would be different" in out and "context fact" in out
+    assert "decisions: 1 of 1 checks would change" in out and "context fact" in out
     publish(repos, PROPERTY)
     _, out, _ = run(policy_file(POLICY), *asked, name="preview_policy")
     assert '  - denied   allow(User:ann, "write", Repo:a)' in out
@@ -339,7 +339,7 @@ def test_preview_takes_both_kinds_of_questions(asked, policy_file, repos):
     text = asked.read_text() + '# by hand\nallow(User:bob, "read", Repo:a)\nallow(User:cat, "read", Repo:a)\n{"a": 1}\n'
     asked.write_text(text)
     _, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
-    assert f" asked would be different; {SQL + 1} not answered" in out
+    assert f" checks would change; {SQL + 1} not answered" in out
     assert f"not answered: line {LINES + 4}: it is no line of a decision log: `time` is missing or wrong" in out
 
 
@@ -349,7 +349,7 @@ def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
     code, out, _ = run(
         policy_file(STRICTER), "--questions", asked, "--environment", "other", name="preview_policy"
     )  # fmt: skip
-    assert code == 0 and f"decisions: 0 of 0 asked would be different; {LINES} not answered" in out
+    assert code == 0 and f"decisions: 0 of 0 checks would change; {LINES} not answered" in out
 
 
 def test_preview_compares_a_query_of_several_calls_call_by_call(repos, path, policy_file):  # noqa: F811
@@ -365,14 +365,14 @@ def test_for_a_preview_a_predicate_that_would_go_holds_for_nothing(repos, path, 
     call = {"predicate": ["is_root", ["user"]], "constraints": {"user": {"type": "User", "ids": None}}}
     ask(repos, "evaluate_query", call, path)
     _, out, _ = run(policy_file("actor User {}"), "--questions", path, name="preview_policy")
-    assert "decisions: 1 of 1 asked would be different\n" in out and "  - denied   is_root(User:root)\n" in out
+    assert "decisions: 1 of 1 checks would change\n" in out and "  - denied   is_root(User:root)\n" in out
 
 
 def test_preview_shows_some_of_a_list_that_differs(repos, path, policy_file):  # noqa: F811
     store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
     ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
     _, out, _ = run(policy_file(LOOSER), "--questions", path, name="preview_policy")
-    assert "decisions: 1 of 1 asked would be different\n" in out and out.count("  + allowed ") == 20
+    assert "decisions: 1 of 1 checks would change\n" in out and out.count("  + allowed ") == 20
 
 
 def test_preview_leaves_out_evaluations_that_cannot_be_asked_together(repos, path, policy_file):  # noqa: F811
@@ -382,8 +382,8 @@ def test_preview_leaves_out_evaluations_that_cannot_be_asked_together(repos, pat
     repos.post("/authorize", about("User:bob", "Repo:a", action="read"))
     lines(path)
     _, out, _ = run(policy_file(PROPERTY), "--questions", path, name="preview_policy")
-    assert "decisions: 0 of 2 asked would be different; 1 not answered" in out
-    assert "not answered: line 2: its evaluations have different properties, or some are wrong\n" in out
+    assert "decisions: 0 of 2 checks would change; 1 not answered" in out
+    assert "not answered: line 2: its evaluations have different properties, or some are invalid\n" in out
 
 
 def test_for_a_preview_facts_hold_before_the_first_policy(api, path, policy_file):  # noqa: F811
@@ -394,7 +394,7 @@ def test_for_a_preview_facts_hold_before_the_first_policy(api, path, policy_file
     api.post("/evaluate_query", call)
     lines(path)
     _, out, _ = run(policy_file(POLICY), "--questions", path, name="preview_policy")
-    assert "decisions: 0 of 3 asked would be different\n" in out
+    assert "decisions: 0 of 3 checks would change\n" in out
 
 
 def test_a_page_of_a_search_is_asked_again_by_its_token(repos, path):  # noqa: F811

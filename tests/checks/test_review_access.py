@@ -145,7 +145,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
     else:
         pruned = prune_before(monkeypatch, mentioned_ids.MentionedAsOf, "after")
         monkeypatch.setattr(Chunks, "_rows", lambda *given: [()])  # those that were asked before
-    with pytest.raises(NoSuchMoment, match="is before the horizon"):
+    with pytest.raises(NoSuchMoment, match="is no longer available"):
         reviewed(repos.environment.pk, *moments, wanted=wanted)
     assert pruned
 
@@ -298,7 +298,7 @@ def test_what_was_gained_and_lost_is_listed(repos):
     store(repos, fact("has_role", "User:cat", "reader", "Repo:b"), fact("is_root", "User:ann"))
     remove(repos, fact("is_public", "Repo:p"))
     said = run("--from", "2")
-    assert said.startswith("What changed from revision 2 (20") and "policy version 1) to revision 4 (" in said
+    assert said.startswith("Access changes from revision 2 (20") and "policy version 1) to revision 4 (" in said
     assert rows(said) == [
         "+ gained User:ann read Repo:*",
         "+ gained User:cat read Repo:b",
@@ -322,7 +322,7 @@ def test_who_had_what_is_listed(repos):
         "has User:* read Repo:p",
         "has User:bob write Repo:a",
     ]
-    assert said.endswith("8 in all\n")
+    assert said.endswith("8 in total\n")
 
 
 def test_each_line_is_explained_on_request(repos):
@@ -359,7 +359,7 @@ def test_what_cannot_be_listed_is_said_and_ends_with_an_error(api):
     with pytest.raises(CommandError, match="The review is incomplete"):
         call_command("review_access", "--at", "2", stdout=written, stderr=StringIO())
     said = written.getvalue()
-    assert '! not answered allow(User:_, "write", Repo:_) about 1 of the resources, such as Repo:p: ' in " ".join(
+    assert '! not answered allow(User:_, "write", Repo:_) for 1 resource, for example Repo:p: ' in " ".join(
         said.split()
     )
     assert "has User:ann write Repo:a" in " ".join(said.split())
@@ -376,14 +376,14 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
         call_command("review_access", "--at", "2", "--action", "write", stdout=written, stderr=StringIO())
     (line,) = rows(written.getvalue())
     assert line.startswith('! not answered allow(User:_, "write", Repo:_): ')
-    assert line.endswith("; after 2 resources that were refused, no others were asked about")
+    assert line.endswith("; stopped after 2 resources could not be evaluated")
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--from", "1000"), "--from: revision 1000 is still to come"),
-        (("--from", "0"), "there was no policy at revision 0"),
+        (("--from", "1000"), "--from: revision 1000 does not exist yet"),
+        (("--from", "0"), "no policy was active at revision 0"),
         (("--from", "yesterday"), "--from: must be a time such as"),
         (("--from", "2", "--to", "1"), "the first moment .revision 2. is after the second .revision 1."),
         (("--at", "2", "--to", "2"), "--to needs --from"),

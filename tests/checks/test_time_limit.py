@@ -140,7 +140,7 @@ def test_whatever_takes_long_counts(api, settings, late, place, path, body):
     late(place, 100)
     answer = api.post(path, body)
     assert answer.status_code == 400, answer.content
-    assert "took longer than 5 seconds, the limit of STATEMENT_TIMEOUT" in answer.json()["message"]
+    assert "took longer than 5 seconds (STATEMENT_TIMEOUT)" in answer.json()["message"]
 
 
 def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late):
@@ -181,7 +181,7 @@ def test_an_explanation_whose_time_ends_after_the_decision_is_answered_as_far_as
     late("checks.explain.explain.proof_of", 100)
     said = slow.post("/explain", LOOK).json()
     assert (said["allowed"], said["complete"]) == (True, False)
-    assert said["message"] == "the explanation is not complete: it takes longer than 4 seconds"
+    assert said["message"] == "the explanation is incomplete: it takes longer than 4 seconds"
     assert said["proof"]["kind"] == "unexplained"
 
 

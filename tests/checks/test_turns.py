@@ -183,7 +183,7 @@ def test_a_question_that_takes_long_waits_for_its_turn_and_the_others_do_not(slo
         answer = slow.post("/authorize", READ)
         assert slow.post("/authorize", LOOK).json() == {"allowed": True}
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert answer.json() == {"message": "too many questions that take long are asked at once, try again"}
+    assert answer.json() == {"message": "too many slow queries are running; try again later"}
 
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)

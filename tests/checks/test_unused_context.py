@@ -83,7 +83,7 @@ def test_a_fact_of_another_shape_is_advised_of_the_policys_own(api):
     question = about("User:ann", "Issue:1", action="close")
     answer = api.post("/authorize", {**question, "context_facts": [fact("is_closed", "Issue:1")]})
     assert answer.json() == {"allowed": True}
-    assert answer[HEADER] == "not used in policy: `is_closed(Issue)` (it accepts `is_closed(Issue, Boolean)`)"
+    assert answer[HEADER] == "not used in policy: `is_closed(Issue)` (accepted: `is_closed(Issue, Boolean)`)"
     publish(api, WITH_BOOLEAN.replace(" and not is_closed(i, true)", ""))
     answer = api.post("/authorize", {**question, "context_facts": [fact("is_closed", "Issue:1", "Boolean:true")]})
     assert (answer.json(), answer[HEADER]) == ({"allowed": True}, "not used in policy: `is_closed(Issue, Boolean)`")

@@ -106,7 +106,7 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
     said = words(admin.post(url("preview", version), {"text": text}))
     assert "is_public(Repo) 1" in said
     assert "expected true, got false" in said
-    assert 'would be denied allow(User:_, "read", Repo:p) Now: allowed' in said
+    assert 'newly denied allow(User:_, "read", Repo:p) Before: allowed' in said
     assert PolicyVersion.objects.count() == 1
 
 
@@ -115,21 +115,21 @@ def test_answers_that_differ_are_sorted_and_the_rest_told_apart(admin, version, 
     text = POLICY.replace('"read" if is_public(resource);', '"write" if is_public(resource); "write" if "reader";')
     page = admin.post(url("preview", version), {"text": text})
     said = words(page)
-    allowed, denied = said.index("Would be allowed"), said.index("Would be denied")
-    assert allowed < said.index("would be allowed allow(") < denied < said.index("would be denied allow(")
+    allowed, denied = said.index("Newly allowed"), said.index("Newly denied")
+    assert allowed < said.index("newly allowed allow(") < denied < said.index("newly denied allow(")
     assert page.content.decode().count('<details class="rest">') == 1
     rows = re.findall(r'<td class="count( quiet)?">([^<]+)</td>', page.content.decode())
     assert rows and all(bool(quiet) == (number == "0") for quiet, number in rows)
     same = POLICY + 'has_permission(_: User, "write", repo: Repo) if is_frozen(repo);'
-    assert "without a difference" in words(admin.post(url("preview", version), {"text": same}))
+    assert "without changes" in words(admin.post(url("preview", version), {"text": same}))
 
 
 def test_questions_can_be_given(admin, version):
     text = POLICY.replace("is_root(user)", "is_root(user) and is_safe(user)")
     sent = {"text": text, "questions": 'allow(User:root, "read", Repo:a)'}
-    assert "1 of 1 asked would be different" in words(admin.post(url("preview", version), sent))
-    assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "questions": "allow("}))
-    assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
+    assert "1 of 1 checks would change" in words(admin.post(url("preview", version), sent))
+    assert "Not compared" in words(admin.post(url("preview", version), {**sent, "questions": "allow("}))
+    assert "Not compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
 
 
 # ---- who had access ------------------------------------------------------------------------------------------------
@@ -138,14 +138,14 @@ def test_questions_can_be_given(admin, version):
 def test_who_gained_and_who_lost_is_listed(admin, version, repos):
     store(repos, fact("has_role", "User:cat", "reader", "Repo:b"))
     said = words(admin.get(url("review", version), {"start": "2"}))
-    assert "What changed from revision 2 (" in said and "1 gained, 0 lost" in said
-    assert "gained User:cat read Repo:b why?" in said
+    assert "Access changes from revision 2 (" in said and "1 gained, 0 lost" in said
+    assert "gained User:cat read Repo:b Explain" in said
     page = admin.get(url("review", version), {"start": "2"}).content.decode()
-    (address,) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">why\?</a>', page)]
+    (address,) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">Explain</a>', page)]
     assert 'Allowed allow(User:cat, "read", Repo:b)' in words(admin.get(address))
-    assert "Nobody gained or lost anything" in words(admin.get(url("review", version), {"start": "3"}))
+    assert "No access gained or lost" in words(admin.get(url("review", version), {"start": "3"}))
     listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
-    assert "1 in all" in listed and "has User:bob write Repo:a" in listed
+    assert "1 in total" in listed and "has User:bob write Repo:a" in listed
 
 
 def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
@@ -154,19 +154,19 @@ def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
     while address:
         page = admin.get(address)
         assert f"{len(seen) + 1} to " in words(page)
-        seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
+        seen += re.findall(r"has (\S+ \S+ \S+) Explain", words(page))
         found = re.search(r'<a href="([^"]+)" rel="next">', page.content.decode())
         address = unescape(found[1]) if found else ""
     assert len(seen) == len(set(seen)) == 8
     filtered = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "filter": "bob"}))
-    assert "3 in all" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
+    assert "3 in total" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
     assert "has User:bob read Repo:p" in filtered  # which everybody may
-    assert "Nothing that contains" in words(admin.get(url("review", version), {"at": "2", "filter": "zzz"}))
-    assert "8 in all" in words(page) and "7 to 8 of 8" in words(page)
+    assert "No access contains" in words(admin.get(url("review", version), {"at": "2", "filter": "zzz"}))
+    assert "8 in total" in words(page) and "7 to 8 of 8" in words(page)
     (first,) = re.findall(r'<a href="([^"]+)">First</a>', page.content.decode())
     assert "1 to 3" in words(admin.get(unescape(first)))
     beyond = words(admin.get(url("review", version), {"at": "2", "after": '["Repo",1]'}))
-    assert "says nothing that a page can go on from" in beyond
+    assert "is not a valid cursor" in beyond
 
 
 def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, version, repos, monkeypatch):
@@ -176,22 +176,22 @@ def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, v
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)
     page, pages, seen = admin.get(url("review", version), asked), 1, []
     assert "authz review_access --at=2 --resource-type=Repo" in words(page)
-    while "Looked so far:" in words(page):
+    while "Evaluated so far:" in words(page):
         assert "in all" not in words(page)
-        seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
-        (address,) = re.findall(r'<a href="([^"]+)">Go on from there</a>', page.content.decode())
+        seen += re.findall(r"has (\S+ \S+ \S+) Explain", words(page))
+        (address,) = re.findall(r'<a href="([^"]+)">Continue</a>', page.content.decode())
         page, pages = admin.get(unescape(address)), pages + 1
-    seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
-    assert sorted(seen) == sorted(re.findall(r"has (\S+ \S+ \S+) why", whole))
-    assert pages > 3 and "8 in all" in words(page)
+    seen += re.findall(r"has (\S+ \S+ \S+) Explain", words(page))
+    assert sorted(seen) == sorted(re.findall(r"has (\S+ \S+ \S+) Explain", whole))
+    assert pages > 3 and "8 in total" in words(page)
 
 
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        ({"start": "", "at": ""}, "Name a moment to compare from, or one to list who had what then."),
-        ({"at": "2", "end": "2"}, "A moment to compare up to goes with one to compare from."),
-        ({"start": "1000"}, "revision 1000 is still to come"),
+        ({"start": "", "at": ""}, "Enter either “From” to compare, or “As of” to list access at one time."),
+        ({"at": "2", "end": "2"}, "“To” requires “From”, not “As of”."),
+        ({"start": "1000"}, "revision 1000 does not exist yet"),
         ({"start": "2", "actor_type": "Usr"}, "the policy has no actor type `Usr`"),
     ],
 )

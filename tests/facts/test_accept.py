@@ -32,7 +32,7 @@ def test_useful_facts_are_accepted(accepted):
     [
         (fact("has_rol", "User", "String", "Repo"), "did you mean `has_role`?"),
         (fact("has_role", "User", "String", "Rep"), "did you mean `Repo`?"),
-        (fact("tagged", "Repo"), "it accepts `tagged(Repo, String)`"),
+        (fact("tagged", "Repo"), "accepted: `tagged(Repo, String)`"),
         (fact("zzz", "User"), "zzz(User)"),
     ],
 )

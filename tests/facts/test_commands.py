@@ -71,7 +71,7 @@ def test_one_bad_line_stops_the_load_and_every_bad_line_is_told(environment, tmp
     file.write_text(LINES + "nonsense\n" + '{"predicate":"p","args":[{"type":"T"}]}\n')
     with pytest.raises(CommandError) as refused:
         run("load_facts", str(file))
-    assert "line 5: not JSON" in str(refused.value)
+    assert "line 5: invalid JSON" in str(refused.value)
     assert "line 6: args[0].id: must be a string" in str(refused.value)
     assert stored(environment) == []
 
@@ -80,7 +80,7 @@ def test_bad_lines_can_be_skipped(environment, tmp_path):
     file = tmp_path / "facts.csv"
     file.write_bytes(CSV.encode() + b"p,T\np,T,\xff\np,T,ok\n")
     told = run("load_facts", str(file), skip_bad=True)
-    assert "line 5: a type without an id" in told
+    assert "line 5: an argument has a type but no id" in told
     assert "line 6: args[0].id: must be well-formed Unicode" in told
     assert "3 facts read, 3 of them new, 2 lines skipped" in told
 

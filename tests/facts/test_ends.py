@@ -96,16 +96,16 @@ def test_every_insert_may_say_it(api, method, path, wrapped, end):
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        ("2001-01-01T00:00:00Z", "is in the past: it is 2"),
-        ("2096-12-01T00:00:00", "must be a time with an offset, such as `2026-12-01T00:00:00Z`"),
-        ("2096-12-01", "must be a time with an offset"),
-        ("2096-02-30T00:00:00Z", "must be a time with an offset"),
-        ("20961201T000000Z", "must be a time with an offset"),
-        ("2096-12-01T00:00:00Z\n", "must be a time with an offset"),
-        ("2096-12-01T00:00:00+02:60", "must be a time with an offset"),
-        ("9999-12-31T23:59:59-01:00", "must be a time with an offset"),
-        ("٢٠٩٦-12-01T00:00:00Z", "must be a time with an offset"),
-        ("", "must be a time with an offset"),
+        ("2001-01-01T00:00:00Z", "is in the past: the current time is 2"),
+        ("2096-12-01T00:00:00", "must be an RFC 3339 time with an offset, such as `2026-12-01T00:00:00Z`"),
+        ("2096-12-01", "must be an RFC 3339 time with an offset"),
+        ("2096-02-30T00:00:00Z", "must be an RFC 3339 time with an offset"),
+        ("20961201T000000Z", "must be an RFC 3339 time with an offset"),
+        ("2096-12-01T00:00:00Z\n", "must be an RFC 3339 time with an offset"),
+        ("2096-12-01T00:00:00+02:60", "must be an RFC 3339 time with an offset"),
+        ("9999-12-31T23:59:59-01:00", "must be an RFC 3339 time with an offset"),
+        ("٢٠٩٦-12-01T00:00:00Z", "must be an RFC 3339 time with an offset"),
+        ("", "must be an RFC 3339 time with an offset"),
         ("\0", "must not contain NUL"),
         ("\ud800", None),
         (4_000_000_000, "must be a string, not a number"),
@@ -145,7 +145,7 @@ def test_patterns_have_none(api, end):
     answers.append((api.delete("/facts", pattern), "expires_at"))
     for answer, place in answers:
         assert answer.status_code == 400
-        assert answer.json()["message"].startswith(f"{place}: is for facts to be stored")
+        assert answer.json()["message"].startswith(f"{place}: is only allowed for facts to insert")
     assert shown(api) == {"ann": SOON}
     assert api.delete("/facts", member("ann", None)).status_code == 200  # as if nothing were said
     assert shown(api) == {}
@@ -159,7 +159,7 @@ def test_context_facts_have_none(api):
     for path in ("/authorize", "/explain"):
         answer = api.post(path, question | {"context_facts": [member("ann"), member("ben", SOON)]})
         assert answer.status_code == 400
-        assert answer.json()["message"].startswith("context_facts[1].expires_at: is for facts to be stored")
+        assert answer.json()["message"].startswith("context_facts[1].expires_at: is only allowed for stored facts")
     assert api.post("/authorize", question | {"context_facts": [member("ann", None)]}).status_code == 200
 
 
@@ -397,9 +397,9 @@ def test_the_end_is_the_last_cell_of_a_line(environment, tmp_path):
     file.write_text("p,T,x,expires_at=tomorrow\np,T,x,expires_at\np,T,x,expires_at=2001-01-01T00:00:00Z\n")
     with pytest.raises(CommandError) as refused:
         run("load_facts", str(file))
-    assert "line 1: expires_at: must be a time with an offset" in str(refused.value)
-    assert "line 2: a type without an id" in str(refused.value)
-    assert "line 3: expires_at: is in the past: it is 2" in str(refused.value)
+    assert "line 1: expires_at: must be an RFC 3339 time with an offset" in str(refused.value)
+    assert "line 2: an argument has a type but no id" in str(refused.value)
+    assert "line 3: expires_at: is in the past: the current time is 2" in str(refused.value)
 
 
 def test_a_load_changes_ends_and_the_last_line_about_a_fact_counts(api, monkeypatch):
@@ -424,7 +424,7 @@ def test_bad_ends_are_told_by_line(environment, tmp_path):
     file.write_text("".join(good % end for end in ends))
     told_of = run("load_facts", str(file), skip_bad=True)
     assert "line 2: expires_at: must be a string, not a number" in told_of
-    assert "line 3: expires_at: is in the past: it is 2" in told_of
+    assert "line 3: expires_at: is in the past: the current time is 2" in told_of
     assert "2 facts read, 1 of them new, 2 lines skipped" in told_of
     assert [each.expires_at for each in read.find(environment.pk, None, ())] == [clock.microseconds_of_text(SOON)]
 

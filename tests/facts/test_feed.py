@@ -319,8 +319,8 @@ def test_before_the_horizon_nothing_is_known(world):
         answer = world.api.get(path_of(after))
         assert answer.status_code == 410
         assert answer.json() == {
-            "message": f"changes are kept from revision {old} on;"
-            " begin again with after=0, which starts with the facts as of that one",
+            "message": f"changes before revision {old} are no longer available;"
+            " start again with after=0, which returns all facts at that revision first",
             "horizon": old,
         }
     assert world.ask(path_of(old))["next"] == world.newest
@@ -345,17 +345,17 @@ def test_the_state_is_read_anew_when_the_horizon_moves_meanwhile(world):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("after=2", "after: there is no revision 2 yet; the newest is 1"),
-        ("after=x", "after: must be the number of a revision, or what `next` was before"),
-        ("after=-1", "after: must be the number of a revision, or what `next` was before"),
-        ("after=99999999999999999999", "after: must be the number of a revision, or what `next` was before"),
-        ("after=1.AAAAAAAAAAAA", "after: must be the number of a revision, or what `next` was before"),
-        ("after=1.W10xxxxx", "after: must be the number of a revision, or what `next` was before"),
-        ("after=", "after: must be the number of a revision, or what `next` was before"),
-        ("after=%D9%A1", "after: must be the number of a revision, or what `next` was before"),
-        ("limit=0", "limit: must be a number of facts from 1 to 10000"),
-        ("limit=10001", "limit: must be a number of facts from 1 to 10000"),
-        ("limit=x", "limit: must be a number of facts from 1 to 10000"),
+        ("after=2", "after: revision 2 does not exist yet; the latest is 1"),
+        ("after=x", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=-1", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=99999999999999999999", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=1.AAAAAAAAAAAA", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=1.W10xxxxx", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=", "after: must be a revision number, or the `next` of a previous response"),
+        ("after=%D9%A1", "after: must be a revision number, or the `next` of a previous response"),
+        ("limit=0", "limit: must be an integer from 1 to 10,000"),
+        ("limit=10001", "limit: must be an integer from 1 to 10,000"),
+        ("limit=x", "limit: must be an integer from 1 to 10,000"),
         ("wait=61", "wait: must be a number of seconds from 0 to 60"),
         ("wait=-1", "wait: must be a number of seconds from 0 to 60"),
         ("wait=nan", "wait: must be a number of seconds from 0 to 60"),
@@ -373,7 +373,7 @@ def test_a_token_goes_on_with_the_same_predicates_only(api):
     api.post("/batch", [{"inserts": [role("ann", "reader", each) for each in "123"]}])
     token = api.get("/changes?limit=1").json()["next"]
     answer = api.get(f"/changes?after={token}&predicate=has_role")
-    assert answer.status_code == 400 and "other `predicate`s" in answer.json()["message"]
+    assert answer.status_code == 400 and "other `predicate` parameters" in answer.json()["message"]
     assert api.get(f"/changes?after={token}&limit=100").json()["changes"][0]["part"] == 2
 
 
@@ -381,7 +381,7 @@ def test_a_token_goes_on_with_the_same_predicates_only(api):
 def test_inside_of_no_revision_there_is_nothing(api, is_state):
     """A token is not signed, and so may be made up."""
     made_up = Inside(is_state, 2, 3, 10, digest_of(()), (0, 0, ("",) * 5))
-    refused = (400, {"message": "after: is not what `next` was before"})
+    refused = (400, {"message": "after: is not the `next` of a previous response"})
     for _ in range(2):
         answer = api.get(path_of(FeedPosition(0, made_up).text))
         assert (answer.status_code, answer.json()) == refused

@@ -269,5 +269,5 @@ def test_follow_changes_says_what_is_wrong(manage):
     _, run = manage
     assert "after: must be the number of a revision" in run("follow_changes", "--after", "x")[2]
     assert run("follow_changes", "--after", "9")[:2] == (1, "")
-    assert "there is no revision 9 yet" in run("follow_changes", "--after", "9")[2]
+    assert "revision 9 does not exist yet" in run("follow_changes", "--after", "9")[2]
     assert run("follow_changes", "--predicate", "")[0] == 1

@@ -88,13 +88,13 @@ def test_facts_are_written_as_people_write_them(fact, line):
     ("line", "said"),
     [
         ("p(", "expected an argument at the end"),
-        ("p(User:_)", "a fact has no wildcards"),
-        ("p(User:a) until tomorrow", "must be a time with an offset"),
-        ("p(User:a) p(User:b)", "expected nothing more before"),
-        ('{"predicate": 1', "not JSON"),
+        ("p(User:_)", "wildcards are not allowed in a fact"),
+        ("p(User:a) until tomorrow", "must be an RFC 3339 time with an offset"),
+        ("p(User:a) p(User:b)", "unexpected text"),
+        ('{"predicate": 1', "invalid JSON"),
         ("p(User:*)", "must not be `*`"),
         ("just words", "expected `(` before"),
-        ("p(User:" + "x" * 4000 + ")", "must be at most 512 bytes long"),
+        ("p(User:" + "x" * 4000 + ")", "must be at most 512 bytes of UTF-8"),
     ],
 )
 def test_a_line_that_is_wrong_says_why(line, said):

@@ -116,7 +116,7 @@ def test_as_of_a_revision_what_happened_later_is_not_told(api):
     latest = max(number for number in numbers if at[number] <= at[numbers[1]])
     assert told(f"as_of={text_of(at[numbers[1]])}")[0] == latest
     assert told("as_of=0") == []
-    for query, reason in (("as_of=77", "as_of: revision 77 is still to come"), ("as_of=x", "as_of: must be a time")):
+    for query, reason in (("as_of=77", "as_of: revision 77 does not exist yet"), ("as_of=x", "as_of: must be a time")):
         refused = api.get(f"/history?{query}")
         assert refused.status_code == 400 and refused.json()["message"].startswith(reason)
 
@@ -168,7 +168,7 @@ def test_a_page_that_is_continued_does_not_shift(api):
 def test_a_size_that_is_none_is_refused(api, size):
     answer = api.get(f"/history?page_size={size}")
     assert answer.status_code == 400
-    assert answer.json()["message"] == "page_size: must be an integer from 1 to 10000"
+    assert answer.json()["message"] == "page_size: must be an integer from 1 to 10,000"
 
 
 def test_a_token_is_of_one_pattern_and_environment(new_api):
@@ -184,7 +184,7 @@ def test_a_token_is_of_one_pattern_and_environment(new_api):
         mine.get("/history?page_token=x"),
         other.get(f"/history?page_token={token}"),
     ]
-    said = "page_token: is not a token that this history was continued with"
+    said = "page_token: is not a valid page token for this history; start again without `page_token`"
     assert [(each.status_code, each.json()["message"]) for each in refused] == [(400, said)] * 5
 
 
@@ -292,7 +292,7 @@ def test_facts_as_of_what_is_dropped_meanwhile_are_not_shown_in_part(api, monkey
     if answer.status_code == 200:
         assert len(answer.json()["results"][0]["inserted"]) == 2
     else:
-        assert answer.status_code == 400 and "is before the horizon" in answer.json()["message"]
+        assert answer.status_code == 400 and "is no longer available" in answer.json()["message"]
 
 
 def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
@@ -301,7 +301,7 @@ def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
     moment = moment_of(environment.id, first, needs_policy=False)
     assert len(list(read.every(environment.id, moment))) == 2
     prune_before(monkeypatch, read, "_selected_then")
-    with pytest.raises(NoSuchMoment, match="is before the horizon"):
+    with pytest.raises(NoSuchMoment, match="is no longer available"):
         list(read.every(environment.id, moment))
 
 
@@ -396,7 +396,7 @@ def test_what_was_there_is_told_until_when(environment):
     insert(environment, MEMBER)
     last = delete(environment, MEMBER)
     when = f"{last}, {minute_of(environment, last)}"
-    assert told(environment, MEMBER) == f"was there until revision {when}, deleted by admin ann"
+    assert told(environment, MEMBER) == f"stored until revision {when}, deleted by admin ann"
     assert history.latest_periods(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
 
 
@@ -426,13 +426,13 @@ def test_ends_are_told(environment):
     insert(environment, MEMBER)
     number = set_end(environment, MEMBER, END)
     since = f"since {minute_of(environment, number)} by admin ann (revision {number})"
-    assert told(environment, MEMBER) == f"{since}, until 2026-12-01"
+    assert told(environment, MEMBER) == f"{since}, until 2026-12-01T00:00Z"
     set_end(environment, MEMBER, END + 3_600_000_000)
-    assert told(environment, MEMBER).endswith(", until 2026-12-01 01:00")
+    assert told(environment, MEMBER).endswith(", until 2026-12-01T01:00Z")
     last = delete(environment, MEMBER)
     assert told(environment, MEMBER).endswith("deleted by admin ann")
     Revision.objects.filter(environment=environment, number=last).update(at=END + 4_000_000_000)
-    assert told(environment, MEMBER) == "was there until 2026-12-01 01:00, when it ended"
+    assert told(environment, MEMBER) == "expired 2026-12-01T01:00Z"
 
 
 def test_many_are_looked_up_by_few_statements(environment, django_assert_num_queries):

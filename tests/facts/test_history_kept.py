@@ -155,7 +155,7 @@ def test_what_the_admin_noted_is_forgotten_as_well(history, new_api):
         kinds = [str(each.pk) for each in Signature.objects.filter(environment=api.environment)]
         return set(LogEntry.objects.filter(object_id__in=kinds).values_list("change_message", flat=True))
 
-    assert noted(history) == {"added a fact", "deleted a fact", "other"}
+    assert noted(history) == {"Added a fact.", "Deleted a fact.", "other"}
     assert any("ann" in each for each in noted(other)), "of another environment"
 
 

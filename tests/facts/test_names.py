@@ -15,7 +15,7 @@ from policy.values import Value
 from tests.checks.conftest import POLICY, publish, store
 from tests.checks.conftest import fact as as_json
 
-UNKNOWN = "no rule and no declaration of the policy knows a role of Repo `admni` (it knows `reader`, `writer`)"
+UNKNOWN = "unknown role on Repo: `admni` (known: `reader`, `writer`)"
 
 
 def fact(predicate: str, *args: str) -> Fact:
@@ -33,11 +33,11 @@ def program(api):
     [
         (["has_role", "User:a", "String:reader", "Repo:r"], []),
         (["has_role", "User:a", "String:raeder", "Repo:r"],
-         ["no rule and no declaration of the policy knows a role of Repo `raeder` (did you mean `reader`?)"]),
+         ["unknown role on Repo: `raeder` (did you mean `reader`?)"]),
         (["has_role", "User:a", "String:zzz", "Org:o"],
-         ["no rule and no declaration of the policy knows a role of Org `zzz` (it knows `admin`, `member`)"]),
+         ["unknown role on Org: `zzz` (known: `admin`, `member`)"]),
         (["has_relation", "Repo:r", "String:organisation", "Org:o"],
-         ["no rule and no declaration of the policy knows a relation of Repo `organisation`"
+         ["unknown relation of Repo: `organisation`"
           " (did you mean `organization`?)"]),
         (["is_public", "Repo:r"], []),
     ],
@@ -54,7 +54,7 @@ def test_of_many_names_some_are_told(program):
     facts = [fact("has_role", "User:a", f"String:{'n' * n}", "Repo:r") for n in range(1, 400)]
     found = unknown_names(program, facts)
     assert len(found) == 399 and max(map(len, map(str, found))) < 300
-    assert len(sentences(found)) == MOST_TOLD + 1 and sentences(found)[-1].startswith("and 379 more names")
+    assert len(sentences(found)) == MOST_TOLD + 1 and sentences(found)[-1].startswith("and 379 more unknown names")
 
 
 def test_a_load_tells_the_line_and_how_many(program, api, tmp_path, capsys):
@@ -79,7 +79,7 @@ def test_the_interface_answers_as_it_did(program, api):
     wrong = as_json("has_role", "User:a", "admni", "Repo:r")
     answers = [api.post("/facts", wrong), api.post("/batch", [{"inserts": [wrong]}])]
     assert [answer.status_code for answer in answers] == [200, 200]
-    assert answers[0].json() == wrong and answers[1].json() == {"message": "the batch is applied"}
+    assert answers[0].json() == wrong and answers[1].json() == {"message": "Batch applied"}
     assert not any("unknown" in name.lower() for answer in answers for name in answer.headers)
 
 
@@ -97,6 +97,6 @@ def test_the_admin_stores_it_and_warns(program, api):
     sent = {"environment": api.environment.id, "fact": "has_role(User:ann, admn, Org:o)"}
     page = client.post("/admin/facts/signature/add/", sent, follow=True).content.decode()
     assert "Stored: has_role" in page
-    assert "No rule and no declaration of the policy knows a role of Org `admn` (did you mean `admin`?)." in page
+    assert "Unknown role on Org: `admn` (did you mean `admin`?)." in page
     page = client.post("/admin/facts/signature/add/", sent | {"fact": "has_role(User:ann, admin, Org:o)"}, follow=True)
-    assert "No rule and no declaration" not in page.content.decode()
+    assert "Unknown role" not in page.content.decode()

@@ -186,20 +186,20 @@ def test_a_question_is_asked_where_it_is_chosen(staff, repos):
     assert not [each.answer for one in page.context["sections"] for each in one.abilities if each.answer]
     (address,) = [href for href in links(text_of(page)) if "may=Repo" in href and "action=read" in href]
     found = answer(staff.get(address))
-    assert found.told == "May read 3 of type Repo." and [text for _, text, _ in found.first] == ["a", "b", "p"]
+    assert found.told == "Can read: 3 of type Repo." and [text for _, text, _ in found.first] == ["a", "b", "p"]
     assert found.ask_url == "/admin/go/ask/?environment=default&kind=list&actor=User%3Aann&action=read&resource=Repo"
-    assert answer(staff.get(VALUE, ann | {"may": "Repo", "action": "write"})).told == "May write none."
+    assert answer(staff.get(VALUE, ann | {"may": "Repo", "action": "write"})).told == "Can write: none."
     root = answer(staff.get(VALUE, ann | {"id": "root", "may": "Repo", "action": "read"}))
-    assert root.told == "May read every Repo."
+    assert root.told == "Can read: every Repo."
 
 
 def test_who_may_do_what_to_a_resource(staff, repos):
     asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
     found = answer(staff.get(VALUE, asked))
-    assert found.told == "3 of type User may read it."
+    assert found.told == "Can read: 3 of type User."
     assert [text for _, text, _ in found.first] == ["ann", "bob", "root"]
     assert found.ask_url == "/admin/go/ask/?environment=default&kind=who&action=read&resource=Repo%3Aa"
-    assert answer(staff.get(VALUE, asked | {"id": "b", "action": "write"})).told == "Nobody may write it."
+    assert answer(staff.get(VALUE, asked | {"id": "b", "action": "write"})).told == "Can write: nobody."
     assert staff.get(found.first[0][2]).status_code == 200
 
 
@@ -271,13 +271,13 @@ def stored(environment) -> list[Fact]:
 def test_nothing_is_deleted_before_it_was_asked_about(staff, environment):
     insert(environment, ANN, BOB)
     shown, sent = asked_about(staff)
-    assert "Delete these 2 facts?" in shown and "member(User{&quot;ann&quot;}, Team{&quot;t&quot;})" in shown
+    assert "Delete these 2 facts?" in shown and "member(User:ann, Team:t)" in shown
     assert len(stored(environment)) == 2 and len(sent) == 2
     staff.get(f"{PAGE}delete/")
     confirm(staff, [])
     confirm(staff, ["tampered", *tokens(staff)])
     assert len(stored(environment)) == 2
-    assert told(confirm(staff, sent)) == ["2 facts are deleted."]
+    assert told(confirm(staff, sent)) == ["2 facts deleted."]
     assert stored(environment) == []
     assert Revision.objects.filter(environment=environment).count() == 2  # all of them in one
 
@@ -287,7 +287,7 @@ def test_a_fact_that_is_gone_meanwhile_is_told_of(staff, environment):
     _, sent = asked_about(staff)
     delete(environment, ANN)
     page = confirm(staff, sent)
-    assert told(page) == [f"Was deleted already: {ANN}", "1 fact is deleted."] and stored(environment) == []
+    assert told(page) == [f"Already deleted: {ANN.noted}", "1 fact deleted."] and stored(environment) == []
 
 
 def test_a_fact_that_has_changed_is_asked_about_again(staff, environment):
@@ -295,10 +295,10 @@ def test_a_fact_that_has_changed_is_asked_about_again(staff, environment):
     _, sent = asked_about(staff)
     insert(environment, Fact(ANN.predicate, ANN.args, now() + 10**12))
     page = confirm(staff, sent)
-    assert "Nothing is deleted: some of these facts have changed since." in told(page)
-    assert text_of(page).count("changed since</span>") == 1 and len(stored(environment)) == 2
+    assert "No facts were deleted: some have changed since you selected them. Confirm again." in told(page)
+    assert text_of(page).count("changed since you selected it</span>") == 1 and len(stored(environment)) == 2
     again = re.findall(r'name="fact" value="([^"]+)"', text_of(page))
-    assert told(confirm(staff, again)) == ["2 facts are deleted."] and stored(environment) == []
+    assert told(confirm(staff, again)) == ["2 facts deleted."] and stored(environment) == []
 
 
 def test_a_fact_that_was_deleted_and_stored_again_is_asked_about_again(staff, environment):
@@ -315,7 +315,9 @@ def test_a_limit_of_deletes_holds_here(staff, environment, settings):
     _, sent = asked_about(staff)
     settings.MAX_DELETE_MATCHES = 1
     (said,) = told(confirm(staff, sent))
-    assert said.startswith("Nothing is deleted: the deletes match more than 1 facts") and len(stored(environment)) == 2
+    assert (
+        said.startswith("No facts were deleted: the deletes match more than 1 facts") and len(stored(environment)) == 2
+    )
 
 
 def test_no_note_of_the_admin_has_an_id(staff, environment):
@@ -327,7 +329,7 @@ def test_no_note_of_the_admin_has_an_id(staff, environment):
     notes = LogEntry.objects.values_list("object_repr", "change_message")
     member, owns = 'member ["User","Team"]', 'owns ["User","Team"]'
     assert sorted(notes) == [
-        (member, "added a fact"), (member, "deleted 2 facts"), (owns, "deleted 2 facts"),
+        (member, "Added a fact."), (member, "Deleted 2 facts."), (owns, "Deleted 2 facts."),
     ]  # fmt: skip
 
 
@@ -344,7 +346,7 @@ def test_facts_are_pasted_in_the_notation_and_as_json(staff, environment):
         '{"predicate": "is_team", "args": [{"type": "Team", "id": "t"}]}', "member(User:ann, Team:t);",
     ]  # fmt: skip
     page = send(staff, environment, "\r\n".join(lines))
-    assert told(page) == ["4 facts are stored, 3 of them new."]
+    assert told(page) == ["4 facts imported, 3 new."]
     assert [str(each) for each in stored(environment)] == [
         'is_team(Team{"t"})', 'member(User{"ann"}, Team{"t"})', 'member(User{"bob"}, Team{"t"})',
     ]  # fmt: skip
@@ -375,12 +377,12 @@ def test_files_are_read_by_their_names(staff, environment, name, tmp_path):
     file = tmp_path / name
     file.write_text("member,User,ann,Team,t\n" if name.endswith("csv") else "member(User:ann, Team:t)\n")
     with file.open("rb") as opened:
-        assert told(send(staff, environment, file=opened)) == ["1 fact is stored, 1 of them new."]
+        assert told(send(staff, environment, file=opened)) == ["1 fact imported, 1 new."]
     assert stored(environment) == [ANN]
 
 
 def test_an_import_of_nothing_or_of_two_things_says_so(staff, environment, tmp_path):
-    assert "Write some facts, or choose a file." in text_of(send(staff, environment, "  \n"))
+    assert "Enter facts or choose a file." in text_of(send(staff, environment, "  \n"))
     file = tmp_path / "facts.txt"
     file.write_text("member(User:ann, Team:t)\n")
     with file.open("rb") as opened:
@@ -398,8 +400,8 @@ def test_facts_that_the_policy_has_no_use_for_are_not_imported(staff, repos):
 def test_an_import_warns_of_roles_that_nothing_knows(staff, repos):
     page = send(staff, repos, "has_role(User:x, reader, Repo:x)\n\nhas_role(User:x, raeder, Repo:x)")
     assert told(page) == [
-        "2 facts are stored, 2 of them new.",
-        "Line 3: no rule and no declaration of the policy knows a role of Repo `raeder` (did you mean `reader`?).",
+        "2 facts imported, 2 new.",
+        "Line 3: unknown role on Repo: `raeder` (did you mean `reader`?).",
     ]
 
 
@@ -420,10 +422,15 @@ def test_whoever_may_only_add_facts_changes_no_end(environment, ends):
     insert(environment, replace(ANN, expires_at=ends), BOB)
     client, soon = person("add_signature", "view_signature"), "2095-01-01T00:00:00"
     page = add(client, environment, "member(User:ann, Team:t)", soon)
-    assert page.context["form"].errors == {"ends": ["this fact is stored already, with another end"]}
+    assert page.context["form"].errors == {
+        "ends": ["this fact is already stored with another expiry, and you do not have permission to change it"]
+    }
     lines = ["member(User:new, Team:t)", "# a comment", f"member(User:ann, Team:t) until {soon}Z"]
     (wrong,) = send(client, environment, "\n".join(lines)).context["outcome"].wrong
-    assert (wrong.number, wrong.reason) == (3, "this fact is stored already, with another end")
+    assert (wrong.number, wrong.reason) == (
+        3,
+        "this fact is already stored with another expiry, and you do not have permission to change it",
+    )
     if ends is not None:  # for good is another end as well
         assert add(client, environment, "member(User:ann, Team:t)").status_code == 200
     assert ended_at(environment) == {ANN: ends, BOB: None}
@@ -437,7 +444,7 @@ def test_whoever_may_only_add_facts_adds_them_as_they_are(environment):
     assert add(client, environment, "member(User:bob, Team:t)").status_code == 302
     assert add(client, environment, "member(User:new, Team:t)", LATER.removesuffix("Z")).status_code == 302
     lines = [f"member(User:ann, Team:t) until {LATER}", "member(User:bob, Team:t)", "member(User:cat, Team:t)"]
-    assert told(send(client, environment, "\n".join(lines)))[-1] == "3 facts are stored, 1 of them new."
+    assert told(send(client, environment, "\n".join(lines)))[-1] == "3 facts imported, 1 new."
 
 
 def test_a_fact_that_has_ended_is_added_again_by_whoever_may_only_add(environment):
@@ -452,7 +459,7 @@ def test_a_file_says_the_end_of_a_new_fact_twice(environment, monkeypatch):
     monkeypatch.setattr(loading, "CHUNK", 1)
     client = person("add_signature", "view_signature")
     lines = ["member(User:ann, Team:t)", f"member(User:ann, Team:t) until {LATER}"]
-    assert "2 facts are stored" in told(send(client, environment, "\n".join(lines)))[0]
+    assert "2 facts imported" in told(send(client, environment, "\n".join(lines)))[0]
     assert ended_at(environment) == {ANN: microseconds_of_text(LATER)}
 
 
@@ -461,7 +468,7 @@ def test_whoever_may_change_or_delete_facts_changes_their_ends(environment, perm
     insert(environment, ANN, BOB)
     client = person("add_signature", "view_signature", permission)
     assert add(client, environment, "member(User:ann, Team:t)", LATER.removesuffix("Z")).status_code == 302
-    assert "1 fact is stored" in told(send(client, environment, f"member(User:bob, Team:t) until {LATER}"))[-1]
+    assert "1 fact imported" in told(send(client, environment, f"member(User:bob, Team:t) until {LATER}"))[-1]
     assert ended_at(environment) == dict.fromkeys((ANN, BOB), microseconds_of_text(LATER))
 
 
@@ -527,7 +534,7 @@ def test_what_counts_for_nothing_is_listed_with_links(staff, api):
     page = staff.get(PAGE)
     assert [each.sentence for each in page.context["useless"]] == [
         "1 fact: `has_rol(User, Repo)` is not used in policy (did you mean `has_role`?)",
-        "no rule and no declaration of the policy knows a role of Repo `raeder` (did you mean `reader`?)",
+        "unknown role on Repo: `raeder` (did you mean `reader`?)",
     ]
     for each, number in zip(
         page.context["useless"], ("1 fact.", "1 fact has an argument of String whose id is “raeder”.")
@@ -543,11 +550,11 @@ def test_what_counts_for_nothing_is_listed_with_links(staff, api):
 def test_a_file_that_is_not_text_is_refused_with_a_message(staff, environment, name, data):
     file = SimpleUploadedFile(name, data)
     page = staff.post(f"{PAGE}import/", {"environment": environment.pk, "format": "", "text": "", "file": file})
-    assert "The file is not UTF-8 text (line " in text_of(page)
+    assert "the file is not valid UTF-8" in text_of(page)
     assert stored(environment) == []
 
 
 def test_the_page_says_that_csv_is_quoted(staff, environment):
     insert(environment, fact("p", "User:+1+1"))
-    assert "is written with a &#x27; before it" in text_of(staff.get(PAGE)).replace("'", "&#x27;")
+    assert "are prefixed with &#x27;" in text_of(staff.get(PAGE)).replace("'", "&#x27;")
     assert b"p,User,'+1+1" in b"".join(staff.get(f"{PAGE}export/", {"environment": environment.pk, "format": "csv"}))

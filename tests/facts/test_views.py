@@ -46,7 +46,7 @@ def test_a_batch_is_applied_in_order(api):
             "[1].deletes[0].args[0].type",
         ),
         ([{"inserts": [FACT]}, None], "[1]"),
-        ({"inserts": [FACT]}, "the body"),
+        ({"inserts": [FACT]}, "the request body"),
     ],
 )
 def test_a_batch_with_a_mistake_changes_nothing(api, body, place):

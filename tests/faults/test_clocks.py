@@ -181,7 +181,7 @@ def test_a_key_ends_by_the_databases_clock(place, client):
 
 
 def test_revisions_never_go_back(place, client):
-    """Whatever the clock does; and those who ask as of a time are answered, or told that it is still to come."""
+    """Whatever the clock does; and those who ask as of a time are answered, or told that it is in the future."""
     for number, hours in enumerate((0, 5, -5, 30, -30, 0)):
         place.of_database.set(hours)
         for part in range(3):
@@ -196,7 +196,7 @@ def test_revisions_never_go_back(place, client):
     for each in changes:
         assert may(client, "u02", as_of=each["revision"]) is (each["revision"] > 3)
     refused = client.get("/facts", params={"as_of": (datetime.now(UTC) + timedelta(hours=60)).isoformat()})
-    assert refused.status_code == 400 and "still to come" in refused.json()["message"]
+    assert refused.status_code == 400 and "in the future" in refused.json()["message"]
 
 
 def test_decisions_are_written_down_whatever_time_it_is(place, client):

@@ -132,7 +132,7 @@ def test_a_revoked_key_is_refused_by_all_processes(place, client):
 def test_a_replica_that_was_restarted_is_one_doubt_of_each_process(place, client):
     for _ in range(8 * WORKERS):  # every thread has a connection to it
         may(client, "ann")
-    before = place.log.count("is left out")
+    before = place.log.count("is not in use")
     place.replica.halt()
     with place.of_replica.of_all():
         assert place.replica.run()
@@ -140,7 +140,7 @@ def test_a_replica_that_was_restarted_is_one_doubt_of_each_process(place, client
     for _ in range(20 * WORKERS):
         may(client, "ann")
         time.sleep(0.05)
-    assert place.log.count("is left out") - before <= WORKERS, place.log
+    assert place.log.count("is not in use") - before <= WORKERS, place.log
 
 
 def test_a_replica_with_another_clock_than_the_primary_is_left_out(place, client):

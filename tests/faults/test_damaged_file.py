@@ -50,7 +50,7 @@ def test_no_server_starts_on_it(tmp_path, whole, damaged):
     path = tmp_path / "a.sqlite3"
     path.write_bytes(damaged(whole))
     told = refusal(tmp_path, "--workers", "1", DATABASE_URL=f"sqlite:///{path}")
-    assert f"{path} is damaged (" in told and "put a backup in its place" in told
+    assert f"{path} is corrupt (" in told and "restore a backup" in told
     assert len(told.strip().splitlines()) == 1
     assert path.read_bytes() == damaged(whole), "what is left of it is left for whoever can mend it"
 
@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_written_is_said_to_be_so(tmp_path):
     with read_only(folder):
         told = refusal(tmp_path, "--workers", "1", DATABASE_URL=url, SECRET_KEY="9f2c1b7a4e8d6035f1a2b3c4d5e6f708")
     assert len(told.strip().splitlines()) == 1
-    assert "has to be able to write" in told or "can only be read" in told or "readonly" in told, told
+    assert "needs write access" in told or "is read-only" in told or "readonly" in told, told
 
 
 class read_only:

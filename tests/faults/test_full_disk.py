@@ -25,7 +25,10 @@ pytestmark = pytest.mark.long
 
 MEGABYTES = 24
 WITHIN = 60  # seconds
-TOLD = ("disk is full", "disk reports errors")  # where nothing can be mounted, files have a limit, which is an error
+TOLD = (
+    "disk is full",
+    "disk reports I/O errors",
+)  # where nothing can be mounted, files have a limit, which is an error
 
 
 @contextmanager

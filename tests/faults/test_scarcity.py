@@ -55,7 +55,7 @@ def test_too_few_files_to_answer_anybody_are_said(tmp_path, monkeypatch):
     python = limited_python(tmp_path, sys.executable, "ulimit -n 150")
     monkeypatch.setattr(sys, "executable", python)
     told = refusal(tmp_path, "--workers", "1")
-    assert "may open 150 files here" in told and "LimitNOFILE" in told and len(told.strip().splitlines()) == 1
+    assert "the limit is 150" in told and "LimitNOFILE" in told and len(told.strip().splitlines()) == 1
 
 
 def big(name: str) -> list[dict]:

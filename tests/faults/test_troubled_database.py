@@ -74,8 +74,8 @@ def test_a_database_that_can_only_be_read_answers_questions(db, asking, caplog):
             asking.post("/policy", {"src": POLICY + " "}),
         ):  # fmt: skip
             assert answer.status_code == 503 and answer.headers["Retry-After"], answer.json()
-            told = {"sqlite": "can only be read", "postgresql": "takes no changes now"}[db]
-            assert told in answer.json()["message"] and "nothing is changed" in answer.json()["message"]
+            told = {"sqlite": "is read-only", "postgresql": "is read-only"}[db]
+            assert told in answer.json()["message"] and "nothing changed" in answer.json()["message"]
         assert is_allowed(asking)
     assert "Traceback" not in caplog.text
     assert all_stored(asking) == 1 and asking.post("/facts", fact("ben")).status_code == 200
@@ -88,7 +88,7 @@ def test_a_full_disk_changes_nothing_and_questions_go_on(db, asking):
         assert is_allowed(asking) and all_stored(asking) == 1
     for answer in answers:
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "10", answer.json()
-        assert "disk is full; nothing is changed" in answer.json()["message"]
+        assert "disk is full; nothing changed" in answer.json()["message"]
     offset = int(asking.post("/facts", fact("ben")).headers["OsoOffset"])
     assert all_stored(asking) == 2 and is_allowed(asking)
     assert int(asking.post("/facts", fact("eve")).headers["OsoOffset"]) == offset + 1
@@ -97,8 +97,8 @@ def test_a_full_disk_changes_nothing_and_questions_go_on(db, asking):
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
     ("code", "status", "told"),
-    [("53100", 503, "disk is full"), ("53300", 503, "no more connections"), ("XX001", 500, "is damaged"),
-     ("53200", 503, "memory"), ("58030", 503, "reports errors"), ("08006", 503, "cannot be reached")],
+    [("53100", 503, "disk is full"), ("53300", 503, "no free connections"), ("XX001", 500, "is corrupt"),
+     ("53200", 503, "memory"), ("58030", 503, "reports I/O errors"), ("08006", 503, "unreachable")],
 )  # fmt: skip
 def test_what_postgresql_says_is_told(db, asking, code, status, told, caplog):
     """In the words of its codes, which the test has it raise."""

@@ -110,7 +110,7 @@ def test_facts_are_stored_beside_the_same_policy_too(environment, tmp_path):
     run(DRIVE, "--policy", str(tmp_path / "policy.polar"))
     publish(environment.pk, (tmp_path / "policy.polar").read_text(), "policy.polar")
     out, _ = run(DRIVE, "--load", "--environment", environment.slug)
-    assert "is active already" in out
+    assert "is already active" in out
     assert len(list(read.every(environment.pk))) == 10
 
 

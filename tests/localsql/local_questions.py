@@ -119,7 +119,7 @@ def _told(sitting: Sitting, ask: Ask | Filter, wrong: str) -> str:
     everywhere = {name: kind.name for name, kind in sitting.made.kinds.items()}
     return (
         f"{sitting.made.case.policy}\nstored {_facts(sitting.made.stored)}\ncontext {_facts(sitting.caller.context)}\n"
-        f"{tables}\ncolumns {kinds}, of all ids {everywhere}\n{ask}\n{sitting.database.dialect}: {wrong}\n"
+        f"{tables}\ncolumns {kinds}, ids under {everywhere}\n{ask}\n{sitting.database.dialect}: {wrong}\n"
         f"{sitting.made.bindings(sitting.database.dialect)}"
     )
 

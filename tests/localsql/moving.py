@@ -61,7 +61,7 @@ class Moved:
     stored: list[Fact] = field(default_factory=list)
     tables: dict[tuple, Table] = field(default_factory=dict)
     styles: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by type, the kinds of columns that fit its ids
-    kinds: dict[str, Kind] = field(default_factory=dict)  # of the columns of all ids of a type
+    kinds: dict[str, Kind] = field(default_factory=dict)  # of the columns ids under of a type
     said: frozenset[str] = frozenset()  # types whose columns are all of that kind, as the bindings say
     has_domains: bool = False
 

@@ -84,7 +84,7 @@ def allowed(column, user: str, *tables: str) -> bool | None:
     query = {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "resource_id": "1"}
     answer = api.post("/authorize_query", {"query": query, "data_bindings": bindings})
     if answer.status_code == 400:
-        assert "takes it for" in answer.json()["message"]
+        assert "reads it as" in answer.json()["message"]
         return None
     assert answer.status_code == 200, answer.content
     return bool(database.run(answer.json()["sql"])[1][0][0])

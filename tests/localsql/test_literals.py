@@ -101,7 +101,7 @@ def test_what_no_column_can_have_is_no_constant():
 )
 def test_what_a_column_takes_for_another_id_is_refused(family, values):
     for value in values:
-        with pytest.raises(OtherSpelling, match="takes it for"):
+        with pytest.raises(OtherSpelling, match="reads it as"):
             is_possible(value, family)
 
 

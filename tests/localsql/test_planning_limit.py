@@ -123,7 +123,7 @@ def test_all_parts_of_the_work_are_within_the_limit_of_planning(asked, clock, pa
     for _ in range(2):
         refused = asked(request_)
         assert refused.status_code == 400, refused.content
-        assert "100 s of processor time, the limit of PLANNING_TIMEOUT" in refused.json()["message"]
+        assert "100 s of CPU time (PLANNING_TIMEOUT)" in refused.json()["message"]
 
 
 @pytest.mark.parametrize("part", ["planning", *PARTS])

@@ -104,7 +104,7 @@ def test_a_version_that_the_compiler_refuses_is_still_shown(environment, person)
     for name in ("change", "activate"):
         answer = person.get(page_of(version, name))
         assert answer.status_code == 200
-        assert "cannot be used any more" in text_of(answer)
+        assert "no longer compiles" in text_of(answer)
     assert person.client.post(page_of(version, "activate"), {}).status_code == 403  # no token
     token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', person.get(EDITOR).content.decode())[1]
     person.client.post(page_of(version, "activate"), {"csrfmiddlewaretoken": token})
@@ -140,7 +140,7 @@ def test_the_active_version_is_compared_with_the_one_before(environment, person)
     _, _, newest = published(environment, POLICY, OTHER, POLICY + "#\n")
     assert "From version 2 to version 3 active" in text_of(person.get(page_of(newest, "difference")))
     assert "From version 1 to version 3" in text_of(person.get(page_of(newest, "difference") + "?from=1"))
-    assert "From nothing" in text_of(person.get(page_of(newest, "difference") + "?from=77"))
+    assert "From an empty policy" in text_of(person.get(page_of(newest, "difference") + "?from=77"))
 
 
 def test_pages_of_long_policies_are_cut(environment, person, monkeypatch):
@@ -149,7 +149,7 @@ def test_pages_of_long_policies_are_cut(environment, person, monkeypatch):
     assert "more line" not in text_of(person.get(page_of(exact)))
     answer = person.get(page_of(longer))
     assert "2 more lines" in text_of(answer) and len(answer.context["lines"]) == 5
-    assert "1 more line," in text_of(person.get(page_of(longer, "difference")))
+    assert "1 more line." in text_of(person.get(page_of(longer, "difference")))
 
 
 # ---- activating ------------------------------------------------------------------------------------------
@@ -159,13 +159,13 @@ def test_an_older_version_is_made_active_after_a_question(environment, person):
     old, new = published(environment, POLICY, OTHER)
     store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
     question = person.get(page_of(old, "activate"))
-    assert "Make version 1 the active policy" in text_of(question)
+    assert "Activate version 1" in text_of(question)
     assert "1 stored fact is not used in policy, kept and ignored." in text_of(question)
     assert publishing.active_version(environment.pk) == new
     answer = person.client.get(person.send(page_of(old, "activate"))["Location"])
     assert publishing.active_version(environment.pk) == old
     assert "Policy version 1 is active; 1 stored fact is not used in policy" in text_of(answer)
-    assert LogEntry.objects.get().change_message == "made active"
+    assert LogEntry.objects.get().change_message == "Activated."
 
 
 @pytest.mark.parametrize("facts", ["", "add", "view", "change"])
@@ -178,7 +178,7 @@ def test_stored_facts_are_counted_for_who_may_view_them(environment, facts):
     told.append(person.client.get(person.send(page_of(old, "activate"))["Location"]))
     for page in told:
         text = text_of(page)
-        assert ("not used in policy" in text or "Stored facts without use" in text) == (facts in ("view", "change"))
+        assert ("not used in policy" in text or "Unused facts" in text) == (facts in ("view", "change"))
     assert "Policy version 1 is active" in text_of(told[-1])
 
 
@@ -201,7 +201,7 @@ def test_a_policy_is_published(environment, person):
     assert "Policy version 1 is active." in text_of(person.get(answer["Location"]))
     assert LogEntry.objects.get().change_message == "published"
     again = person.send(EDITOR, _publish="1")
-    assert "nothing is changed" in text_of(person.get(again["Location"]))
+    assert "nothing changed" in text_of(person.get(again["Location"]))
 
 
 def test_problems_are_shown_at_their_lines_and_nothing_is_lost(environment, person):
@@ -209,25 +209,25 @@ def test_problems_are_shown_at_their_lines_and_nothing_is_lost(environment, pers
     answer = person.send(EDITOR, source=wrong, filename="mine.polar", _publish="1")
     assert answer.status_code == 200
     shown = text_of(answer)
-    assert "2 problems; nothing is published" in shown
+    assert "2 problems; not published" in shown
     assert "line 5, column 3" in shown and "did you mean viewer?" in shown
     assert '<mark><span class="string">&quot;viewr&quot;</span></mark>' in answer.content.decode()
     assert '<b class="error" title="viewr is not declared' in answer.content.decode()
     assert (answer.context["source"], answer.context["filename"]) == (wrong, "mine.polar")
-    assert 'value="mine.polar"' in answer.content.decode() and "publish although" not in shown
+    assert 'value="mine.polar"' in answer.content.decode() and "Publish even though" not in shown
     assert publishing.active_version(environment.pk) is None
 
 
 def test_a_policy_is_checked_without_publishing(environment, person, tests_pass):  # noqa: F811
     answer = person.send(EDITOR, source=TESTED + "p(x: User) if q(x, y);\n", _check="1")
-    assert "This is a policy; 1 test passed; nothing is published yet" in text_of(answer)
+    assert "The policy is valid; 1 test passed; not published" in text_of(answer)
     assert answer.content.decode().count('<li class="warning">') == 1
     assert publishing.active_version(environment.pk) is None
 
 
 def test_failing_tests_may_be_overridden(environment, person, tests_fail):  # noqa: F811
     answer = person.send(EDITOR, source=TESTED, _publish="1")
-    assert "1 of 1 test failed; nothing is published" in text_of(answer)
+    assert "1 of 1 test failed; not published" in text_of(answer)
     assert "test viewers view: expected a result" in text_of(answer)
     assert 'name="force"' in answer.content.decode()
     assert publishing.active_version(environment.pk) is None
@@ -239,7 +239,7 @@ def test_failing_tests_may_be_overridden(environment, person, tests_fail):  # no
 def test_a_version_that_was_published_meanwhile_is_not_overlooked(environment, person):
     published(environment, POLICY)
     answer = person.send(EDITOR, source=OTHER, seen="", _publish="1")
-    assert "version 1 became active meanwhile" in text_of(answer).lower()
+    assert "version 1 became active while you were editing" in text_of(answer).lower()
     assert answer.context["source"] == OTHER and answer.context["seen"] == 1
     assert publishing.active_version(environment.pk).source == POLICY
     person.send(EDITOR, source=OTHER, seen="1", _publish="1")
@@ -263,7 +263,7 @@ def test_other_environments_have_their_own_policies(new_api, person):
 def test_fields_that_no_page_sends_are_refused(environment, person, fields):
     answer = person.send(EDITOR, **({"source": POLICY, "_publish": "1"} | fields))
     assert answer.status_code == 200
-    assert "nothing is published, because of the fields below" in text_of(answer).lower()
+    assert "not published. correct the errors below" in text_of(answer).lower()
     assert publishing.active_version(environment.pk) is None
 
 

@@ -50,7 +50,7 @@ def test_a_file_becomes_the_policy(environment, files):
     assert run("load_policy", *files(main=POLICY)) == "policy version 1 is active\n"
     version = active_version(environment.pk)
     assert (version.source, version.filename) == (POLICY, "main.polar")
-    assert "active already" in run("load_policy", "main.polar")
+    assert "already active" in run("load_policy", "main.polar")
 
 
 def test_several_files_make_one_policy(environment, files):
@@ -142,7 +142,7 @@ def test_policies_are_shown_as_they_were_sent(environment):
         publishing.publish(environment.pk, text, None)
     assert run("show_policy") == OTHER + "# no line end"
     assert run("show_policy", "--version", "1") == POLICY
-    assert refused("show_policy", "--version", "7") == "there is no policy version 7"
+    assert refused("show_policy", "--version", "7") == "policy version 7 does not exist"
 
 
 def test_the_history_marks_the_active_version(environment):
@@ -160,7 +160,7 @@ def test_an_older_version_is_taken_back(environment):
         publishing.publish(environment.pk, text, None)
     assert run("load_policy", "--version", "1") == "policy version 1 is active\n"
     assert active_version(environment.pk).source == POLICY
-    assert refused("load_policy", "--version", "3") == "there is no policy version 3"
+    assert refused("load_policy", "--version", "3") == "policy version 3 does not exist"
 
 
 def test_policies_are_compared(environment, files):
@@ -173,7 +173,7 @@ def test_policies_are_compared(environment, files):
     assert run("show_policy", "--diff", "active", "2") == run("show_policy", "--diff", "2") == ""
     files(main=POLICY)
     assert changed[1].replace("+", "-", 1) in run("show_policy", "--diff", "main.polar")
-    assert "there is no policy version 9" in refused("show_policy", "--diff", "9")
+    assert "policy version 9 does not exist" in refused("show_policy", "--diff", "9")
 
 
 # ---- audit_facts -----------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_what_no_editor_sends_is_refused(environment, writer, view, fields):
 
 def test_texts_of_any_length_are_answered(environment, writer):
     for view in ("problems", "completions", "tests", "format", "draft"):
-        assert "longer than" in writer.told(environment, view, source="#" * 1_000_001)["refused"]
+        assert "larger than" in writer.told(environment, view, source="#" * 1_000_001)["refused"]
 
 
 # ---- drafts ----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_a_draft_is_kept_and_found_again(environment, writer):
     page = writer.get(EDITOR)
     shown = text_of(page)
     assert page.context["source"] == WRONG and page.context["filename"] == "mine.polar"
-    assert "This is your draft of" in shown and "begun from version 1" in shown
+    assert "Draft saved" in shown and "based on version 1" in shown
     assert f'name="stamp" value="{told["stamp"]}"' in page.content.decode()
     assert publishing.active_version(environment.pk).source == POLICY
 
@@ -210,7 +210,7 @@ def test_a_draft_that_was_published_is_in_nobodys_way(environment, writer):
     writer.told(environment, "draft", source=WRONG)
     published(environment, WRONG.replace("viewr", "viewer"), POLICY + "#\n")
     PolicyDraft.objects.update(source=POLICY + "#\n")
-    assert "This is your draft" not in text_of(writer.get(EDITOR))
+    assert "Draft saved" not in text_of(writer.get(EDITOR))
     writer.told(environment, "draft", source=OTHER)
     assert PolicyDraft.objects.get().source == OTHER
 
@@ -227,7 +227,7 @@ def test_a_version_that_is_asked_for_is_shown_beside_a_draft(environment, writer
     writer.told(environment, "draft", source=WRONG)
     page = writer.get(f"{EDITOR}?from={old.pk}")
     assert page.context["source"] == POLICY
-    assert "You have a draft of" in text_of(page) and "Go on with it" in text_of(page)
+    assert "You have a draft saved" in text_of(page) and "Resume draft" in text_of(page)
     assert f'href="{EDITOR}?environment=default"' in page.content.decode()
 
 
@@ -279,7 +279,7 @@ def test_who_published_meanwhile_is_told_with_the_difference(environment, writer
     publishing.publish(environment.pk, OTHER, "main.polar", by=By('key 7 "deploy"'))
     told = writer.told(environment, "meanwhile", seen=1)
     assert told["active"] == 2
-    assert "Version 2 is active now; this text was begun from version 1." in told["html"]
+    assert "version 2 is active now, but your draft is based on version 1." in told["html"]
     assert "Version 2 by key 7 &quot;deploy&quot;" in told["html"]
     assert "Document" in told["html"]
     assert writer.told(environment, "meanwhile", seen=2) == {"html": "", "active": 2}
@@ -289,7 +289,7 @@ def test_taking_an_older_version_back_is_told_too(environment, writer):
     published(environment, POLICY, OTHER)
     publishing.activate(environment.pk, 1, by=By("admin ben"))
     html = writer.told(environment, "meanwhile", seen=2)["html"]
-    assert "Version 1 is active now; this text was begun from version 2." in html and "Version 1 by admin ben" in html
+    assert "version 1 is active now, but your draft is based on version 2." in html and "Version 1 by admin ben" in html
 
 
 def test_a_draft_of_an_earlier_version_takes_a_second_look(environment, writer):
@@ -297,9 +297,9 @@ def test_a_draft_of_an_earlier_version_takes_a_second_look(environment, writer):
     writer.told(environment, "draft", source=POLICY + "# mine\n", seen=1)
     published(environment, OTHER)
     page = writer.get(EDITOR)
-    assert "Version 2 is active now" in text_of(page) and 'name="seen" value="1"' in page.content.decode()
+    assert "version 2 is active now" in text_of(page) and 'name="seen" value="1"' in page.content.decode()
     second = writer.send(EDITOR, _publish="1")
-    assert "version 2 became active meanwhile" in text_of(second).lower() and "Document" in text_of(second)
+    assert "version 2 became active while you were editing" in text_of(second).lower() and "Document" in text_of(second)
     assert second.context["source"] == POLICY + "# mine\n"
     assert publishing.active_version(environment.pk).source == OTHER
     writer.send(EDITOR, source=POLICY + "# mine\n", seen="2", _publish="1")
@@ -316,7 +316,7 @@ def test_who_may_not_look_sees_no_difference(environment, db):
 
 def test_a_text_begun_from_nothing_is_told_of_the_first(environment, writer):
     published(environment, POLICY)
-    assert "this text was begun when there was none" in writer.told(environment, "meanwhile", seen="")["html"]
+    assert "your draft was started when no version was active" in writer.told(environment, "meanwhile", seen="")["html"]
 
 
 # ---- somebody else logs in in the same browser -----------------------------------------------------------------------
@@ -333,7 +333,7 @@ def other(writer) -> Writer:
 def test_a_page_does_not_go_on_as_somebody_else(environment, writer, other, view, is_said):
     other.told(environment, "draft", source=OTHER)
     told = other.told(environment, view, 403, source=WRONG, person=writer.user.pk if is_said else None)
-    assert told == {"message": "this page was opened by somebody else", "somebody_else": True}
+    assert told == {"message": "this page was opened by another user", "somebody_else": True}
     assert [(draft.user_id, draft.source) for draft in PolicyDraft.objects.all()] == [(other.user.pk, OTHER)]
 
 
@@ -343,8 +343,8 @@ def test_a_page_of_somebody_else_is_shown_again_before_it_is_published(environme
     sent = str(writer.user.pk) if person == "writer" else person
     again = other.send(EDITOR, source=POLICY, person=sent, **{button: "1"})
     assert again.status_code == 200 and again.context["source"] == POLICY
-    word = "This page was opened by somebody else: look whose name is above, and publish again."
-    assert word in text_of(again) and "this is a policy" not in text_of(again)
+    word = "This page was opened by another user. Check the user name at the top of the page, then publish again."
+    assert word in text_of(again) and "the policy is valid" not in text_of(again)
     assert f'name="person" value="{other.user.pk}"' in again.content.decode()
     assert publishing.active_version(environment.pk) is None
     assert other.send(EDITOR, source=POLICY, _publish="1").status_code == 302
@@ -353,14 +353,14 @@ def test_a_page_of_somebody_else_is_shown_again_before_it_is_published(environme
 
 def test_faulty_fields_do_not_hide_that_it_was_somebody_else(environment, writer, other):
     again = other.send(EDITOR, source=POLICY, person=str(writer.user.pk), note="x" * 501, _publish="1")
-    assert "opened by somebody else" in text_of(again) and "at most 500" in text_of(again)
+    assert "opened by another user" in text_of(again) and "at most 500" in text_of(again)
 
 
 def test_a_draft_is_not_discarded_by_a_page_of_somebody_else(environment, writer, other):
     other.told(environment, "draft", source=OTHER)
     answer = other.ask(environment, "discard", person=writer.user.pk)
     assert answer.status_code == 302 and PolicyDraft.objects.get().source == OTHER
-    assert "Nothing is discarded: the page was opened by somebody else" in text_of(other.get(EDITOR))
+    assert "Draft not discarded: this page was opened by another user" in text_of(other.get(EDITOR))
     assert re.findall(r'name="person" value="(\d+)"', other.get(EDITOR).content.decode()) == [str(other.user.pk)] * 2
 
 
@@ -480,7 +480,7 @@ def test_what_is_published_while_the_tests_run_is_not_replaced_unseen(environmen
     after_tests(monkeypatch, lambda: published(environment, OTHER))
     answer = writer.send(EDITOR, source=mine, _publish="1")
     assert publishing.active_version(environment.pk).source == OTHER
-    assert "version 2 became active meanwhile" in text_of(answer).lower() and "Document" in text_of(answer)
+    assert "version 2 became active while you were editing" in text_of(answer).lower() and "Document" in text_of(answer)
     assert answer.context["source"] == mine and answer.context["seen"] == 2
     writer.send(EDITOR, source=mine, seen="2", _publish="1")
     assert publishing.active_version(environment.pk).source == mine
@@ -504,7 +504,7 @@ def test_activating_does_not_replace_what_became_active_while_its_tests_ran(envi
     after_tests(monkeypatch, lambda: published(environment, POLICY + "# a revocation\n"))
     answer = person.send(page_of(old, "activate"))
     assert publishing.active_version(environment.pk).number == 3
-    assert "Nothing is changed" in text_of(answer) and "version 3 is active now" in text_of(answer)
+    assert "Not activated" in text_of(answer) and "version 3 is active now" in text_of(answer)
     assert "# a revocation" in text_of(answer)
     monkeypatch.undo()
     assert person.send(page_of(old, "activate")).status_code == 302

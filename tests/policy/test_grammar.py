@@ -170,8 +170,8 @@ def test_all_lexical_problems_are_reported_but_only_the_first_syntax_error():
 def test_a_million_bytes_are_taken_and_one_more_is_not():
     comment = "#" * 999_994
     assert parse(Source(f"p(x);\n{comment}")).items
-    assert rejection(f"p(x);\n{comment}#").problems[0].message == "the policy is longer than 1000000 bytes"
-    assert rejection("#" + "é" * 500_000).problems[0].message == "the policy is longer than 1000000 bytes"
+    assert rejection(f"p(x);\n{comment}#").problems[0].message == "the policy is larger than 1,000,000 bytes"
+    assert rejection("#" + "é" * 500_000).problems[0].message == "the policy is larger than 1,000,000 bytes"
 
 
 @pytest.mark.parametrize("char", ["\0", "\ud800", "\udfff", "\u202e", "\u2066", "\r"])

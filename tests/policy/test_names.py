@@ -165,21 +165,21 @@ def place_of(text: str) -> int:
 @pytest.mark.parametrize(
     ("place", "new", "why"),
     [
-        ("# User", "X", "there is no name here"),
-        ("String", "X", "there is no name here"),
-        ("has_role", "x", "`has_role` is part of the language"),
-        ('ann"}, "reader', "x", "there is no name here"),
+        ("# User", "X", "there is no symbol at this position"),
+        ("String", "X", "there is no symbol at this position"),
+        ("has_role", "x", "`has_role` is built in"),
+        ('ann"}, "reader', "x", "there is no symbol at this position"),
         ("User {}", "Folder", "there is a type `Folder` already"),
-        ("User {}", "9", "`9` is not a name"),
-        ("User {}", "if", "`if` is not a name"),
-        ("User {}", "", "`` is not a name"),
+        ("User {}", "9", "`9` is not a valid name"),
+        ("User {}", "if", "`if` is not a valid name"),
+        ("User {}", "", "`` is not a valid name"),
         ("reader", "writer", "there is a name `writer` already"),
-        ("reader", 'a"b', "is not a name"),
-        ("reader", "*", "`*` is not a name"),
-        ("parent:", "my parent", "`my parent` is not a name"),
+        ("reader", 'a"b', "is not a valid name"),
+        ("reader", "*", "`*` is not a valid name"),
+        ("parent:", "my parent", "`my parent` is not a valid name"),
         ("folder: Folder", "user", "there is a variable `user` already"),
-        ("is_open(Folder", "not", "`not` is not a name"),
-        ("is_open(Folder", "_", "`_` is not a name"),
+        ("is_open(Folder", "not", "`not` is not a valid name"),
+        ("is_open(Folder", "_", "`_` is not a valid name"),
     ],
 )
 def test_what_cannot_be_renamed_says_why(place, new, why):
@@ -191,7 +191,7 @@ def test_what_cannot_be_renamed_says_why(place, new, why):
 
 def test_a_text_that_no_block_declares_is_no_name():
     text = POLICY.replace('"reader"});', '"reader"}, "other");').replace('["reader"]', '["elsewhere"]')
-    with pytest.raises(CannotRename, match="is a value"):
+    with pytest.raises(CannotRename, match="is a string"):
         renamed(document(text), text.index("elsewhere"), "x")
 
 

@@ -101,7 +101,7 @@ def test_an_unchanged_policy_is_not_stored_again(environment):
     again = publish(environment.id, POLICY, "b.polar")
     assert again.is_unchanged and again.version == first.version and again.offset == first.offset
     assert PolicyVersion.objects.filter(environment=environment).count() == 1
-    assert "active already" in again.message
+    assert "already active" in again.message
 
 
 def test_every_byte_counts(environment):

@@ -112,7 +112,7 @@ def test_figures_in_words():
     report = TestReport((TestOutcome("t", 1, (AssertionOutcome("p()", 1, False, "no"),)),))
     failed = Figures.of_run(2, report, Coverage(201, ()))
     assert (failed.tests_text, failed.tests_mood, failed.percent) == ("1 of 2 failed", "bad", 100)
-    assert Figures(2, None).tests_text == "2 not run to their end" and Figures(2, None).tests_mood == "bad"
+    assert Figures(2, None).tests_text == "2 not completed" and Figures(2, None).tests_mood == "bad"
     assert (Figures().tests_text, Figures().coverage_text, Figures().percent) == ("", "", None)
     assert Figures(0, 0, 0, 0).tests_text == "none" and Figures(0, 0, 0, 0).coverage_text == "no rules"
     assert Figures(1, 0, 1000, 999).percent == 99  # not all
@@ -211,7 +211,7 @@ def test_versions_are_listed_with_all_that_is_known(environment, person):
     shown = text_of(person.get(VERSIONS))
     assert "Version 1" in shown and "As agreed" in shown and "by admin ada" in shown
     assert "1 of 1 failed" in shown and "50 %" in shown
-    assert "not known" in text_of(person.get(page_of(PolicyVersion.objects.get(number=2))))
+    assert "unknown" in text_of(person.get(page_of(PolicyVersion.objects.get(number=2))))
 
 
 def test_the_editor_sends_a_note(environment, person):
@@ -221,7 +221,7 @@ def test_the_editor_sends_a_note(environment, person):
     page = text_of(person.get(page_of(version)))
     assert "Why it changes" in page and "by admin view-add-change" in page
     refused = person.send(f"{VERSIONS}add/", source=OTHER, note="x" * 501, _publish="1")
-    assert "nothing is published, because of the fields below" in text_of(refused).lower()
+    assert "not published. correct the errors below" in text_of(refused).lower()
 
 
 def test_notes_names_and_authors_are_text(environment, person):
@@ -237,36 +237,36 @@ def test_notes_names_and_authors_are_text(environment, person):
 def test_tests_are_run_again_where_somebody_asks(environment, person):
     version = publish(environment.pk, BROKEN, None, force=True).version
     before = person.get(page_of(version))
-    assert "Run its tests now" in text_of(before) and "expected false" not in text_of(before)
+    assert "Run tests" in text_of(before) and "expected false" not in text_of(before)
     page = person.get(f"{page_of(version)}?run=tests")
-    assert "Its tests, run now" in text_of(page)
+    assert "Test results" in text_of(page)
     assert "test viewers view: expected false, got true" in text_of(page)
-    assert "1 rule that no test exercises" in text_of(page)
+    assert "1 rule not covered by tests" in text_of(page)
     assert '<a href="#L5">line 5</a>' in page.content.decode()
     assert told(version) == (1, 1, 2, 1)
 
 
 def test_what_changed_since_the_version_before_is_on_its_page(environment, person):
     first, second = (publish(environment.pk, text, None).version for text in (POLICY, POLICY + "# more\n"))
-    assert "What changed since" not in text_of(person.get(page_of(first)))
+    assert "Changes since" not in text_of(person.get(page_of(first)))
     page = text_of(person.get(page_of(second)))
-    assert "What changed since version 1 +1" in page and "# more" in page
+    assert "Changes since version 1 +1" in page and "# more" in page
 
 
 def test_going_back_shows_the_tests_and_asks_for_a_tick_where_they_fail(environment, person):
     broken = publish(environment.pk, BROKEN, None, force=True).version
     good = publish(environment.pk, TESTED, None).version
     publish(environment.pk, OTHER, None)
-    assert "The test in it passes." in text_of(person.get(page_of(good, "activate")))
+    assert "1 test passed." in text_of(person.get(page_of(good, "activate")))
     question = person.get(page_of(broken, "activate"))
     assert "expected false, got true" in text_of(question)
-    assert "Make it active although its tests fail" in text_of(question)
+    assert "Activate even though its tests fail" in text_of(question)
     assert f'href="{page_of(broken)}#L11"' in question.content.decode()
     token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', question.content.decode())[1]
     seen = re.search(r'name="seen" value="(\w+)"', question.content.decode())[1]
     form = {"csrfmiddlewaretoken": token, "seen": seen}
     refused = person.client.post(page_of(broken, "activate"), form)
-    assert refused.status_code == 200 and "Nothing is changed: its tests fail" in text_of(refused)
+    assert refused.status_code == 200 and "Not activated: its tests fail" in text_of(refused)
     assert active_version(environment.pk).number == 3
     done = person.client.post(page_of(broken, "activate"), form | {"force": "on"}, follow=True)
     assert "Policy version 1 is active; 1 of 1 test failed." in text_of(done)
@@ -277,7 +277,7 @@ def test_who_may_only_look_may_run_the_tests_and_no_more(environment, db):
     version = publish(environment.pk, TESTED, None).version
     publish(environment.pk, OTHER, None)
     reader = Person("view")
-    assert "Its tests, run now" in text_of(reader.get(f"{page_of(version)}?run=tests"))
+    assert "Test results" in text_of(reader.get(f"{page_of(version)}?run=tests"))
     assert reader.client.post(page_of(version, "activate"), {"force": "on"}).status_code == 403
     assert active_version(environment.pk).source == OTHER
     assert Person().get(f"{page_of(version)}?run=tests").status_code == 403

@@ -50,10 +50,10 @@ def test_a_filename_need_not_be_given(api, body):
         ({"src": "", "filename": 5}, "filename: must be a string"),
         ({"src": "", "filename": "a\nb"}, "filename: must not contain control characters"),
         ({"src": "", "filename": "a" * 1001}, "filename: must not be longer than 1000 characters"),
-        ([], "the body must be an object"),
+        ([], "the request body must be an object"),
         (None, "src: this field is required"),
         (b"null", "no data provided"),
-        ("text", "the body must be an object"),
+        ("text", "the request body must be an object"),
     ],
 )
 def test_a_malformed_body_is_a_generic_error(api, body, message):
@@ -171,7 +171,7 @@ def test_earlier_versions_are_told_by_number(api, new_api):
     assert api.get("/policy?id=1").json() == {"policy": {"src": POLICY, "filename": ""}}
     assert api.get("/policy?id=2").json()["policy"]["src"] == OTHER
     unknown = api.get("/policy?id=3")
-    assert (unknown.status_code, unknown.json()) == (404, {"message": "there is no policy version 3"})
+    assert (unknown.status_code, unknown.json()) == (404, {"message": "policy version 3 does not exist"})
     assert new_api("other").get("/policy?id=1").status_code == 404
 
 
@@ -186,7 +186,7 @@ def test_a_version_is_a_number(api, number):
 
 def test_there_is_no_metadata_without_a_policy(api):
     answer = api.get("/policy_metadata")
-    assert (answer.status_code, answer.json()) == (404, {"message": "no policy is loaded"})
+    assert (answer.status_code, answer.json()) == (404, {"message": "no policy has been published"})
 
 
 def test_metadata_is_of_the_active_policy(api):
@@ -207,7 +207,7 @@ def test_metadata_is_of_the_version_that_is_named(api, new_api):
     for query, known in expected.items():
         assert known in api.get(f"/policy_metadata?{query}").json()["metadata"]["resources"], query
     missing = api.get("/policy_metadata?version=3")
-    assert (missing.status_code, missing.json()) == (404, {"message": "there is no policy version 3"})
+    assert (missing.status_code, missing.json()) == (404, {"message": "policy version 3 does not exist"})
     assert new_api("other").get("/policy_metadata?version=1").status_code == 404
 
 
@@ -239,7 +239,7 @@ VIEWER, FOLDER = {"type": "String", "id": "viewer"}, {"type": "Folder", "id": "f
     [
         (fact("has_rol", user("ann"), VIEWER, FOLDER), "did you mean `has_role`?"),
         (fact("has_role", user("ann"), VIEWER, {"type": "Foldr", "id": "f"}), "did you mean `Folder`?"),
-        (fact("has_role", user("ann"), VIEWER), "it accepts `has_role("),
+        (fact("has_role", user("ann"), VIEWER), "accepted: `has_role("),
         (fact("something", user("ann")), "the fact `something(User)` is not used in policy"),
     ],
 )

@@ -33,9 +33,9 @@ Fact = tuple[str, Row]
 LARGEST_PAGE = 10_000
 client = APIClient(raise_request_exception=False)  # one for all: a new one reads the list of static files
 LIMITS = {
-    "PLANNING_TIMEOUT": "planning the question takes more than",
-    "STATEMENT_TIMEOUT": "the question took longer than",
-    "what the database takes": "the question needs a larger statement than the database takes",
+    "PLANNING_TIMEOUT": "query planning exceeds",
+    "STATEMENT_TIMEOUT": "the query took longer than",
+    "what the database takes": "the query is too large for the database",
 }
 GIVEN_UP = "it takes longer than"  # what an explanation says in the place of a part
 

@@ -32,11 +32,11 @@ from tests.reference import World, model_of
 NewKey = Callable[[], str]
 Asking = Callable[[Caller, Ask], Any]
 MODEST = (
-    "is only compared, never bound",
+    "cannot list the values of",
     "any other value that a rule compares",
-    "the answer is every value with itself",
-    "the answer is all but some",
-    "got every value but some",  # of a test in a policy
+    "cannot list the results: they are every value with itself",
+    "cannot list the results: they are all values except some",
+    "got all values except some",  # of a test in a policy
 )
 PATIENCE = 15  # seconds of trying to make a case smaller
 
@@ -78,7 +78,7 @@ class Outcome:
 
 
 def _shown(wanted: Meaning) -> str:
-    return str(sorted(wanted)) if isinstance(wanted, frozenset) else "a refusal: all but some"
+    return str(sorted(wanted)) if isinstance(wanted, frozenset) else "a refusal: all values except some"
 
 
 def fitted(case: Case) -> Case:

@@ -210,7 +210,7 @@ def test_a_server_that_takes_no_changes_is_let_go(watching, cluster):
 
 def test_what_is_said_of_replicas(watching, cluster, caplog):
     caplog.set_level(logging.INFO, "authz.database")
-    said = [f"replica 127.0.0.1:{each.port} is in use, 0.0 seconds behind" for each in cluster.standbys]
+    said = [f"replica 127.0.0.1:{each.port} is in use, lag 0.0 s" for each in cluster.standbys]
     wait_for(lambda: standing.described() == said, "both are in step", standing.described)
     assert all(each.position and each.lag is not None and each.asked == 0 for each in standing.standings())
     assert "is in use" in caplog.text
@@ -224,9 +224,9 @@ def test_the_primary_and_strangers_are_no_replicas(request, watching, cluster):
     with connected((cluster.url, urls)):
         itself, other, gone = standing.described()
     stranger.stop()
-    assert itself.endswith("is left out: it is no replica: it takes changes itself")
-    assert other.endswith("is left out: it is a copy of another database, not of the primary")
-    assert "is left out: it cannot be reached: " in gone
+    assert itself.endswith("is not in use: it is not a replica: it accepts writes")
+    assert other.endswith("is not in use: it replicates another database, not the primary")
+    assert "is not in use: unreachable: " in gone
 
 
 def test_a_role_without_rights_may_use_replicas(watching, cluster):
@@ -254,7 +254,7 @@ def test_a_server_does_not_start_with_a_copy_of_another_database(watching, clust
     looked = [sys.executable, ROOT / "manage.py", "check", "--deploy", "--tag", "service"]
     told = subprocess.run(looked, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120).stderr
     stranger.stop()
-    assert "it is a copy of another database, not of the primary" in done.stderr
+    assert "it replicates another database, not the primary" in done.stderr
     assert done.returncode != 0
     assert f"127.0.0.1:{cluster.standbys[0].port}" not in told
-    assert "it is a copy of another database" in told
+    assert "it replicates another database" in told

@@ -303,7 +303,7 @@ def test_a_connection_to_a_server_of_before_is_not_asked(api, watching):
     replica.probe = replica.probe._replace(since=replica.probe.since + 1)
     assert watching.tried(replica, usual, attempt) is None
     assert found == [replica.alias]
-    assert replica.reason.startswith("a connection led to another server")
+    assert replica.reason.startswith("a connection reached another server")
 
 
 def test_a_question_that_is_broken_off_leaves_no_connection(api, watching):

@@ -103,7 +103,7 @@ def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
     for guard in end.guards:
         args = tuple(columns.get(arg, arg) for arg in guard.call.args)
         if any(isinstance(arg, Col) and arg not in fixed for arg in args):
-            raise CannotEnumerate("all but some, by a rule that a list cannot follow")
+            raise CannotEnumerate("all values except some, by a rule that a list cannot express")
         guards.append(Neg(replace(guard.call, args=args)))
     wild = frozenset(k for k, out in enumerate(end.outs) if isinstance(out, Var))
     # Each guard is kept once: a recursion that met it at each level would otherwise make new variants without end.

@@ -277,7 +277,7 @@ class Grounding:
 
     def source(self, number: int, type_name: str) -> Domain:
         if not type_name or (self.is_list and type_name == INTEGER):
-            raise CannotEnumerate("all but some")
+            raise CannotEnumerate("all values except some")
         return self.domains().of(number, type_name)
 
 

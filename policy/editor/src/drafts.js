@@ -84,7 +84,7 @@ export class Drafts {
   kept(text, name, told) {
     [this.known, this.knownFilename, this.since, this.failed] = [text, name, null, false];
     form.elements.stamp.value = told.stamp ?? "";
-    this.say(told.stamp ? `Draft kept ${timeOf(new Date(told.saved_at))}` : "As it is published");
+    this.say(told.stamp ? `Draft saved ${timeOf(new Date(told.saved_at))}` : "Same as published");
     this.keepHere();
     if (this.isUnsaved()) this.saveSoon();
   }
@@ -94,13 +94,13 @@ export class Drafts {
     if (reason.answer?.other) return this.offerOther(reason.answer.other);
     this.failed = true;
     this.keepHere();
-    const where = this.isHere ? "kept in this browser" : "not kept";
-    if (reason instanceof SomebodyElse) this.say(`Somebody else is logged in here now; the text is ${where}. Log in as before in another window, and go on here.`);
+    const where = this.isHere ? "saved in this browser" : "not saved";
+    if (reason instanceof SomebodyElse) this.say(`Another user is logged in now. Your draft is ${where}. Log in again in another window, then continue here.`);
     else if (reason instanceof LoggedOut) {
       const link = make("a", { href: form.dataset.login, target: "_blank" }, "Log in");
-      this.say(`You are logged out; the text is ${where}. `, link, " in another window, and go on here.");
-    } else if (reason.status) this.say(`The text is ${where} only: ${reason.message}`);
-    else this.say(`No connection; the text is ${where}.`);
+      this.say(`You are logged out. Your draft is ${where}. `, link, " in another window, then continue here.");
+    } else if (reason.status) this.say(`Your draft is ${where} only: ${reason.message}`);
+    else this.say(`No connection. Your draft is ${where}.`);
     this.tryAgain();
   }
 
@@ -119,17 +119,17 @@ export class Drafts {
       [this.known, form.elements.stamp.value] = [other.source, other.stamp];
       this.tell();
       this.keepHere();
-      this.say(`Draft kept ${timeOf(new Date(other.saved_at))}`);
+      this.say(`Draft saved ${timeOf(new Date(other.saved_at))}`);
     };
     const stay = () => {
       form.elements.stamp.value = other.stamp;
       this.tell();
       this.save();
     };
-    this.say("This text is kept in this browser only.");
+    this.say("Your draft is saved in this browser only.");
     this.tell(
-      `There is another draft of yours, kept ${new Date(other.saved_at).toLocaleString()}, which this page does not show.`,
-      ["Show that one here", take], ["Keep what is written here instead", stay],
+      `You have a newer draft, saved ${new Date(other.saved_at).toLocaleString()}, which this page does not show.`,
+      ["Open the newer draft", take], ["Keep this draft instead", stay],
     ); // prettier-ignore
   }
 
@@ -143,7 +143,7 @@ export class Drafts {
       this.keepHere();
     };
     this.known = before;
-    this.tell(`This is what you wrote here until ${new Date(kept.at).toLocaleString()}; only this browser had kept it.`, ["Discard it", back]);
+    this.tell(`Restored unsaved changes of ${new Date(kept.at).toLocaleString()} from this browser.`, ["Discard changes", back]);
     this.save();
   }
 
@@ -159,8 +159,8 @@ export class Drafts {
       this.keepHere();
     };
     this.tell(
-      `This browser has a text of ${new Date(kept.at).toLocaleString()} that was not kept elsewhere.`,
-      ["Show it here", go(take)], ["Let go of it", go(() => this.tell())],
+      `This browser has unsaved changes of ${new Date(kept.at).toLocaleString()}.`,
+      ["Restore changes", go(take)], ["Discard changes", go(() => this.tell())],
     ); // prettier-ignore
   }
 

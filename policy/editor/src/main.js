@@ -21,7 +21,7 @@ const BEFORE_TESTS = 700; // and its tests are run
 const LONG = 1000; // that tests take which are not run by themselves
 const MANY = 40; // tests that are likely to
 
-const BY_HAND = "These tests take their time, so they run when you say so.";
+const BY_HAND = "These tests are slow, so they do not run automatically.";
 
 const begun = textToBeginWith();
 const before = textarea.value;
@@ -85,7 +85,7 @@ const view = new EditorView({
       EditorView.contentAttributes.of({
         id: "policy-text",
         tabindex: "0",
-        "aria-label": "Policy text. Escape, then Tab, leaves it.",
+        "aria-label": "Policy source. Press Escape, then Tab, to leave the editor.",
         spellcheck: "false",
         autocapitalize: "off",
       }),
@@ -180,7 +180,7 @@ async function runTests(place = null, isByItself = false) {
     if (place === null) tookLong = performance.now() - start > LONG;
     note = tookLong && !told.tests?.some((test) => test.failures.length) ? BY_HAND : "";
     if (written !== text()) return;
-    if (told.tests === null) note = "The text is no policy as it stands, so no test can be run.";
+    if (told.tests === null) note = "Tests cannot run: the policy has errors.";
     else take(told.tests, written, place === null);
   } catch (reason) {
     if (!wasGivenUp(reason)) note = `The tests were not run: ${reason.message}`;
@@ -211,9 +211,9 @@ async function format() {
   try {
     const told = await ask(form.dataset.format, { source: written, filename: filename.value });
     if (written === text() && told.text !== written) write(told.text);
-    drafts.say(told.text === written ? "Nothing to format" : "Formatted");
+    drafts.say(told.text === written ? "Already formatted" : "Formatted");
   } catch (reason) {
-    drafts.say(reason.answer?.refused ? "Not formatted: the text is no policy as it stands" : `Not formatted: ${reason.message}`);
+    drafts.say(reason.answer?.refused ? "Not formatted: the policy has errors" : `Not formatted: ${reason.message}`);
   }
 }
 

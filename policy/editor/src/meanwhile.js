@@ -37,8 +37,8 @@ export class Meanwhile {
     this.told = active;
     const agree = () => {
       form.elements.seen.value = active;
-      place.replaceChildren(make("p", { class: "note plain", role: "status" }, `“Publish” will replace version ${active} with this text.`));
+      place.replaceChildren(make("p", { class: "note plain", role: "status" }, `“Publish” will replace version ${active} with your draft.`));
     };
-    place.querySelector(".meanwhile").append(make("button", { type: "button", class: "button", onclick: agree }, "I have seen it; my text is to replace it"));
+    place.querySelector(".meanwhile").append(make("button", { type: "button", class: "button", onclick: agree }, "Replace it with my draft"));
   }
 }

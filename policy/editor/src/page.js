@@ -38,7 +38,7 @@ export class LoggedOut extends Error {}
 export class SomebodyElse extends LoggedOut {} // is logged in now, and not who opened the page
 export class Refused extends Error {
   constructor(status, answer) {
-    super(answer.message ?? `the server answered ${status}`);
+    super(answer.message ?? `the server responded with status ${status}`);
     this.status = status;
     this.answer = answer;
   }
@@ -61,7 +61,7 @@ export async function ask(address, fields, signal) {
   const told = await answer.json();
   if (told.somebody_else) throw new SomebodyElse(told.message);
   if (!answer.ok) throw new Refused(answer.status, told);
-  if (told.overtaken) throw new DOMException("a later text came meanwhile", "AbortError");
+  if (told.overtaken) throw new DOMException("superseded by a later request", "AbortError");
   if (told.refused || told.other) throw new Refused(answer.status, { ...told, message: told.refused });
   return told;
 }

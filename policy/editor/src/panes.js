@@ -48,12 +48,12 @@ export class Panes {
   compiled(isPolicy) {
     this.isPolicy = isPolicy;
     const pane = this.chosen();
-    if (pane?.dataset.address && this.shown.get(pane) !== this.text()) this.say(pane, isPolicy ? "Working it out …" : this.excuse(pane));
+    if (pane?.dataset.address && this.shown.get(pane) !== this.text()) this.say(pane, isPolicy ? "Updating…" : this.excuse(pane));
     if (isPolicy) this.askSoon();
   }
 
   excuse(pane) {
-    return this.shown.has(pane) ? "The text is no policy as it stands; this is of the last that was one." : "The text is no policy as it stands.";
+    return this.shown.has(pane) ? "The policy has errors. These results are for the last valid text." : "The policy has errors.";
   }
 
   chosen() {
@@ -67,7 +67,7 @@ export class Panes {
     if (!this.isPolicy) return this.say(pane, this.excuse(pane));
     this.giveUp?.abort();
     this.giveUp = new AbortController();
-    this.say(pane, "Working it out …");
+    this.say(pane, "Updating…");
     try {
       const { html } = await ask(pane.dataset.address, { source: text, filename: filename.value }, this.giveUp.signal);
       if (text !== this.text()) return;
@@ -76,8 +76,8 @@ export class Panes {
       this.say(pane, "");
     } catch (reason) {
       if (wasGivenUp(reason)) return;
-      if (reason instanceof SomebodyElse) return this.say(pane, "Somebody else is logged in here now.");
-      this.say(pane, reason instanceof LoggedOut ? "You are logged out." : `Not worked out: ${reason.message}`);
+      if (reason instanceof SomebodyElse) return this.say(pane, "Another user is logged in now.");
+      this.say(pane, reason instanceof LoggedOut ? "You are logged out." : `Update failed: ${reason.message}`);
     }
   }
 

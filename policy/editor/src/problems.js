@@ -23,7 +23,7 @@ export class Marks {
   compiled(problems, amounts) {
     this.problems = problems;
     const told = amounts
-      ? `This is a policy: ${many(amounts.types, "type")}, ${many(amounts.rules, "rule")}, ${many(amounts.tests, "test")}.`
+      ? `Valid: ${many(amounts.types, "type")}, ${many(amounts.rules, "rule")}, ${many(amounts.tests, "test")}.`
       : "";
     if (state.textContent !== told) state.textContent = told;
     this.show();

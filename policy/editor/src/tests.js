@@ -150,9 +150,9 @@ export function showTests(state, { run, jump, note = "" }) {
   count.className = `count pill ${failing.length ? "bad" : all.every(({ result }) => result) ? "good" : ""}`;
   count.hidden = !all.length;
   const known = all.filter(({ result }) => result).length;
-  const sum = all.length ? (known ? summary(failing.length, known) : "They were not run yet.") : "The text has no tests. A policy with tests is one that can be changed without fear.";
+  const sum = all.length ? (known ? summary(failing.length, known) : "Not run yet.") : "This policy has no tests.";
   const areOld = known && all.every(({ result }) => !result || result.isOld);
-  const text = note || (areOld ? `${sum} That was before the last change.` : sum);
+  const text = note || (areOld ? `${sum} The policy has changed since.` : sum);
   if (said.textContent !== text) said.textContent = text;
   const focused = document.activeElement?.closest?.("#pane-tests [data-test]")?.dataset.test;
   const others = all.filter((each) => !failing.includes(each));
@@ -164,7 +164,7 @@ const summary = (failing, all) => (failing ? `${failing} of ${many(all, "test")}
 
 function lineOf(value, { test, result }, run, jump) {
   const item = make("li", { class: stateOf(value, test.name), "data-test": test.name },
-    make("button", { type: "button", class: "run", "aria-label": `Run the test “${test.name}”`, title: "Run it", onclick: () => run(test) }),
+    make("button", { type: "button", class: "run", "aria-label": `Run the test “${test.name}”`, title: "Run this test", onclick: () => run(test) }),
     make("button", { type: "button", class: "place", onclick: () => jump(test.from, test.to) }, test.name),
     make("span", { class: "quiet" }, result ? toldOf(result) : "not run")); // prettier-ignore
   if (result?.failures.length) {

@@ -186,7 +186,7 @@ def test_what_the_policy_has_no_use_for_is_refused(published, staff, config):
 def test_roles_that_the_policy_does_not_know_are_warned_of(published, staff, config):
     staff.fill([("ann", "membr", "acme")])
     _, _, err = synced(config)
-    assert "warning: no rule and no declaration of the policy knows a role of Org `membr`" in err
+    assert "warning: unknown role on Org: `membr`" in err
 
 
 def test_one_source_that_is_away_leaves_the_others_alone(published, staff, config):

@@ -103,7 +103,7 @@ def test_comments_and_a_last_semicolon_are_left_out_of_queries(url):
         ("postgres://a/b", "SELECT id FROM t; -- x\nDROP TABLE t", "without a semicolon"),
         ("postgres://a/b", "SELECT id FROM t;;", "without a semicolon"),
         ("postgres://a/b", "-- nothing", "comments"),
-        ("postgres://a/b", "SELECT id FROM t /* open", "not understood"),
+        ("postgres://a/b", "SELECT id FROM t /* open", "not valid SQL"),
         ("postgres://a/b", "SELECT id FROM t " + "/* */" * 3000 + "{#", ""),
     ],
 )
@@ -157,7 +157,7 @@ WRONG = [
     (fact(f"db: other, {Q}"), "line 2: `p(User:_)`: there is no database `other` under `dbs`; there is `app`"),
     (fact("quer: SELECT id FROM t"), "unknown key `quer` (did you mean `query`?)"),
     (fact("query: DELETE FROM t"), "line 2: `p(User:_)`: the query must be a SELECT"),
-    (fact("query: 'SELECT id, b FROM t'"), "the query has 2 columns, but the signature needs 1"),
+    (fact("query: 'SELECT id, b FROM t'"), "the query returns 2 columns, but the fact pattern needs 1"),
     (fact("query: SELECT id FROM t; DROP TABLE t"), "one statement, without a semicolon"),
     (fact("collection: t"), "is of the type postgres, which has a `query`"),
     (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "needs a `collection`"),
@@ -173,9 +173,9 @@ WRONG = [
     (fact(Q, more="outbox: {db: nowhere}\n"), "there is no database `nowhere`"),
     (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "has no table to be drained"),
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
-    ("facts: [", "is not YAML"),
+    ("facts: [", "is not valid YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
-    ("[]", "must be a map"),
+    ("[]", "must be a mapping"),
     ("dbs: {}", "`facts`: is missing"),
 ]
 
@@ -239,7 +239,7 @@ def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_ya
     entry = "collection: t, fields: [a], find: {n: 7, on: 2026-01-01, text: '7', yes: off}"
     (pattern,) = read(fact(entry, "connection_string: 'mongodb://a/b'")).patterns
     assert pattern.asked.find == {"n": 7, "on": date(2026, 1, 1), "text": "7", "yes": False}
-    with pytest.raises(ConfigRejected, match="line 6: `url`: stands twice"):
+    with pytest.raises(ConfigRejected, match="line 6: `url`: is a duplicate"):
         read("facts: {}\ndbs:\n  app:\n    url: a\n    # again\n    url: b\n")
-    with pytest.raises(ConfigRejected, match=r"is not YAML: month must be in 1..12 \(line 2, column 53\)"):
+    with pytest.raises(ConfigRejected, match=r"is not valid YAML: month must be in 1..12 \(line 2, column 53\)"):
         read(fact("collection: t, fields: [a], find: {n: 2026-13-01}", "connection_string: 'mongodb://a/b'"))

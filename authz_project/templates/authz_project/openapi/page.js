@@ -19,7 +19,7 @@ async function send(article) {
     const took = Math.round(performance.now() - started);
     show(article, `${answer.status} ${answer.statusText}, ${took} ms\n\n${pretty(await answer.text())}`);
   } catch (error) {
-    show(article, `no answer: ${error.message}`);
+    show(article, `Request failed: ${error.message}`);
   }
 }
 
