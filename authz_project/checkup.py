@@ -80,7 +80,7 @@ def database_findings() -> Found:
         yield Warning(f"No database at {missing}.", "`serve` and `migrate` create it.", id="authz.W003")
         return
     found: SimpleQueue[CheckMessage | None] = SimpleQueue()
-    threading.Thread(target=_look, args=(found,), name="look at the database", daemon=True).start()
+    start_thread("look at the database", _look, found)
     while True:
         try:
             each = found.get(timeout=WITHIN)

@@ -9,8 +9,8 @@ from checks.asking.question import SMALLEST, Asked, Check
 from checks.explain.cases import ANY
 from facts import wire
 from facts.accept import HEADER
-from facts.batches import lasting_from_json
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
+from facts.wire import lasting_from_json
 from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text

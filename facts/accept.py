@@ -14,12 +14,11 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import connection
 
-from facts.batches import by_signature, place_of_first, without
 from facts.mentioned_ids import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
 from facts.read import count_up_to
-from facts.wire import Fact
+from facts.wire import Fact, by_signature, place_of_first, without
 from policy.endpoint import OFFSET, Request, Response
 from policy.errors import AuthzError
 from policy.publishing import Ignored

@@ -19,7 +19,7 @@ from facts import history_pages
 from facts.accept import sentences
 from facts.models import Signature
 from facts.pages import browse, change, files
-from facts.pages import value as value_page
+from facts.pages import browse as value_page
 from facts.pages.addresses import browse_url
 from facts.pages.files import FileOnDisk
 from facts.pages.listing import end_of, narrowed
@@ -72,7 +72,7 @@ class FactAdmin(admin.ModelAdmin):
         asked = value_page.value_asked(request)
         if asked is None:
             raise Http404("This value does not exist.")
-        shown = value_page.shown(request, *asked) | dict(self.answers(request, *asked))
+        shown = value_page.shown_value(request, *asked) | dict(self.answers(request, *asked))
         return self._page(request, "value", browse.short(f"{asked[1].type}:{asked[1].id}"), shown)
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> Mapping[str, object]:

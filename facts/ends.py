@@ -9,11 +9,10 @@ from collections.abc import Set as AnySet
 
 from django.db import connection
 
-from facts.batches import some_end
 from facts.models import COLUMNS, ROW_LENGTH, NewRow, Row
 from facts.numbering import ending_numbers, environments_with_ends, let_end, numbers_that_may_end
 from facts.table import fact_table
-from facts.wire import Fact, end_path
+from facts.wire import Fact, end_path, some_end
 from policy.errors import AuthzError, MalformedRequest, NotFound, Unavailable
 from policy.ground.clock import now, now_in, text_of
 from policy.ground.journal import By, Done, Kind, WriterTurn, advance, changing, record

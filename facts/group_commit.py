@@ -15,11 +15,11 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts import store
 from facts.accept import check_facts
-from facts.batches import rows_of, some_end
 from facts.models import ROW_LENGTH, NewRow, Row
 from facts.numbering import known_number, numbers_that_may_end
 from facts.store import Change, ChangeCounts, Deletes, Inserts, is_exact
 from facts.table import INSERTING, columns_of, fact_table
+from facts.wire import rows_of, some_end
 from policy.active import Caller, confirm, key_check, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.ground import spans

@@ -10,14 +10,13 @@ from typing import Any
 
 from facts import store
 from facts.accept import UnknownName, UnknownNames, check_signature
-from facts.batches import FactKey, last_of_each, remember, rest_of_row
 from facts.ends import Ends, EndsStay, check_end
 from facts.models import ROW_LENGTH, NewRow
 from facts.notation import BadLine
 from facts.numbering import signature_number
 from facts.store import ChangeCounts
 from facts.table import Loader, fact_table
-from facts.wire import Fact, fact_from_json, plain_fact
+from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.ground import clock, spans

@@ -14,12 +14,11 @@ from django.core import signing
 from rest_framework import serializers
 
 from facts import wire
-from facts.batches import batch_from_json, lasting_from_json
 from facts.feed import MOST, FeedRequest, feed_position_from_text
 from facts.history import FactChange, History, HistoryCursor
 from facts.models import MAX_ARGUMENTS
 from facts.store import changes_from_json
-from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, fact_to_json
+from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
 from policy import endpoint
 from policy.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.errors import MalformedRequest

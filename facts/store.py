@@ -10,13 +10,12 @@ from django.conf import settings
 from django.db import connection
 
 from facts.accept import check_facts
-from facts.batches import batch_from_json, rows_of, some_end
 from facts.ends import Ends, check_ends, lasting, parted_by_end
 from facts.models import COLUMNS, NewRow, Row
 from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import fact_table
-from facts.wire import Fact, FactPattern, exact_pattern, patterns_from_json
+from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
 from policy.active import program_of_version
 from policy.errors import MalformedRequest, TooLarge
 from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, record

@@ -29,8 +29,8 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
 from facts.accept import Unused
-from facts.batches import by_signature
 from facts.numbering import Marks, Numbering, marks_of
+from facts.wire import by_signature
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
 from localsql.errors import CannotSay, TooLargeStatement
 from localsql.fold import Residual, pruned

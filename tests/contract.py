@@ -6,8 +6,7 @@ from functools import cache
 import jsonschema
 import requests
 
-from authz_project.openapi.document import document_of
-from authz_project.openapi.operations import operations_of
+from authz_project.openapi.document import document_of, operations_of
 from authz_project.urls import endpoints
 
 OPERATIONS = operations_of(endpoints)

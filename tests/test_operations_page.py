@@ -6,7 +6,7 @@ import tomllib
 
 from django.conf import settings
 
-from checks.decisions.lines import LogLine, line_of_text
+from checks.decisions.log import LogLine, line_of_text
 from tests.samples import ADDRESS, DOCUMENTS, page
 from tests.service import ROOT
 from tests.test_samples import options_of

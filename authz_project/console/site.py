@@ -1,25 +1,317 @@
-"""The console's own addresses: the first page, and the ways to the pages of the active policy."""
+"""The admin site, with its navigation and its home page."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
+from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template import Context
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
+from django.utils.http import urlencode
+from django.utils.module_loading import import_string
 
 from authz_project import examples
-from authz_project.console import home
-from authz_project.console.navigation import ENTRIES, choose_environment, may_go
 from authz_project.limits import LoginForm
-from checks.ask_pages.question import query_of
+from checks.ask_pages.question import query_of, suggestions
+from facts import read
+from facts.history_pages import Step, step_of
+from facts.models import Signature
+from facts.numbering import types_of_text
 from policy import publishing
+from policy.active import program_of_version
 from policy.errors import AuthzError, Unavailable
 from policy.ground.journal import by_admin
-from policy.models import DEFAULT_SLUG, Environment, environment_named
+from policy.models import DEFAULT_SLUG, Environment, PolicyVersion, Revision, default_environment, environment_named
+from policy.publishing import Figures
+from policy.rules.program import Program
+
+# ---- Where one can go from any page, and of which environment -----------------------------------------------------
+# Pages such as Ask belong to a version of a policy. `/admin/go/ask/` leads to that of the version that is active, of
+# the environment that was looked at last.
+
+ENVIRONMENT = "environment"  # in the session: the short name of the one that was looked at last
+
+
+@dataclass(frozen=True)
+class NavigationEntry:
+    """An entry of the navigation: who may go there, and the pages on which it is marked, unless one before it is."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]  # models, each of which one may view or change
+    pages: tuple[str, ...]  # how the names of their addresses begin
+
+
+_POLICY, _FACTS, _KEYS = "policy.policyversion", "facts.signature", "authz_project.apikey"
+_POLICIES = "policy_policyversion"
+_REVIEW = f"{_POLICIES}_review"
+ENTRIES = (
+    NavigationEntry("home", "Home", (), ()),
+    NavigationEntry("ask", "Check", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
+    NavigationEntry("picture", "Diagram", (_POLICY,), (f"{_POLICIES}_picture",)),
+    NavigationEntry("preview", "Preview impact", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
+    NavigationEntry("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
+    NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
+    NavigationEntry("facts", "Facts", (_FACTS,), ("facts_",)),
+    NavigationEntry("keys", "API keys", (_KEYS,), ("authz_project_apikey",)),
+)
+SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
+_BY_NAME = {entry.name: entry for entry in ENTRIES}
+_WITHOUT_ENVIRONMENT = {"keys"}  # of all environments
+
+
+@dataclass(frozen=True)
+class NavigationLink:
+    """An entry as a page shows it."""
+
+    title: str
+    url: str
+    is_here: bool = False
+
+
+def links(request: HttpRequest) -> list[NavigationLink]:
+    """Return the entries that who is logged in may open."""
+    here = entry_of_page(request)
+    entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
+    return [NavigationLink(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
+
+
+def environment_links(request: HttpRequest, context: Context) -> list[NavigationLink]:
+    """Return links to the same entry in each environment, the page's own marked; none if there is only one."""
+    slugs = list(Environment.objects.values_list("slug", flat=True))
+    if len(slugs) < 2:
+        return []
+    name, shown = entry_of_page(request), _slug_of_page(request, context)
+    url = url_of(name if name and name not in _WITHOUT_ENVIRONMENT else "home")
+    return [NavigationLink(slug, f"{url}?environment={slug}", slug == shown) for slug in slugs]
+
+
+def url_of(name: str) -> str:
+    return reverse("admin:index") if name == "home" else reverse("admin:go", args=[name])
+
+
+def may_go(request: HttpRequest, name: str) -> bool:
+    """Tell whether who is logged in may view, or change, all that an entry needs."""
+    return all(may_view(request, model) for model in _BY_NAME[name].needs)
+
+
+def may_view(request: HttpRequest, model: str) -> bool:
+    app, _, name = model.partition(".")
+    return any(request.user.has_perm(f"{app}.{what}_{name}") for what in ("view", "change"))
+
+
+def entry_of_page(request: HttpRequest) -> str:
+    """Return the name of the entry that the page belongs to, or nothing."""
+    page = (request.resolver_match and request.resolver_match.url_name) or ""
+    return "home" if page == "index" else next((entry.name for entry in ENTRIES if page.startswith(entry.pages)), "")
+
+
+# ---- environments ----------------------------------------------------------------------------------------------------
+
+
+def _slug_of_page(request: HttpRequest, context: Context) -> str:
+    """Return of which environment a page is; where it is of none, the one that was looked at last."""
+    of_page = getattr(context.get("version"), "environment", None) or context.get("environment")
+    return of_page.slug if isinstance(of_page, Environment) else str(request.session.get(ENVIRONMENT, DEFAULT_SLUG))
+
+
+def last_environment(request: HttpRequest) -> Environment:
+    slug = request.session.get(ENVIRONMENT)
+    chosen = environment_named(slug) if isinstance(slug, str) else None
+    return chosen or default_environment()
+
+
+def choose_environment(request: HttpRequest) -> Environment:
+    """Return the environment that the address names, and remember it; without a name, the last one."""
+    chosen = environment_named(request.GET.get("environment", ""))
+    if chosen is None:
+        return last_environment(request)
+    if request.session.get(ENVIRONMENT) != chosen.slug:
+        request.session[ENVIRONMENT] = chosen.slug
+    return chosen
+
+
+# ---- home ---------------------------------------------------------------------------------------------------------
+# The first page: whether all is well, how much there is, what changed lately, and a question to ask.
+
+CHANGES = 8  # of an environment, the latest ones
+KINDS, LOOKED_AT = 10, 60  # kinds of facts that are shown, and that are counted
+COUNTED = 20_000  # facts of a kind: of more than that, no more is said
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One thing that is well or not: `state` is good, warn or bad."""
+
+    name: str
+    state: str
+    text: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many facts of a kind are stored."""
+
+    kind: str
+    count: int
+    url: str
+
+    @property
+    def shown(self) -> str:
+        return f"More than {COUNTED:,}" if self.count > COUNTED else f"{self.count:,}"
+
+
+@dataclass(frozen=True)
+class Try:
+    """A question worth trying."""
+
+    question: str
+    why: str
+    url: str
+
+
+def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
+    """Return what the page shows to who is logged in."""
+    version = publishing.active_version(environment.pk)
+    program, trouble = _program(version)
+    amounts = _amounts(environment) if may_go(request, "facts") else []
+    return {
+        "environment": environment,
+        "signs": list(_signs(request, environment, version, program, trouble)),
+        "amounts": amounts[:KINDS],
+        "more_kinds": max(0, len(amounts) - KINDS),
+        "changes": _changes(request, environment) if may_go(request, "history") else [],
+        "suggested": suggestions(environment.pk, program) if program and may_go(request, "ask") else {},
+        "may_ask": program is not None and may_go(request, "ask"),
+        "is_new": version is None and not amounts,
+        "examples": examples.examples() if version is None and not amounts and may_load_examples(request) else (),
+        "tries": _tries(version, environment) if version and may_go(request, "ask") else (),
+        "lacks_policy": version is None,
+        "lacks_facts": not amounts,
+        "may_publish": request.user.has_perm("policy.add_policyversion"),
+        "may_add_facts": request.user.has_perm("facts.add_signature"),
+        "may_make_keys": request.user.has_perm("authz_project.add_apikey"),
+    }
+
+
+def may_load_examples(request: HttpRequest) -> bool:
+    return request.user.has_perm("policy.add_policyversion") and request.user.has_perm("facts.add_signature")
+
+
+def _tries(version: PolicyVersion, environment: Environment) -> list[Try]:
+    """Return questions worth trying, where the policy is that of an example."""
+    example = next((each for each in examples.examples() if each.policy == version.source), None)
+    if example is None:
+        return []
+    ask = url_of("ask")
+    return [
+        Try(str(each), each.why, f"{ask}?{urlencode({'environment': environment.slug, **each.parameters})}")
+        for each in example.questions
+    ]
+
+
+def _program(version: PolicyVersion | None) -> tuple[Program | None, str]:
+    """Return the active program; where the compiler does not take its text any more, why."""
+    if version is None:
+        return None, ""
+    try:
+        return program_of_version(version.pk), ""
+    except AuthzError as reason:
+        return None, reason.message
+
+
+# ---- is it well ------------------------------------------------------------------------------------------------------
+
+
+def _signs(
+    request: HttpRequest, environment: Environment, version: PolicyVersion | None, program: Program | None, trouble: str
+) -> Iterator[Sign]:
+    yield Sign("Database", "good", _database())
+    if (asked := questions_a_minute()) is not None:
+        yield Sign("Decisions", "good", f"{asked:,} in the last minute")
+    if not may_view(request, "policy.policyversion"):
+        return
+    if version is None:
+        yield Sign("Policy", "warn", "No active policy: every check is denied")
+        return
+    if program is None:
+        yield Sign("Policy", "bad", f"Version {version.number} no longer compiles: {trouble}", url_of("policy"))
+        return
+    warnings = len(program.warnings)
+    told = f", with {warnings} warning{'s'[: warnings > 1]}" if warnings else ""
+    yield Sign("Policy", "warn" if warnings else "good", f"Version {version.number}{told}", url_of("policy"))
+    yield _sign_of_tests(version, program)
+    if not may_go(request, "facts"):
+        return
+    unused = publishing.ignored_facts(environment.pk, program)
+    facts = "fact" if unused.count == 1 and not unused.or_more else "facts"
+    text = f"{unused} {facts} the policy doesn't use" if unused.count else "All used by the policy"
+    yield Sign("Facts", "warn" if unused.count else "good", text, url_of("facts") if unused.count else "")
+
+
+def questions_a_minute() -> int | None:
+    """Return how many all workers answered; None where this server has no metrics."""
+    if not settings.METRICS_FOLDER:
+        return None
+    value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.value_of")
+    found = value_of(Path(settings.METRICS_FOLDER), "authz_questions_a_minute")
+    return None if found is None else int(found)
+
+
+def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
+    """Tell what came of the tests when the version was published; an older one does not say."""
+    if not program.tests:
+        return Sign("Tests", "warn", "The policy has no tests", url_of("policy"))
+    figures = Figures.of_version(version)
+    tests = figures.tests_text or f"{len(program.tests):,} in the policy"
+    covered = f"; {figures.coverage_text} covered" if figures.coverage_text else ""
+    return Sign("Tests", figures.tests_mood or "good", f"{tests}{covered}", url_of("policy"))
+
+
+def _database() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sqlite_version()" if connection.vendor == "sqlite" else "SHOW server_version")
+        (version,) = cursor.fetchone()
+    return f"{connection.display_name} {version.split()[0]}"
+
+
+# ---- how much, and what changed --------------------------------------------------------------------------------------
+
+
+def _amounts(environment: Environment) -> list[Amount]:
+    """Return the kinds of facts, those with most facts first."""
+    kinds = Signature.objects.filter(environment=environment).order_by("predicate", "types")[:LOOKED_AT]
+    found = [_amount(kind) for kind in kinds]
+    return sorted((each for each in found if each.count), key=lambda each: -each.count)
+
+
+def _amount(kind: Signature) -> Amount:
+    url = f"{reverse('admin:facts_signature_changelist')}?environment={kind.environment_id}&predicate={kind.predicate}"
+    return Amount(
+        f"{kind.predicate}({', '.join(types_of_text(kind.types))})", read.count_up_to(COUNTED + 1, [kind.pk]), url
+    )
+
+
+def _changes(request: HttpRequest, environment: Environment) -> list[Step]:
+    found = Revision.objects.filter(environment=environment).order_by("-number").select_related("policy_version")
+    revisions = list(found.defer("policy_version__source")[: CHANGES + 1])
+    may_view_policies = may_view(request, "policy.policyversion")
+    pairs = zip(revisions, [*revisions[1:], None])
+    return [step_of(each, earlier, may_view_policies) for each, earlier in pairs][:CHANGES]
+
+
+# ---- site ---------------------------------------------------------------------------------------------------------
+# The console's own addresses: the first page, and the ways to the pages of the active policy.
 
 _OF_VERSIONS = {"policy": "change", "ask": "ask", "picture": "picture", "preview": "preview", "review": "review"}
 _NEEDED = {"review": "preview"}  # addresses that need what an entry needs
@@ -44,7 +336,7 @@ class Console(AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         environment = choose_environment(request)
-        context = self.each_context(request) | {"title": "Home", **home.shown(request, environment)}
+        context = self.each_context(request) | {"title": "Home", **shown(request, environment)}
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
 
     def go(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -74,7 +366,7 @@ class Console(AdminSite):
         example = next((each for each in examples.examples() if each.name == name), None)
         if example is None:
             raise Http404("This example does not exist.")
-        if not home.may_load_examples(request):
+        if not may_load_examples(request):
             raise PermissionDenied
         if request.method == "POST":
             environment = environment_named(request.GET.get("environment", DEFAULT_SLUG))

@@ -33,7 +33,7 @@ from psycopg.errors import ConnectionTimeout
 from psycopg.waiting import wait
 
 from authz_project import database
-from policy.replicas.server import Silent, answered
+from policy.replicas.replica import Silent, answered
 
 log = logging.getLogger("authz.server")
 

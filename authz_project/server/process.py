@@ -23,8 +23,7 @@ from granian.http import HTTP1Settings
 
 from authz_project.database import draining
 from authz_project.server import listening
-from authz_project.server.connection_limits import IDLE
-from authz_project.server.listening import BACKLOG, Listening, Signals, is_possible, opened
+from authz_project.server.listening import BACKLOG, IDLE, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, WorkerReport
 from policy.ground.waking import watch
 

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 from django.template import Context
 
-from authz_project.console import navigation
+from authz_project.console import site
 
 register = template.Library()
 
@@ -16,9 +16,9 @@ register = template.Library()
 def console_navigation(context: Context) -> dict[str, Any]:
     """Show where one can go, and the environments."""
     request = context["request"]
-    environments = navigation.environment_links(request, context)
+    environments = site.environment_links(request, context)
     return {
-        "links": navigation.links(request),
+        "links": site.links(request),
         "environments": environments,
         "environment": next((each.title for each in environments if each.is_here), "environment"),
         "request": request,

@@ -34,7 +34,7 @@ from checks.compare.review_page import looked_text, shown_action, value_shown, w
 from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
 from facts.pages.addresses import ask_url, value_url
-from facts.pages.value import Ability, Answer, QuestionChoice, Section
+from facts.pages.browse import Ability, Answer, QuestionChoice, Section
 from policy.active import program_of_version
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import now, time_of

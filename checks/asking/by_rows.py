@@ -36,9 +36,8 @@ from checks.engine.by_rows import AnswerExpression, expression_of, slot_of, stat
 from checks.engine.compile import MOST_WEIGHT
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
-from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
-from facts.wire import Fact
+from facts.wire import Fact, by_signature
 from policy.active import versions
 from policy.ground import spans
 from policy.rules.program import Signature

@@ -18,8 +18,7 @@ from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot
 from checks.engine.sql.render import Window
 from checks.errors import UnknownPredicate
 from facts import wire
-from facts.batches import by_signature
-from facts.wire import Fact
+from facts.wire import Fact, by_signature
 from policy.errors import AuthzError, MalformedRequest
 from policy.rules.program import Program, Signature
 from policy.values import ABSTRACT, STRING

@@ -25,9 +25,8 @@ from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.stored import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
 from facts.accept import Brought, brought
-from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
-from facts.wire import Fact
+from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Seen, key_check, program_of_version, versions
 from policy.ground import spans
 from policy.ground.cache import K, Recent, V

@@ -38,9 +38,8 @@ from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
-from facts.batches import by_signature
 from facts.numbering import NUMBERLESS, Numbered, numbers_as_of
-from facts.wire import Fact
+from facts.wire import Fact, by_signature
 from policy.active import NOTHING_SEEN, Seen, versions
 from policy.errors import AuthzError
 from policy.ground.clock import timeline

@@ -18,7 +18,7 @@ from checks.asking.deadline import Deadline
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.differences import AskedTogether, Compared, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
-from checks.decisions.lines import BadLogLine, LogLine, line_of_text
+from checks.decisions.log import BadLogLine, LogLine, line_of_text
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom

@@ -11,10 +11,9 @@ import orjson
 
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, Query, Question, allow
-from checks.authzen import lines as authzen
+from checks.authzen import views as authzen
 from checks.compare.differences import AskedTogether, goals_of
-from checks.decisions.lines import LogLine
-from checks.decisions.log import Summary, summary_of
+from checks.decisions.log import LogLine, Summary, summary_of
 from checks.engine.answers import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal

@@ -68,7 +68,7 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
     """
     if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
         return
-    server = import_module("policy.replicas.server")  # here: it needs PostgreSQL's driver
+    server = import_module("policy.replicas.replica")  # here: it needs PostgreSQL's driver
     first = connection.connection
     try:
         with connection.wrap_database_errors:

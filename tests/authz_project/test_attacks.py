@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import requests
 
-from authz_project.server.bodies import BODY_TIMEOUT
+from authz_project.server.intake import BODY_TIMEOUT
 from tests.sampling import some
 from tests.service import Service, start_service
 

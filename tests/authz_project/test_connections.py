@@ -11,15 +11,15 @@ from contextlib import ExitStack, closing
 import pytest
 import requests
 
-from authz_project.server import connection_limits
-from authz_project.server.connection_limits import Address, Connection, ConnectionLimits, Limits, in_use, to_end
+from authz_project.server import listening
+from authz_project.server.listening import Address, Connection, ConnectionLimits, Limits, in_use, to_end
 from tests.faults.limits import limited_python
 from tests.faults.load import How, Load, statuses
 from tests.faults.strangers import Siege, held_by, wait_for_strangers
 from tests.faults.worlds import Questions, port_of, world
 from tests.postgresql import free_port
 
-pytestmark = pytest.mark.skipif(not connection_limits.is_possible(), reason="the system does not tell enough")
+pytestmark = pytest.mark.skipif(not listening.can_be_limited(), reason="the system does not tell enough")
 WITHIN = 30  # seconds, of a busy machine
 
 # ---- which connections are ended ------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from authz_project.server import intake
-from authz_project.server.bodies import SMALL
-from authz_project.server.intake import Intake
+from authz_project.server.intake import SMALL, Intake
 
 POOLS = ("_changes", "_slots")
 

@@ -8,7 +8,7 @@ import yaml
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
-from authz_project.console import home
+from authz_project.console import site
 from authz_project.metrics import METRICS, Metric
 from tests.samples import page
 from tests.service import ROOT
@@ -119,8 +119,8 @@ def test_questions_a_minute_are_those_of_all_workers(tmp_path, settings):
         file = MmapedDict(str(tmp_path / f"gauge_livesum_{process}.db"))
         file.write_value(mmap_key(name, name, [], [], "…"), number, 0.0)
         file.close()
-    assert home.questions_a_minute() is None
+    assert site.questions_a_minute() is None
     settings.METRICS_FOLDER = str(tmp_path)
-    assert home.questions_a_minute() == 42
+    assert site.questions_a_minute() == 42
     settings.METRICS_FOLDER = str(tmp_path / "gone")
-    assert home.questions_a_minute() is None
+    assert site.questions_a_minute() is None

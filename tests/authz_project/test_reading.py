@@ -11,8 +11,8 @@ from granian._granian import RSGIProtocolClosed
 
 from authz_project.errors import refusal_of
 from authz_project.route import parsed
-from authz_project.server import bodies
-from authz_project.server.bodies import Body, Whole
+from authz_project.server import intake
+from authz_project.server.intake import Body, Whole
 from policy.ground import memory
 from policy.ground.memory import NoMemory
 
@@ -80,8 +80,8 @@ class WholeBody:
 
 def test_a_body_that_there_is_no_memory_for_is_refused(monkeypatch):
     told, replaced = [], []
-    monkeypatch.setattr(bodies, "exhausted", lambda: replaced.append("now"))
-    monkeypatch.setattr(bodies.Body, "_joined", Mock(side_effect=MemoryError))
+    monkeypatch.setattr(intake, "exhausted", lambda: replaced.append("now"))
+    monkeypatch.setattr(intake.Body, "_joined", Mock(side_effect=MemoryError))
     Body(WholeBody(b"x" * 10), 10, 100, told.append, told.append)
     assert (told, replaced) == (["too much"], ["now"])
 

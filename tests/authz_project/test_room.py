@@ -9,8 +9,7 @@ from unittest import mock
 import pytest
 
 from authz_project.server import intake
-from authz_project.server.bodies import SMALL
-from authz_project.server.intake import Intake, _Held
+from authz_project.server.intake import SMALL, Intake, _Held
 from authz_project.server.workers import ChangeThreads, Slots, Waiting
 from policy.ground.memory import Budget
 

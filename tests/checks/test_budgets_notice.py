@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.plan import choose, subqueries, unfold
-from checks.engine.plan.choose import Chooser
+from checks.engine.plan import draft, subqueries, unfold
+from checks.engine.plan.draft import Chooser
 from checks.engine.rules import recursion, rewrite, ruleset
 from checks.engine.sql import render, text
 from tests.checks.measured import ROOM, Measure, is_dear, with_room
@@ -51,7 +51,7 @@ LOSSES = {
         "ladders_of_roles",
         'allow(User, "pull", Repo*)',
     ),
-    "prefixes": Loss((choose,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
+    "prefixes": Loss((draft,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
     "sums, not products": Loss((Chooser,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
     "merging of texts": Loss(
         (text, render), "merged", distinct, "resource_roles_through_relations", 'allow(User, "read", Issue?)'

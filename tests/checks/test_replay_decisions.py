@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checks.decisions import replay
-from checks.decisions.lines import BadLogLine, LogLine, lines_of
+from checks.decisions.log import BadLogLine, LogLine, lines_of
 from policy.ground.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value

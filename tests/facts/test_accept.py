@@ -3,8 +3,7 @@
 import pytest
 
 from facts.accept import FactRejected, check_facts
-from facts.batches import FactBatch
-from facts.wire import Fact
+from facts.wire import Fact, FactBatch
 from policy.language.source import Source
 from policy.rules import compile_source
 from policy.rules.program import Signature

@@ -3,9 +3,8 @@
 import pytest
 
 from facts import wire
-from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument, Fact, FactPattern
+from facts.wire import Argument, Fact, FactPattern, batch_from_json
 from policy.errors import MalformedRequest
 from policy.values import Value
 

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts import wire
-from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
 from facts.serializers import changes_from_json
-from facts.wire import Fact
+from facts.wire import Fact, batch_from_json
 from policy.errors import MalformedRequest
 from policy.values import Value
 

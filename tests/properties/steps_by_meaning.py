@@ -19,8 +19,7 @@ from checks.engine.compile import Shape, planned
 from checks.engine.errors import Sprawling
 from checks.engine.plan import planner, unfold
 from checks.engine.plan import unfold as exploring
-from checks.engine.plan.choose import Choice, Chooser, next_literal
-from checks.engine.plan.draft import Draft, Enclosing
+from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, next_literal
 from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.subqueries import PlanRequest

@@ -19,8 +19,8 @@ from policy.ground.clock import Timeline, is_outdated, timeline
 from policy.ground.journal import NoPrimary, changing
 from policy.language.source import Source
 from policy.replicas import standing
-from policy.replicas.known import FORGET_AFTER, KeyRow, Known, Look
 from policy.replicas.reading import NOWHERE, position_of
+from policy.replicas.watch import FORGET_AFTER, KeyRow, Known, Look
 from policy.rules import compile_source
 from tests import postgresql
 from tests.replicas.cluster import DATABASE, begin_anew, connected, wait_for

@@ -9,8 +9,8 @@ from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
 from policy.ground.clock import timeline
-from policy.replicas import server as servers
-from policy.replicas.server import Server
+from policy.replicas import replica as servers
+from policy.replicas.replica import Server
 from tests import postgresql
 from tests.conftest import Api
 from tests.factories import EnvironmentFactory

@@ -14,8 +14,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 import checks.urls
-from checks.decisions.lines import BadLogLine, LogLine, lines_of
-from checks.decisions.log import shown
+from checks.decisions.log import BadLogLine, LogLine, lines_of, shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import explanation_to_text
 from policy.errors import AuthzError, Unavailable

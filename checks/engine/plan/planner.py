@@ -8,8 +8,7 @@ from functools import cache
 from itertools import count
 
 from checks.engine.errors import Sprawling
-from checks.engine.plan.choose import Chooser
-from checks.engine.plan.draft import Draft, Enclosing, bind, fixed_in, guards_for, variant_of
+from checks.engine.plan.draft import Chooser, Draft, Enclosing, bind, fixed_in, guards_for, variant_of
 from checks.engine.plan.plan import (
     Active,
     AnswerArm,

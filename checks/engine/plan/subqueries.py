@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from checks.engine.errors import CannotEnumerate, UnboundVariable
-from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import (
     Draft,
     comparison,
     guards_for,
     is_anchored,
+    is_compared,
     is_one_path,
     outward,
     prefix_key,

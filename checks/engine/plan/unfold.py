@@ -8,8 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from checks.engine.answers import FRESH_ID, SECOND_FRESH
 from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
-from checks.engine.plan.choose import Choice, Chooser, Resolution, next_literal
-from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, is_backward, read
+from checks.engine.plan.draft import (
+    Choice,
+    Chooser,
+    Draft,
+    Enclosing,
+    Resolution,
+    bind,
+    comparison,
+    is_backward,
+    next_literal,
+    read,
+)
 from checks.engine.plan.plan import (
     FAR,
     Active,
