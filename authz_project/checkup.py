@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
 from policy.ground.clock import now, time_of
+from policy.ground.threads import start_thread
 from policy.management.command import counted
 from policy.replicas.standing import looked_at
 

@@ -25,6 +25,7 @@ from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.ground.cache import configured
 from policy.ground.clock import now, time_of
 from policy.ground.journal import NOBODY, By, changing
+from policy.ground.threads import start_thread
 from policy.models import Environment
 from policy.scopes import Scope
 
@@ -65,7 +66,7 @@ def _note(key_hash: str, today: int) -> None:
             return
         _is_writing = True
     try:
-        threading.Thread(target=_write_what_waits, name="last use of keys", daemon=True).start()
+        start_thread("last use of keys", _write_what_waits)
     except RuntimeError:  # no thread can be had now: the next use may find one
         with _lock:
             _is_writing = False

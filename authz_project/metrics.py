@@ -40,6 +40,7 @@ from authz_project.server.supervisor import worker_ended, worker_started
 from authz_project.side_listener import Application, Start, listening
 from policy.ground import spans
 from policy.ground.spans import Part
+from policy.ground.threads import start_thread
 from policy.replicas.standing import standings
 
 log = logging.getLogger("authz.metrics")
@@ -444,7 +445,7 @@ def start(number: int, pools: Mapping[str, Pool]) -> Worker:
     observing.observe(worker.seen)
     spans.listen((worker.noted,))
     worker.look()
-    threading.Thread(target=_keep_looking, args=(worker,), name="metrics", daemon=True).start()
+    start_thread("metrics", _keep_looking, worker)
     return worker
 
 

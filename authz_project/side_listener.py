@@ -16,6 +16,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from policy.ground.threads import start_thread, start_timer
+
 log = logging.getLogger("authz.server")
 
 TIMEOUT = 5.0  # seconds for a request to go on arriving, or its answer to be taken
@@ -63,13 +65,13 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        late = threading.Timer(WITHIN, _hang_up, (request,))
-        late.daemon = True
         try:
-            late.start()
-            super().process_request_thread(request, client_address)
+            late = start_timer(WITHIN, _hang_up, request)
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                late.cancel()
         finally:
-            late.cancel()
             self._done(request)
 
     def _done(self, request: socket.socket) -> None:
@@ -98,7 +100,7 @@ def _hang_up(request: socket.socket) -> None:
 def start_listener(host: str, port: int, application: Application, name: str, reuse_port: bool = False) -> WSGIServer:
     """Answer on threads from now on. With `reuse_port`, other processes may listen there as well."""
     server = _Server((host, port), application, reuse_port)
-    threading.Thread(target=server.serve_forever, name=name, daemon=True).start()
+    start_thread(name, server.serve_forever)
     return server
 
 

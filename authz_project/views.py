@@ -33,7 +33,7 @@ class Health(Endpoint):
 
 
 class ReadyEndpoint(Endpoint):
-    """Whether to send requests here. A server answers from a thread that does nothing else: `server/lookout.py`."""
+    """Whether to send requests here. A server answers from a thread of its own: `server/readiness_probe.py`."""
 
     needs_key = False
     docs: ClassVar = {

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import orjson
 
-from checks.asking import answer_cache, ask, paging
+from checks.asking import answer_cache, ask, fact_patterns, paging
 from checks.asking.question import Asked, Query, Question, allow, by_ids
 from checks.decisions.log import note
 from checks.engine.answers import AnswerRow
@@ -242,8 +242,8 @@ class QueryEndpoint(Answering):
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
         moment = moment_asked(request, who)
-        found = paging.find_facts(who, body["fact"], body["context_facts"], moment)
-        return {"results": paging.facts_to_json(body["fact"], found)}, found
+        found = fact_patterns.find_facts(who, body["fact"], body["context_facts"], moment)
+        return {"results": fact_patterns.facts_to_json(body["fact"], found)}, found
 
 
 class BulkActions(Answering):

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import islice
 from operator import itemgetter
@@ -25,6 +25,7 @@ from django.db import (
 
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from policy.ground import memory
+from policy.ground.threads import thread_pool
 
 # ---- statistics ---------------------------------------------------------------------------------------------------
 # The database's statistics of the fact table: PostgreSQL's are kept up to date, SQLite's are dropped.
@@ -543,7 +544,7 @@ def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | N
     usual_turn = sys.getswitchinterval()
     sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
     try:
-        with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
+        with thread_pool(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
             loader = _LoaderBehind(store, thread, first)
             yield loader
             loader.bring_in(is_the_end=True)

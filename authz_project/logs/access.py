@@ -19,6 +19,7 @@ from checks.asking.advice import redacted_questions, tables_read
 from checks.asking.session import StatementKey
 from localsql.asking import PlanKey
 from policy.ground.clock import text_of
+from policy.ground.threads import start_thread
 
 # ---- Writes a log line for each request: its endpoint, its caller, its status and its time ------------------------
 # Of what the caller chooses freely, the line has only the request's id, which is printable. No response waits for the
@@ -100,7 +101,7 @@ class AccessLog:
         self._waiting: deque[AnsweredRequest] = deque()
         self._left_out, self._complained = 0, float("-inf")
         self._writing = threading.Lock()
-        threading.Thread(target=self._run, name="access log", daemon=True).start()
+        start_thread("access log", self._run)
         atexit.register(self.flush)
 
     def __call__(self, seen: AnsweredRequest) -> None:

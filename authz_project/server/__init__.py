@@ -2,10 +2,10 @@
 
 `supervisor` is the parent of the worker processes: it starts and replaces them until it receives a signal to stop.
 `listening` is the socket that they share. `process` is a worker, and passes each request to `intake`, which decides
-whose body is read; `bodies` reads it, up to a size and within a deadline. `workers` has the threads that answer: for
-questions, for small changes, which wait for one another's commits, and for requests that wait for changes. `exchange`
-has the application answer, and sends the response. `database_waits` ends waits for a PostgreSQL that hangs.
+whose body is read, up to a size and within a deadline. `workers` has the threads that answer: for questions, for small
+changes, which wait for one another's commits, and for requests that wait for changes. `exchange` has the application
+answer, and sends the response. `database_waits` ends waits for a PostgreSQL that hangs.
 
-Beside them, `connection_limits` ends connections that keep others out, `lookout` looks whether the database is there,
+Beside them, `listening` ends connections that keep others out, `readiness_probe` looks whether the database is there,
 and `upkeep` tidies up.
 """

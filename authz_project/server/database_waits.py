@@ -33,6 +33,7 @@ from psycopg.errors import ConnectionTimeout
 from psycopg.waiting import wait
 
 from authz_project import database
+from policy.ground.threads import start_thread
 from policy.replicas.replica import Silent, answered
 
 log = logging.getLogger("authz.server")
@@ -121,7 +122,7 @@ class Silence:
         self._noticed_at = time.monotonic()
         database.note_silence(True)
         try:
-            threading.Thread(target=self._end, name="silence", daemon=True).start()
+            start_thread("silence", self._end)
         except RuntimeError:  # no thread can be had: each request finds out for itself
             database.note_silence(False)
 

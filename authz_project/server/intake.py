@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import signal
-import threading
 import time
 from asyncio import Future
 from collections.abc import Callable
@@ -31,7 +30,8 @@ from authz_project.logs.access import begin as begin_logs
 from authz_project.route import Environ
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.listening import in_use
-from authz_project.server.supervisor import Lookout, health_application, start_upkeep
+from authz_project.server.readiness_probe import Lookout, health_application
+from authz_project.server.upkeep import start_upkeep
 from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Waiting
 from authz_project.side_listener import start_listener
 from authz_project.traces import begin as begin_traces
@@ -40,6 +40,7 @@ from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 from policy.ground import memory, spans
 from policy.ground.memory import NeedsTooMuchMemory, Room, budget, exhausted
+from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 
@@ -270,7 +271,7 @@ def _allowed(size: int) -> float:
 
 
 def start_watch() -> None:
-    threading.Thread(target=_watch, name="late bodies", daemon=True).start()
+    start_thread("late bodies", _watch)
 
 
 def _watch() -> None:

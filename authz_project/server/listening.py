@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -20,6 +19,8 @@ from typing import NamedTuple
 
 from django.conf import settings
 from granian._granian import SocketHolder
+
+from policy.ground.threads import start_thread
 
 # ---- connection limits --------------------------------------------------------------------------------------------
 # Ends client connections that hold a place without using it: idle, never-reading, too many from one address.
@@ -177,7 +178,7 @@ class ConnectionLimits:
         self._surveyed_at = 0.0
 
     def start(self) -> None:
-        threading.Thread(target=self._watch, name="connection limits", daemon=True).start()
+        start_thread("connection limits", self._watch)
 
     def _watch(self) -> None:
         ended = 0

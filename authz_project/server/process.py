@@ -25,6 +25,7 @@ from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.listening import BACKLOG, IDLE, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, WorkerReport
+from policy.ground.threads import start_thread
 from policy.ground.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
@@ -79,7 +80,8 @@ def worker(
         stop.add_cb(stopped.set)
         at_once = AtOnce()
         scheduler = CallbackScheduler(at_once, None, None, None, None)
-        intake = import_module("authz_project.server.intake")  # here: it makes Django ready, with all that answers
+        import_module("authz_project.wsgi")  # here, and first: it makes Django ready, with all that answers
+        intake = import_module("authz_project.server.intake")
         scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
         if listening is not None:
             listening.limit_connections(connections)
@@ -123,7 +125,7 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
             listening.end()
         stop.set()  # only once: granian would wait for ever at the third time
 
-    threading.Thread(target=end, name="end", daemon=True).start()
+    start_thread("end", end)
     return stop
 
 

@@ -1,4 +1,8 @@
-"""The parent of the workers: starts, watches and replaces them, and does what is due now and then."""
+"""The parent of the worker processes: it starts them, replaces those that die, and stops them when it is told to.
+
+The parent takes no requests and uses no database, so no request can end it. However often a worker dies, the parent
+goes on; only a signal to stop ends it, or a first start at which no worker can begin to serve.
+"""
 
 from __future__ import annotations
 
@@ -8,229 +12,20 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http import HTTPStatus
 from math import inf
 from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
-import orjson
-from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.dispatch import Signal
 
-from authz_project import sqlite_log
-from authz_project.database import (
-    DATABASE_AWAY,
-    DRAINING,
-    HEALTH,
-    READINESS,
-    READY,
-    Readiness,
-    current,
-    draining,
-    let_go_if_broken,
-)
 from authz_project.server.listening import Signals
-from authz_project.side_listener import Application, Start
-from facts import ends, pruning
-from policy.errors import Unavailable
+from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
-
-# ---- The periodic chores of a server, run by one of its processes, in a thread of its own -------------------------
-# No request waits for a chore. If one fails, that is logged, and it runs again when it is next due.
-
-
-class Chore(NamedTuple):
-    name: str
-    every: float  # seconds
-    do: Callable[[], object]
-
-
-CHORES = (
-    Chore("the log beside the database", 10, sqlite_log.keep_small),
-    Chore("facts that have ended", 60, ends.sweep_all),
-    Chore("history that is old enough to be dropped", 3600, pruning.prune_by_setting),
-)
-
-
-def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
-    """Start the thread that runs each chore at once, and then whenever it is due, for as long as the process lives."""
-    threading.Thread(target=_keep_up, args=(chores,), name="upkeep", daemon=True).start()
-
-
-def _keep_up(chores: Sequence[Chore]) -> None:
-    due = dict.fromkeys(chores, time.monotonic())
-    while True:
-        for chore in sorted(due, key=due.__getitem__):
-            if due[chore] <= time.monotonic():
-                _do(chore)
-                due[chore] = time.monotonic() + chore.every
-        time.sleep(max(0.0, min(due.values()) - time.monotonic()))
-
-
-def _do(chore: Chore) -> None:
-    """Run a chore once. The connection is closed afterwards, and not kept until the next time."""
-    try:
-        let_go_if_broken()
-        chore.do()
-    except (Unavailable, Error) as reason:  # it is tried again when it is next due
-        log.warning("%s: %s", chore.name, reason)
-    except Exception:
-        log.exception("%s: it failed", chore.name)
-    with suppress(Error):
-        connections[DEFAULT_DB_ALIAS].close()
-
-
-# ---- lookout ------------------------------------------------------------------------------------------------------
-# Says whether this process is ready, within a deadline, from a thread that has nothing else to do.
-
-
-WITHIN = 2.0  # seconds that the database has to answer
-FRESH = 1.0  # seconds for which a result is used again
-GIVEN_UP = 60.0  # seconds after which a look that hangs is given up, and another one begun
-MOST = 10  # threads whose looks hang: while there are so many, no other is started
-
-Callback = Callable[[Readiness], None]
-
-
-class Lookout:
-    """Answers each request for readiness, at once or within a bit more than two seconds, whatever the database does.
-
-    One thread looks at the database, on a connection of its own, and another one answers. If the first one hangs, the
-    second still answers in time. Both start with the first request.
-    """
-
-    def __init__(self, look: Callable[[], Readiness] = current):
-        self._look_once = look
-        self._inbox: SimpleQueue[Callback] = SimpleQueue()
-        self._is_started, self._starting = False, threading.Lock()
-        self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
-        self._look: Future[Readiness] | None = None  # the latest one, under way or done
-        self._begun = 0.0
-        self._found, self._found_at = DATABASE_AWAY, float("-inf")
-
-    def call_with_readiness(self, callback: Callback) -> None:
-        """Return at once, and have another thread call `callback` with the readiness. What that raises is logged."""
-        if not self._is_started:
-            with self._starting:
-                if not self._is_started:
-                    threading.Thread(target=self._run, name="readiness", daemon=True).start()
-                    self._is_started = True  # only now: if no thread can be started, the next call tries again
-        # Last: where the above fails, the caller answers the request, which must be answered only once.
-        self._inbox.put(callback)
-
-    def _run(self) -> None:
-        while True:
-            # No variable keeps the request while this waits for the next one: see `Slots`.
-            _call(self._inbox.get(), self._known())
-
-    def _known(self) -> Readiness:
-        if draining.is_set():
-            return DRAINING
-        if time.monotonic() - self._found_at > FRESH:
-            self._found = self._looked()
-            self._found_at = time.monotonic()
-        return self._found
-
-    def _looked(self) -> Readiness:
-        try:
-            if self._look is None or self._look.done() or self._is_given_up():
-                self._begin()
-        except RuntimeError:
-            log.exception("not ready: cannot start a thread to check the database")
-            return DATABASE_AWAY
-        assert self._look is not None, "one is under way"
-        try:
-            return self._look.result(WITHIN)
-        except TimeoutError:
-            log.warning("not ready: the database has not responded for %d seconds", time.monotonic() - self._begun)
-            return DATABASE_AWAY
-
-    def _is_given_up(self) -> bool:
-        if time.monotonic() - self._begun < GIVEN_UP:
-            return False
-        self._lookers = [each for each in self._lookers if each.is_alive]
-        if len(self._lookers) >= MOST:
-            return False
-        another = _Looker(self._look_once)  # first: if no thread can be started, those before stay
-        for each in self._lookers:
-            each.dismiss()
-        self._lookers.append(another)
-        return True
-
-    def _begin(self) -> None:
-        if not self._lookers:
-            self._lookers.append(_Looker(self._look_once))
-        self._begun = time.monotonic()
-        self._look = self._lookers[-1].look()
-
-
-def health_application(lookout: Lookout) -> Application:
-    """Return what answers `/healthcheck` and `/readyz` on a listener of its own."""
-
-    def application(environ: dict, start_response: Start) -> list[bytes]:
-        path, found = environ["PATH_INFO"], READY
-        if path == READINESS:
-            answered: SimpleQueue[Readiness] = SimpleQueue()
-            lookout.call_with_readiness(answered.put)
-            found = answered.get()
-        is_known = path == READINESS or path in HEALTH
-        status, body = (found.status, found.body) if is_known else (404, {"message": "Not found"})
-        content = orjson.dumps(body)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
-        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
-        return [content]
-
-    return application
-
-
-def _call(callback: Callback, found: Readiness) -> None:
-    try:
-        callback(found)
-    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
-        log.exception("request failed")
-
-
-class _Looker:
-    """A thread that looks at the database when it is asked to. A dismissed one ends as soon as its look does."""
-
-    def __init__(self, look: Callable[[], Readiness]):
-        self._look = look
-        self._asked: SimpleQueue[Future[Readiness]] = SimpleQueue()
-        self._is_last = True
-        self._thread = threading.Thread(target=self._run, name="look at the database", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def look(self) -> Future[Readiness]:
-        found: Future[Readiness] = Future()
-        self._asked.put(found)
-        return found
-
-    def dismiss(self) -> None:
-        self._is_last = False
-
-    def _run(self) -> None:
-        while self._is_last:
-            self._asked.get().set_result(self._look())
-
-
-# ---- supervisor ---------------------------------------------------------------------------------------------------
-# The parent of the worker processes: it starts them, replaces those that die, and stops them when it is told to.
-#
-# The parent takes no requests and uses no database, so no request can end it. However often a worker dies, the parent
-# goes on; only a signal to stop ends it, or a first start at which no worker can begin to serve.
-
 
 SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is replaced: doubled at each death, up to LONGEST
 LAST = 1.0  # at most, where no other worker is there and this one did serve: otherwise nobody would answer
@@ -451,7 +246,7 @@ def end_with_parent() -> None:
         if os.getppid() != parent.pid:  # it ended before the call
             os._exit(1)
     else:
-        threading.Thread(target=_end_after, args=(parent,), name="parent", daemon=True).start()
+        start_thread("parent", _end_after, parent)
 
 
 def _end_after(parent: Any) -> None:

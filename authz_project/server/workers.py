@@ -16,6 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import let_go_if_broken, refresh_connection
 from policy.ground import waking
+from policy.ground.threads import note_shortage, start_thread, thread_pool
 from policy.ground.waking import thread
 
 # ---- line ---------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class Slots:
         self._line = WaitingLine(threads)
         self._lock = threading.Lock()
         self._is_full = threading.Event()
-        threading.Thread(target=self._watch, name="long work", daemon=True).start()
+        start_thread("long work", self._watch)
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Return True at once, and have a thread do the work, which handles its own failures.
@@ -168,9 +169,9 @@ class Slots:
     def _new_thread(self) -> Inbox | None:
         inbox: Inbox = SimpleQueue()
         try:
-            threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
+            start_thread("answers", self._work, inbox)
         except RuntimeError as reason:  # the system gives no more; the next thread that is done takes from the line
-            log.error("cannot start a request thread: %s", reason)
+            note_shortage(reason)
             return None
         return inbox
 
@@ -240,8 +241,8 @@ class ChangeThreads:
         self._here = 0  # requests that are being answered, and those in line
         self._line = WaitingLine(waiting)
         self._counting = threading.Lock()
-        self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
-        self._making = ThreadPoolExecutor(making, "commit")
+        self._waiting = thread_pool(waiting, "change", initializer=self.hand_on)
+        self._making = thread_pool(making, "commit")
         _start_all(self._making, making)  # later, none might be had, while what it was to do stays in the queue
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
@@ -316,7 +317,7 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
     try:
         pool.submit(once)
     except RuntimeError as reason:
-        log.error("cannot start a request thread: %s", reason)
+        note_shortage(reason)
         return not mine.acquire(blocking=False)
     return True
 
@@ -353,7 +354,7 @@ class Waiting:
         self.size = self._free = places
         self.waiting = 0  # for metrics: there is no line for a place
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(places, "wait", initializer=changes.hand_on)
+        self._threads = thread_pool(places, "wait", initializer=changes.hand_on)
 
     @property
     def busy(self) -> int:
@@ -399,7 +400,7 @@ class HeldRefusals:
     def __init__(self) -> None:
         self._kept: deque[tuple[float, Send]] = deque()  # each with the time when it is due
         self._is_any = threading.Event()
-        threading.Thread(target=self._watch, name="refusals", daemon=True).start()
+        start_thread("refusals", self._watch)
 
     def send_later(self, send: Send) -> None:
         """Call `send` a moment later; at once if too many are held back."""

@@ -25,6 +25,7 @@ from policy.errors import AuthzError
 from policy.ground import spans
 from policy.ground.cache import configured
 from policy.ground.clock import microseconds_of, text_of, timeline
+from policy.ground.threads import start_thread
 from policy.models import PolicyVersion
 
 # ---- Write the decision log: a line of JSON for each question that the interface answers --------------------------
@@ -239,8 +240,7 @@ class Writer(Generic[Queued]):
         log.error("dropped %s decisions from the decision log: %s", f"{left_out:,}", self._reason)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("decision log", self._run)
         atexit.register(self._end)
 
     def _run(self) -> None:

@@ -6,7 +6,6 @@ import atexit
 import io
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from facts.notation import READERS, WRITERS, BadLine
 from facts.read import read_snapshot
 from policy.errors import AuthzError, Unavailable
 from policy.ground.journal import By
+from policy.ground.threads import start_timer
 from policy.models import Environment
 
 # ---- file on disk -------------------------------------------------------------------------------------------------
@@ -79,9 +79,7 @@ _left: set[str] = set()
 
 def _forget_later(path: str) -> None:
     """Unlink the file after `KEPT` seconds. A server that has opened it by then can still read it to the end."""
-    timer = threading.Timer(KEPT, _forget, (path,))
-    timer.daemon = True
-    timer.start()
+    start_timer(KEPT, _forget, path)
 
 
 def _forget(path: str) -> None:

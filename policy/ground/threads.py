@@ -44,4 +44,4 @@ def note_shortage(reason: RuntimeError) -> None:
     now = time.monotonic()
     if now - _told_at >= _QUIET:
         _told_at = now
-        log.error("no thread can be started: %s", reason)
+        log.error("cannot start a thread: %s", reason)

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Condition, Thread
+from threading import Condition
 from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 
 from policy.ground import spans
 from policy.ground.clock import timeline
+from policy.ground.threads import start_thread
 
 # ---- server thread ------------------------------------------------------------------------------------------------
 # What a server lets each of its threads do: have a change made with a database connection, and give up its slot.
@@ -117,7 +118,7 @@ class OffsetWatch:
         self._must_look = True
         self._news.notify_all()
         if not self._is_looking:
-            Thread(target=self._keep_looking, name="changes", daemon=True).start()
+            start_thread("changes", self._keep_looking)
             self._is_looking = True  # not where no thread can be started: the next one who waits tries again
 
     def _keep_looking(self) -> None:

@@ -19,6 +19,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
 from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
+from policy.ground.threads import start_thread
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment
@@ -100,7 +101,7 @@ class Progress:
     def __enter__(self) -> Progress:
         self._began = time.monotonic()
         if self._is_seen:
-            threading.Thread(target=self._draw_until_over, daemon=True).start()
+            start_thread("progress", self._draw_until_over)
         return self
 
     def __exit__(self, *failure: object) -> None:

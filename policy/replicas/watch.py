@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import NamedTuple
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
 from policy.ground.clock import NUMBER, is_to_come, timeline
+from policy.ground.threads import start_thread
 from policy.replicas.attempt import tried
 from policy.replicas.replica import (
     CLOCKS_APART,
@@ -257,9 +258,9 @@ class ReplicaWatch:
         with self._starting:
             if not self._is_running:
                 self._is_running = True
-                Thread(target=self._keep_looking, name="primary", daemon=True).start()
+                start_thread("primary", self._keep_looking)
                 for each in self.replicas:
-                    Thread(target=self._keep_probing, args=(each,), name=each.alias, daemon=True).start()
+                    start_thread(each.alias, self._keep_probing, each)
 
     def stop(self) -> None:
         """End the looking, for good."""

@@ -10,7 +10,7 @@ from prometheus_client import values
 
 from authz_project import metrics, side_listener
 from authz_project.database import DATABASE_AWAY, READY
-from authz_project.server.supervisor import Lookout, health_application
+from authz_project.server.readiness_probe import Lookout, health_application
 from authz_project.side_listener import AT_ONCE, THREADS, listening, start_listener
 from tests.postgresql import free_port
 

@@ -16,8 +16,8 @@ from django.test import Client
 
 from authz_project import database
 from authz_project.database import DATABASE_AWAY, READY
-from authz_project.server import supervisor
-from authz_project.server.supervisor import WITHIN, Lookout
+from authz_project.server import readiness_probe
+from authz_project.server.readiness_probe import WITHIN, Lookout
 from tests import postgresql
 from tests.authz_project.test_serve import SECRET
 from tests.service import Service, start_service
@@ -147,7 +147,7 @@ def hanging():
 def test_many_who_ask_at_once_cost_one_look():
     looks = []
     each = Lookout(lambda: looks.append(1) or READY)
-    with mock.patch.object(supervisor, "FRESH", 3600), ThreadPoolExecutor(8) as pool:
+    with mock.patch.object(readiness_probe, "FRESH", 3600), ThreadPoolExecutor(8) as pool:
         assert {*pool.map(lambda _: told(each), range(200))} == {READY}
     assert len(looks) == 1
 
@@ -155,14 +155,14 @@ def test_many_who_ask_at_once_cost_one_look():
 def test_what_was_found_does_not_count_for_long():
     answers = iter((DATABASE_AWAY, READY))
     each = Lookout(lambda: next(answers))
-    with mock.patch.object(supervisor, "FRESH", 0.0):
+    with mock.patch.object(readiness_probe, "FRESH", 0.0):
         assert [told(each), told(each)] == [DATABASE_AWAY, READY]
 
 
 def test_a_look_that_hangs_is_not_waited_for(hanging, caplog):
     look, begun, go_on = hanging
     each = Lookout(look)
-    with mock.patch.object(supervisor, "WITHIN", 0.05), mock.patch.object(supervisor, "FRESH", 0.0):
+    with mock.patch.object(readiness_probe, "WITHIN", 0.05), mock.patch.object(readiness_probe, "FRESH", 0.0):
         assert [told(each) for _ in range(3)] == [DATABASE_AWAY] * 3
         assert len(begun) == 1
         assert "has not responded for" in caplog.text
@@ -177,12 +177,12 @@ def test_what_hangs_for_long_is_given_up_so_and_so_often(hanging):
     look, begun, _ = hanging
     each = Lookout(look)
     with (
-        mock.patch.object(supervisor, "WITHIN", 0.01),
-        mock.patch.object(supervisor, "FRESH", 0.0),
-        mock.patch.object(supervisor, "GIVEN_UP", 0.0),
+        mock.patch.object(readiness_probe, "WITHIN", 0.01),
+        mock.patch.object(readiness_probe, "FRESH", 0.0),
+        mock.patch.object(readiness_probe, "GIVEN_UP", 0.0),
     ):
-        assert {told(each) for _ in range(3 * supervisor.MOST)} == {DATABASE_AWAY}
-    assert len(begun) == supervisor.MOST
+        assert {told(each) for _ in range(3 * readiness_probe.MOST)} == {DATABASE_AWAY}
+    assert len(begun) == readiness_probe.MOST
 
 
 def test_who_cannot_be_told_keeps_nobody_else_waiting(caplog):
@@ -203,14 +203,14 @@ def test_where_no_thread_can_be_had_the_next_who_asks_tries_again(threads, monke
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    with monkeypatch.context() as patched, mock.patch.object(supervisor, "FRESH", 0.0):
+    with monkeypatch.context() as patched, mock.patch.object(readiness_probe, "FRESH", 0.0):
         patched.setattr(threading.Thread, "start", start_few)
         if threads:
             assert told(each) == DATABASE_AWAY
         else:
             with pytest.raises(RuntimeError):
                 each.call_with_readiness(found.append)
-    with mock.patch.object(supervisor, "FRESH", 0.0):
+    with mock.patch.object(readiness_probe, "FRESH", 0.0):
         assert told(each) == READY
     assert found == []
 

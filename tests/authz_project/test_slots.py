@@ -95,7 +95,7 @@ def test_work_waits_where_no_thread_can_be_had(monkeypatch, caplog):
     assert done.get(timeout=10) == "later"
     monkeypatch.setattr(threading.Thread, "start", start)
     assert_no_more_than(3, slots)
-    assert done.empty() and "cannot start a request thread" in caplog.text
+    assert done.empty() and "cannot start a thread" in caplog.text
 
 
 def test_what_was_worked_at_is_let_go_of():

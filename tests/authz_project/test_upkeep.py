@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from django.db import InterfaceError
 
-from authz_project.server import supervisor
-from authz_project.server.supervisor import Chore, start_upkeep
+from authz_project.server import upkeep
+from authz_project.server.upkeep import Chore, start_upkeep
 from facts.wire import fact_from_json
 from policy.errors import Busy
 from tests.authz_project.test_serve import SECRET, new_url  # noqa: F401  a fixture
@@ -39,7 +39,7 @@ def test_chores_are_done_again_and_again_whatever_becomes_of_them(db, caplog, re
 
 
 def test_facts_are_swept_every_minute():
-    assert ("facts that have ended", 60) in [(chore.name, chore.every) for chore in supervisor.CHORES]
+    assert ("facts that have ended", 60) in [(chore.name, chore.every) for chore in upkeep.CHORES]
 
 
 def test_a_server_sweeps_what_has_ended(tmp_path, new_url):  # noqa: F811

@@ -14,7 +14,7 @@ import pytest
 
 from authz_project import sqlite_log
 from authz_project.checkup import disk_findings
-from authz_project.server.supervisor import CHORES
+from authz_project.server.upkeep import CHORES
 
 SMALL = 256 << 10  # bytes
 READS = 0.3  # seconds that a reader takes

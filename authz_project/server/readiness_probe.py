@@ -1,0 +1,150 @@
+"""Says whether this process is ready, within a deadline, from a thread that has nothing else to do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from http import HTTPStatus
+from queue import SimpleQueue
+
+import orjson
+
+from authz_project.database import DATABASE_AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
+from authz_project.side_listener import Application, Start
+from policy.ground.threads import start_thread
+
+log = logging.getLogger("authz.server")
+
+WITHIN = 2.0  # seconds that the database has to answer
+FRESH = 1.0  # seconds for which a result is used again
+GIVEN_UP = 60.0  # seconds after which a look that hangs is given up, and another one begun
+MOST = 10  # threads whose looks hang: while there are so many, no other is started
+
+Callback = Callable[[Readiness], None]
+
+
+class Lookout:
+    """Answers each request for readiness, at once or within a bit more than two seconds, whatever the database does.
+
+    One thread looks at the database, on a connection of its own, and another one answers. If the first one hangs, the
+    second still answers in time. Both start with the first request.
+    """
+
+    def __init__(self, look: Callable[[], Readiness] = current):
+        self._look_once = look
+        self._inbox: SimpleQueue[Callback] = SimpleQueue()
+        self._is_started, self._starting = False, threading.Lock()
+        self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
+        self._look: Future[Readiness] | None = None  # the latest one, under way or done
+        self._begun = 0.0
+        self._found, self._found_at = DATABASE_AWAY, float("-inf")
+
+    def call_with_readiness(self, callback: Callback) -> None:
+        """Return at once, and have another thread call `callback` with the readiness. What that raises is logged."""
+        if not self._is_started:
+            with self._starting:
+                if not self._is_started:
+                    start_thread("readiness", self._run)
+                    self._is_started = True  # only now: if no thread can be started, the next call tries again
+        # Last: where the above fails, the caller answers the request, which must be answered only once.
+        self._inbox.put(callback)
+
+    def _run(self) -> None:
+        while True:
+            # No variable keeps the request while this waits for the next one: see `Slots`.
+            _call(self._inbox.get(), self._known())
+
+    def _known(self) -> Readiness:
+        if draining.is_set():
+            return DRAINING
+        if time.monotonic() - self._found_at > FRESH:
+            self._found = self._looked()
+            self._found_at = time.monotonic()
+        return self._found
+
+    def _looked(self) -> Readiness:
+        try:
+            if self._look is None or self._look.done() or self._is_given_up():
+                self._begin()
+        except RuntimeError:
+            log.exception("not ready: cannot start a thread to check the database")
+            return DATABASE_AWAY
+        assert self._look is not None, "one is under way"
+        try:
+            return self._look.result(WITHIN)
+        except TimeoutError:
+            log.warning("not ready: the database has not responded for %d seconds", time.monotonic() - self._begun)
+            return DATABASE_AWAY
+
+    def _is_given_up(self) -> bool:
+        if time.monotonic() - self._begun < GIVEN_UP:
+            return False
+        self._lookers = [each for each in self._lookers if each.is_alive]
+        if len(self._lookers) >= MOST:
+            return False
+        another = _Looker(self._look_once)  # first: if no thread can be started, those before stay
+        for each in self._lookers:
+            each.dismiss()
+        self._lookers.append(another)
+        return True
+
+    def _begin(self) -> None:
+        if not self._lookers:
+            self._lookers.append(_Looker(self._look_once))
+        self._begun = time.monotonic()
+        self._look = self._lookers[-1].look()
+
+
+def health_application(lookout: Lookout) -> Application:
+    """Return what answers `/healthcheck` and `/readyz` on a listener of its own."""
+
+    def application(environ: dict, start_response: Start) -> list[bytes]:
+        path, found = environ["PATH_INFO"], READY
+        if path == READINESS:
+            answered: SimpleQueue[Readiness] = SimpleQueue()
+            lookout.call_with_readiness(answered.put)
+            found = answered.get()
+        is_known = path == READINESS or path in HEALTH
+        status, body = (found.status, found.body) if is_known else (404, {"message": "Not found"})
+        content = orjson.dumps(body)
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
+        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [content]
+
+    return application
+
+
+def _call(callback: Callback, found: Readiness) -> None:
+    try:
+        callback(found)
+    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
+        log.exception("request failed")
+
+
+class _Looker:
+    """A thread that looks at the database when it is asked to. A dismissed one ends as soon as its look does."""
+
+    def __init__(self, look: Callable[[], Readiness]):
+        self._look = look
+        self._asked: SimpleQueue[Future[Readiness]] = SimpleQueue()
+        self._is_last = True
+        self._thread = start_thread("look at the database", self._run)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def look(self) -> Future[Readiness]:
+        found: Future[Readiness] = Future()
+        self._asked.put(found)
+        return found
+
+    def dismiss(self) -> None:
+        self._is_last = False
+
+    def _run(self) -> None:
+        while self._is_last:
+            self._asked.get().set_result(self._look())

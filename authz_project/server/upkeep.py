@@ -1,0 +1,61 @@
+"""The periodic chores of a server, run by one of its processes, in a thread of its own.
+
+No request waits for a chore. If one fails, that is logged, and it runs again when it is next due.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, Error, connections
+
+from authz_project import sqlite_log
+from authz_project.database import let_go_if_broken
+from facts import ends, pruning
+from policy.errors import Unavailable
+from policy.ground.threads import start_thread
+
+log = logging.getLogger("authz.server")
+
+
+class Chore(NamedTuple):
+    name: str
+    every: float  # seconds
+    do: Callable[[], object]
+
+
+CHORES = (
+    Chore("the log beside the database", 10, sqlite_log.keep_small),
+    Chore("facts that have ended", 60, ends.sweep_all),
+    Chore("history that is old enough to be dropped", 3600, pruning.prune_by_setting),
+)
+
+
+def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
+    """Start the thread that runs each chore at once, and then whenever it is due, for as long as the process lives."""
+    start_thread("upkeep", _keep_up, chores)
+
+
+def _keep_up(chores: Sequence[Chore]) -> None:
+    due = dict.fromkeys(chores, time.monotonic())
+    while True:
+        for chore in sorted(due, key=due.__getitem__):
+            if due[chore] <= time.monotonic():
+                _do(chore)
+                due[chore] = time.monotonic() + chore.every
+        time.sleep(max(0.0, min(due.values()) - time.monotonic()))
+
+
+def _do(chore: Chore) -> None:
+    """Run a chore once. The connection is closed afterwards, and not kept until the next time."""
+    try:
+        let_go_if_broken()
+        chore.do()
+    except (Unavailable, Error) as reason:  # it is tried again when it is next due
+        log.warning("%s: %s", chore.name, reason)
+    except Exception:
+        log.exception("%s: it failed", chore.name)
+    with suppress(Error):
+        connections[DEFAULT_DB_ALIAS].close()
