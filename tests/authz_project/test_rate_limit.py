@@ -136,7 +136,7 @@ def test_the_setting_says_what_it_may_be(monkeypatch):
         assert service_settings.rate_limit() == rate
     for text in ("100", "/s", "0/s", "-1/s", "1.5/s", "9/day", "10 / s", "1e3/s", "9999999999/s", "\u0661/s", "fast"):
         monkeypatch.setenv("RATE_LIMIT", text)
-        with pytest.raises(service_settings.ImproperlyConfigured, match="RATE_LIMIT must be requests in a second"):
+        with pytest.raises(service_settings.ImproperlyConfigured, match="RATE_LIMIT must be a rate such as"):
             service_settings.rate_limit()
 
 

@@ -130,9 +130,13 @@ class Changes:
         return request_of(self.key, "POST", "/facts", orjson.dumps(made))
 
     def made(self, client: Client) -> set[int]:
-        """The numbers of those that are stored."""
-        stored = client.get("/facts", params={"predicate": "change"}).json()
-        names = [each["args"][0]["id"] for each in stored]
+        """The numbers of those that are stored. They may be more than one answer may hold, so the feed is asked."""
+        names: list[str] = []
+        asked, more = {"after": "0", "limit": "10000", "predicate": "change"}, True
+        while more:
+            page = client.get("/changes", params=asked).json()
+            names += [fact["args"][0]["id"] for each in page["changes"] for fact in each["inserted"]]
+            asked, more = asked | {"after": page["next"]}, page["more"]
         return {int(name[len(self.name) :]) for name in names if name.startswith(self.name)}
 
 
