@@ -83,7 +83,7 @@ class UnknownNames:
     _known: dict[Signature, frozenset[str] | None] = field(default_factory=dict)
 
     def concern(self, signature: Signature) -> bool:
-        """Say whether facts of the signature have a name that may be unknown to the policy."""
+        """Return whether facts of the signature have a name that may be unknown to the policy."""
         if signature not in self._known:
             self._known[signature] = None if self.program is None else known_names(self.program, signature)
         return self._known[signature] is not None

@@ -238,7 +238,7 @@ class FactAdmin(admin.ModelAdmin):
             raise PermissionDenied
 
     def _may_change_ends(self, request: HttpRequest) -> bool:
-        """Say whether facts that are stored may be given other ends: a near one is as good as deleting."""
+        """Return whether facts that are stored may be given other ends: a near one is as good as deleting."""
         return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:

@@ -104,7 +104,7 @@ class _Writer:
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether it both inserts and deletes, perhaps the same facts."""
+        """Return whether it both inserts and deletes, perhaps the same facts."""
         return len(set(map(type, self.changes))) > 1
 
     @property

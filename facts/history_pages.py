@@ -205,7 +205,7 @@ def value_page(
 
 
 def _state(kind: Signature, ids: Sequence[str]) -> str:
-    """Say whether the fact is stored, or was."""
+    """Return whether the fact is stored, or was."""
     row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
     period = latest_periods(kind.environment_id, [row]).get(row)
     if period is None:

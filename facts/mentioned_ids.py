@@ -131,7 +131,7 @@ class MentionedAsOf:
         return sorted(found)[:most]
 
     def has(self, text: str) -> bool:
-        """Say whether a fact mentions the id."""
+        """Return whether a fact mentions the id."""
         with connection.cursor() as cursor:
             for _, selected in self._selects("{column} = %s"):
                 cursor.execute(f"SELECT 1 FROM (SELECT {selected}) seen LIMIT 1", (text,))
@@ -183,7 +183,7 @@ def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[Chan
 
 
 def any_ends(known: Numbered, first: int, last: int) -> bool:
-    """Say whether a stored fact comes to its end after the first time and up to the last, in microseconds."""
+    """Return whether a stored fact comes to its end after the first time and up to the last, in microseconds."""
     numbers = [int(number) for signature, number in known.numbers.items() if signature in known.ending]
     if not numbers:
         return False

@@ -150,7 +150,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Say whether a line has names, and no fact: `predicate,type,id,type,id …`, perhaps with the end's last."""
+    """Return whether a line has names, and no fact: `predicate,type,id,type,id …`, perhaps with the end's last."""
     names = cells[1:-1] if len(cells) % 2 == 0 and cells[-1] == END else cells[1:]
     return cells[0] == "predicate" and names == ["type", "id"] * (len(names) // 2)
 
@@ -238,7 +238,7 @@ def line_of(fact: Fact) -> str:
 
 @lru_cache(maxsize=10_000)
 def _can_be_noted(signature: Signature) -> bool:
-    """Say whether the names of the signature are read as they are written; ids are whatever they are."""
+    """Return whether the names of the signature are read as they are written; ids are whatever they are."""
     ids = {INTEGER: "1", BOOLEAN: "true"}
     sample = Fact(signature.predicate, tuple([Value(name, ids.get(name, "x")) for name in signature.types]))
     return [fact for _, fact in read_notation(io.BytesIO(_noted(sample).encode()))] == [sample]

@@ -188,11 +188,11 @@ class Numbering:
         return self.known.marks
 
     def knows(self, signature: Signature) -> bool:
-        """Say whether facts of the signature may be stored."""
+        """Return whether facts of the signature may be stored."""
         return self.of(signature) > 0
 
     def may_end(self, signature: Signature) -> bool:
-        """Say whether stored facts of the signature have ends."""
+        """Return whether stored facts of the signature have ends."""
         return signature in self.known.ending
 
     def of(self, signature: Signature) -> int:

@@ -306,5 +306,5 @@ def _end_snapshot(cursor: CursorWrapper) -> None:
 
 
 def _has_begun() -> bool:
-    """Say whether a transaction is open that Django does not know of: an outer `read_snapshot` on SQLite."""
+    """Return whether a transaction is open that Django does not know of: an outer `read_snapshot` on SQLite."""
     return connection.vendor == "sqlite" and connection.connection is not None and connection.connection.in_transaction

@@ -194,7 +194,7 @@ class Work:
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether the same fact may have been both inserted and deleted."""
+        """Return whether the same fact may have been both inserted and deleted."""
         return bool(self.inserted and (self.deleted or self.ends.changed))
 
     def insert(self, rows: Sequence[NewRow], some_end: bool = False, ends_stay: bool = False) -> None:
@@ -261,7 +261,7 @@ def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> lis
 
 
 def is_exact(pattern: FactPattern) -> bool:
-    """Say whether the pattern gives all ids, and so matches one fact at most."""
+    """Return whether the pattern gives all ids, and so matches one fact at most."""
     return all(arg.id is not None for arg in pattern.args)
 
 

@@ -149,7 +149,7 @@ class _NotAlone(Exception):
 
 
 def is_due() -> bool:
-    """Say whether the fact table is empty for every transaction; an older one may still see rows deleted since."""
+    """Return whether the fact table is empty for every transaction; an older one may still see rows deleted since."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
         return bool(cursor.fetchone()[0])

@@ -388,7 +388,7 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
 
 
 def some_end(facts: Iterable[Fact]) -> bool:
-    """Say whether any of the facts says until when."""
+    """Return whether any of the facts says until when."""
     if isinstance(facts, FactBatch):
         return facts.some_end
     return any(fact.expires_at is not None for fact in facts)

@@ -89,7 +89,7 @@ class _Reader:
         return self.text.startswith(char, self._next)
 
     def skips(self, char: str) -> bool:
-        """Say whether the character comes next; if so, move past it."""
+        """Return whether the character comes next; if so, move past it."""
         if not self.sees(char):
             return False
         self.at = self._next + 1

@@ -162,7 +162,7 @@ def _checked(known: _Known, number: int, asked: str) -> int:
 
 
 def _is_settled(at: int, now: int) -> bool:
-    """Say whether this database surely has all that was committed by then: a replica may lag behind the primary."""
+    """Return whether this database surely has all that was committed by then: a replica may lag behind the primary."""
     behind = settings.REPLICA_MAX_LAG + _CLOCKS_APART
     return connection.alias == DEFAULT_DB_ALIAS or at < now - int(behind * 1_000_000)
 

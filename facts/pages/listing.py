@@ -147,7 +147,7 @@ class ListingCell:
 
     @property
     def is_name(self) -> bool:
-        """Say whether the value is of a primitive type, such as the role that relates the other arguments."""
+        """Return whether the value is of a primitive type, such as the role that relates the other arguments."""
         return self.value.type in PRIMITIVES
 
 

@@ -162,7 +162,7 @@ def _declared_predicates(words: Sequence[Word]) -> Iterator[tuple[str, tuple[str
 
 
 def is_called(word: Word, following: Word) -> bool:
-    """Say whether the two words are `name (`. They are not in `not (` and `actor (`, which begin with a keyword."""
+    """Return whether the two words are `name (`. They are not in `not (` and `actor (`, which begin with a keyword."""
     return following.kind == "LPAREN" and word.kind == "NAME"
 
 
@@ -362,7 +362,7 @@ def _is_in_comment(text: str, before: Sequence[Word], place: int) -> bool:
 
 
 def _is_typed(word: Word, place: int) -> bool:
-    """Say whether the word is still being typed: the position is in it, or at the end of a name or an open string."""
+    """Return whether the word is still being typed: the position is in it, or at the end of a name or an open string."""
     if word.kind == "STRING":
         return word.start < place < word.end or (word.is_open_string and place <= word.end)
     return place <= word.end and word.text[0].isidentifier()

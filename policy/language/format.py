@@ -113,7 +113,7 @@ def written(document: LayoutDocument, indent: int) -> str:
 
 
 def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
-    """Say whether the group on one line, with the text after it up to the next line break, fits into `room` columns."""
+    """Return whether the group on one line, with the text after it up to the next line break, fits into `room` columns."""
     pending: list[tuple[bool, LayoutDocument]] = [(False, tried)]
     left = len(after)
     while room >= 0:
@@ -229,7 +229,7 @@ def _gap(between: str) -> _Gap:
 
 
 def _belongs_before(kind: str, previous: str, gap: _Gap) -> bool:
-    """Say whether a word of this kind moves in front of the comments in the gap before it."""
+    """Return whether a word of this kind moves in front of the comments in the gap before it."""
     match kind:
         case "LPAREN":
             return previous in NAMES
@@ -610,7 +610,7 @@ def formatted_tokens(text: str, tokens: list[Token]) -> str:
 
 
 def says_the_same(before: str, after: str) -> bool:
-    """Say whether two texts differ only in layout: they have equal trees, and the same comments in the same order.
+    """Return whether two texts differ only in layout: they have equal trees, and the same comments in the same order.
 
     Return False if either text does not parse.
     """

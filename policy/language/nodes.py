@@ -205,7 +205,7 @@ def entity_value(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span
 
 
 def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
-    """Say whether facts can hold the text. If not, note a problem, which calls the text `what`."""
+    """Return whether facts can hold the text. If not, note a problem, which calls the text `what`."""
     if not text:
         notes.refuse(span, f"{what} cannot be empty", "for any value, use a variable or `_`")
     elif text == "*":

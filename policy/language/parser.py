@@ -293,7 +293,7 @@ def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
 
 
 def are_policies(pieces: Iterable[str]) -> bool:
-    """Say whether every piece parses. If not, the whole text may still parse: it may have been cut in a wrong place."""
+    """Return whether every piece parses. If not, the whole text may still parse: it may have been cut in a wrong place."""
     try:
         for piece in pieces:
             parse(Source(piece))

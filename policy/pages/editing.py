@@ -358,7 +358,7 @@ _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}. Check the user name at the top of the p
 
 
 def may_view_facts(request: HttpRequest) -> bool:
-    """Say whether the user may see stored facts, and so their number."""
+    """Return whether the user may see stored facts, and so their number."""
     return any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
 
 
@@ -567,7 +567,7 @@ def editor_url_name(name: str) -> str:
 
 
 def _is_theirs(request: HttpRequest) -> bool:
-    """Say whether the user opened this page: another user may have logged in since, in another browser window."""
+    """Return whether the user opened this page: another user may have logged in since, in another browser window."""
     return request.POST.get("person") == str(request.user.pk)
 
 

@@ -60,7 +60,7 @@ def _connect(mine: Any) -> None:
 
 
 def _is_looked_at(mine: Any, replica: Replica) -> bool:
-    """Say whether the connection leads to the server that was probed; if not, close it.
+    """Return whether the connection leads to the server that was probed; if not, close it.
 
     One address may lead to several servers.
     """
@@ -73,7 +73,7 @@ def _is_looked_at(mine: Any, replica: Replica) -> bool:
 
 
 def _is_still_in_order(replica: Replica, mine: Any) -> bool:
-    """Say whether the answer came from a standby, the one that was probed. Close a connection that is not idle now."""
+    """Return whether the answer came from a standby, the one that was probed. Close a connection that is not idle now."""
     link = None if mine.connection is None else mine.connection.pgconn
     try:
         is_standby = link is not None and link.parameter_status(b"in_hot_standby") != b"off"

@@ -104,7 +104,7 @@ def _on_primary(
 
 
 def _is_connected() -> bool:
-    """Say whether a new connection to the primary would change nothing.
+    """Return whether a new connection to the primary would change nothing.
 
     A connection that is broken, and in no transaction, is closed: then it would.
     """

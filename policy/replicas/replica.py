@@ -82,7 +82,7 @@ class Replica:
     # ---- whether to ask ----------------------------------------------------------------------------------------
 
     def may_be_asked(self, most_lag: float, timeline: int, now: float) -> bool:
-        """Say whether the replica was looked at lately, lags by `most_lag` at most, and is on the timeline."""
+        """Return whether the replica was looked at lately, lags by `most_lag` at most, and is on the timeline."""
         probe = self.probe
         if self.reason or probe is None or now - probe.started > NEWS_WITHIN or now - self.fresh_at > most_lag:
             return False

@@ -88,7 +88,7 @@ class Known:
         return None if mark is None or mark.version is None else mark.position
 
     def takes(self, environment_id: int, least: int, seen: Seen) -> bool:
-        """Say whether an answer from the snapshot `seen` is as new as what is known, and as `least`.
+        """Return whether an answer from the snapshot `seen` is as new as what is known, and as `least`.
 
         At the very offset that is known, its moment must be the known one, too.
         """

@@ -31,7 +31,7 @@ class AtomSet(NamedTuple):
     values: tuple[Value | None, ...]
 
     def is_of(self, signature: Signature) -> bool:
-        """Say whether the set has exactly the types of the signature."""
+        """Return whether the set has exactly the types of the signature."""
         return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
 
     def covers(self, other: AtomSet) -> bool:

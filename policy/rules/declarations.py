@@ -184,7 +184,7 @@ def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
 
 
 def is_named(term: ast.Term) -> bool:
-    """Say whether the term is anything but `_`."""
+    """Return whether the term is anything but `_`."""
     return not (isinstance(term, ast.Variable) and term.name == ANONYMOUS)
 
 

@@ -47,7 +47,7 @@ class FlatRule:
 
 
 def is_made_here(predicate: str) -> bool:
-    """Say whether normalization created the predicate: that of a helper rule."""
+    """Return whether normalization created the predicate: that of a helper rule."""
     return "#" in predicate
 
 

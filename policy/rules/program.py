@@ -224,11 +224,11 @@ class Program:
         return frozenset(found)
 
     def knows(self, type_name: str) -> bool:
-        """Say whether values have this type: it is declared, and not abstract."""
+        """Return whether values have this type: it is declared, and not abstract."""
         return type_name in self.subtypes.get(type_name, ())
 
     def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
-        """Say whether facts of this signature can matter to the policy (and so may be stored)."""
+        """Return whether facts of this signature can matter to the policy (and so may be stored)."""
         patterns = self.accepted.get((predicate, len(types)), ())
         return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
 

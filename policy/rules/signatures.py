@@ -31,7 +31,7 @@ _Pattern = tuple[Types, ...]
 
 
 def has_name(signature: Signature) -> bool:
-    """Say whether facts of the signature contain the name of a role or a relation."""
+    """Return whether facts of the signature contain the name of a role or a relation."""
     types = signature.types
     arities = {_HAS_ROLE: (2, 3), _HAS_RELATION: (3,)}.get(signature.predicate, ())
     return len(types) in arities and types[PLACE] == STRING
@@ -106,7 +106,7 @@ class _PredicateNames:
         return False
 
     def _hands_on(self, rule: Rule, atom: Atom, name: Var) -> bool:
-        """Say whether the rule only passes the name on, from this atom to its head, which is of the same predicate."""
+        """Return whether the rule only passes the name on, from this atom to its head, which is of the same predicate."""
         head = rule.head
         if head.predicate != self.predicate or head.args[PLACE : PLACE + 1] != (name,):
             return False

@@ -234,7 +234,7 @@ def _open_variables(atom: Atom, rule: FlatRule) -> tuple[tuple[int, Var], ...]:
 
 
 def _is_local(variable: Var, rule: FlatRule) -> bool:
-    """Say whether the variable occurs in one literal of the body only, and not in the head."""
+    """Return whether the variable occurs in one literal of the body only, and not in the head."""
     uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
     return uses[variable] == 1 and variable not in rule.head.args
 

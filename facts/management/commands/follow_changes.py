@@ -52,7 +52,7 @@ class Command(PolicyCommand):
 
 
 def is_unread() -> bool:
-    """Say whether the output is a pipe whose reader has closed it."""
+    """Return whether the output is a pipe whose reader has closed it."""
     try:
         outlet = select.poll()
         outlet.register(sys.stdout.fileno(), 0)
