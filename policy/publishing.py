@@ -419,8 +419,7 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
 
 def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool:
-    """Return whether the stored draft may be overwritten: it was seen, has the same text, or the active policy's text.
-    """
+    """Return whether the stored draft may be overwritten: it was seen, or has the same text or the active policy's."""
     if draft.stamp == stamp or draft.source == written.source:
         return True
     return is_active(draft.environment, draft.source)

@@ -87,8 +87,7 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
 
 def time_of_revision() -> str:
-    """Return the SQL of a revision's time. Its parameters: the environment's id, and the preceding revision's number.
-    """
+    """Return the SQL of a revision's time. Its parameters: the environment's id, and the preceding number."""
     latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
     before = "SELECT at FROM revision WHERE environment_id = %s AND number = %s"
     return f"{latest}({now_in(connection.vendor)}, COALESCE(({before}), 0))"
