@@ -113,8 +113,7 @@ def written(document: LayoutDocument, indent: int) -> str:
 
 
 def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
-    """Return whether the group on one line, with what follows it up to the next line break, fits into `room` columns.
-    """
+    """Return whether the group on one line, with what follows it up to a line break, fits into `room` columns."""
     pending: list[tuple[bool, LayoutDocument]] = [(False, tried)]
     left = len(after)
     while room >= 0:

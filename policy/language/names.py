@@ -253,7 +253,7 @@ class _Reading:
             self._add(VARIABLE, word, is_definition=after in ("COLON", "MATCHES", "MATCHES_EXACTLY"))
 
     def _is_of_language(self, word: Word, after: str) -> bool:
-        """Return whether the word is a keyword here: one of _SHORTHAND in a block, or `global` before a name."""
+        """Return whether this is a keyword here: a _SHORTHAND word in a block, or `global` before a string or name."""
         in_block = self.kind in _BLOCKS and word.text in _SHORTHAND
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
