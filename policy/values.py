@@ -54,8 +54,7 @@ def quoted(text: str) -> str:
 
 
 def canonical_id(type_name: str, text: str) -> str:
-    """Return the canonical spelling of a primitive's id, or raise `ValueError`; other types' ids are returned
-    unchanged.
+    """Return a primitive's id in its canonical spelling, or raise `ValueError`; other types' ids are unchanged.
 
     `canonical_id("Integer", "+07")` -> `"7"`.
     """

@@ -79,9 +79,7 @@ def listed(names: Iterable[str], none: str = "none") -> str:
 # They use an explicit stack, so that a deeply nested text does not exceed Python's recursion limit.
 
 NameSet = frozenset[str]
-FormulaMemo = dict[
-    int, tuple[ast.Formula, NameSet]
-]  # by id(); the formula is kept alive, so that its id is not reused
+FormulaMemo = dict[int, tuple[ast.Formula, NameSet]]  # by id(); the formula is kept alive, so that its id is not reused
 ANONYMOUS = "_"
 
 
