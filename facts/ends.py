@@ -96,10 +96,9 @@ def check_end(end: int, moment: int, path: str) -> None:
 
 
 def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
-    """Return the facts that hold, and those that have expired. Of facts that differ only in their expiry, the last
-    counts.
+    """Split facts into those that hold and those that have expired. Among duplicates, the last one's expiry counts.
 
-    p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
+        p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
     """
     if not some_end(facts):
         return facts, ()

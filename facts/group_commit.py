@@ -183,7 +183,7 @@ class _NobodyAccepted(Exception):
 
 
 class _KeyRefused(Exception):
-    """A key of the group is refused, so `_store_at_once` has stored nothing: the writers' keys are checked first."""
+    """A key of the group is refused, and `_store_at_once` has stored nothing: retry, checking each key first."""
 
 
 def _lead(queue: _Queue, leader: _Writer) -> None:

@@ -193,7 +193,7 @@ def _changes(
     """Yield at least the first `most` changes in order, if there are that many.
 
     The changes of one signature's facts are read by one statement, and so in one snapshot: a fact that is deleted
-    meanwhile appears once. Nothing else changes in the history of earlier revisions.
+    meanwhile appears once. Nothing else can change in the history up to these revisions.
     """
     parts = [
         _part(table, column, kind, args, most, after, span)

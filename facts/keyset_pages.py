@@ -245,8 +245,7 @@ def from_where(column: SearchColumn, mark: Mark | None = None, forward: bool = T
 
 
 def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return the condition for facts in the column, in no earlier column, and after or before the mark; and its
-    parameters.
+    """Return the condition for facts in the column, in no earlier one, and beyond the mark, with its parameters.
 
     The mark replaces the bound on its side: with both, SQLite might start its search at the bound. A single id is
     written as a range too: with `=`, PostgreSQL would scan all facts of the signature in key order.

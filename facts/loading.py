@@ -110,8 +110,8 @@ class _Filing:
         self.skip_bad = skip_bad
         self.settle = settle
         self.read = 0
-        self.some_end = False  # among the latest rows
-        self.numbers_of_lines: list[int] = []  # of the latest rows
+        self.some_end = False  # among the rows made last
+        self.numbers_of_lines: list[int] = []  # of these
         self.bad: list[BadLine] = []
         self.filed: dict[Signature, NumberedFact | str] = {}  # or why the policy does not accept such facts
         self.known: dict[FactKey, NumberedFact] = {}

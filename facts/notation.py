@@ -89,8 +89,7 @@ def _type_of(arg: WrittenArgument) -> str | None:
 #     member(User:ann, Team:ops)
 #
 # A CSV cell that a spreadsheet would interpret as a formula, `=1+1` or `-5`, is written with a `'` before it, which is
-# removed when it is read. The same is done with cells that already have such quotes, so that all cells survive a round
-# trip.
+# removed when it is read; so is a cell that already begins with such quotes, so that all cells survive a round trip.
 #
 # A fact's expiry is a member of a JSON line, `expires_at`, the last cell of a CSV line,
 # `expires_at=2026-12-01T00:00:00Z`, and follows the fact in the notation: `until 2026-12-01T00:00:00Z`.
@@ -151,7 +150,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Return whether a line is a header, not a fact: `predicate,type,id,type,id …`, possibly with the expiry's name."""
+    """Return whether a line is a header, not a fact: `predicate,type,id,type,id …`, possibly with `expires_at` last."""
     names = cells[1:-1] if len(cells) % 2 == 0 and cells[-1] == END else cells[1:]
     return cells[0] == "predicate" and names == ["type", "id"] * (len(names) // 2)
 

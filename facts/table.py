@@ -92,8 +92,6 @@ def _look(stored: int) -> None:
         cursor.execute("ANALYZE (SKIP_LOCKED) fact")
 
 
-# ---- Bulk reads and writes of the fact table, as is fastest on each database ---------------------------------------
-
 # ---- Write rows to a PostgreSQL table with COPY --------------------------------------------------------------------
 
 KEY = ", ".join(("sig", *COLUMNS))

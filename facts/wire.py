@@ -304,8 +304,7 @@ FactKey = tuple[str, tuple[str, ...]]  # a signature's parts, which are quick to
 class FactBatch(Sequence[Fact]):
     """Facts from JSON. A `Fact` is created only when it is accessed, which most of them never are.
 
-    Facts that did not come as JSON have only `ids`: they can be checked and stored, but have no length and no
-    positions.
+    Facts from other sources have only `ids`: they can be checked and stored, but have no length and no positions.
     """
 
     raw: list[object] = field(default_factory=list)

@@ -49,7 +49,7 @@ def decoded(raw: bytes, name: str) -> str:
 
 @contextmanager
 def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
-    """Open a file to write text. An existing one is overwritten and keeps its mode; without `replaces`, raise."""
+    """Open a text file for writing. Overwrite an existing one, which keeps its mode; without `replaces`, fail."""
     _refuse_empty(name)
 
     def opener(name: str, flags: int) -> int:

@@ -24,7 +24,7 @@ class Moment:
     at: int
     version: int | None  # None only for queries about facts alone
     offset: int | None = field(default=None, compare=False)  # the environment's, when the moment was looked up
-    # The revision that created the newest signature as of then; also the snapshot's in which the moment was looked up.
+    # The revision that created the newest signature as of this moment, in the snapshot in which it was looked up.
     signatures: int | None = field(default=None, compare=False)
 
 

@@ -367,7 +367,7 @@ def _active_ids(environment_id: int) -> QuerySet:
     return Environment.objects.filter(pk=environment_id).values("policy_version_id")
 
 
-# ---- Drafts: the policy text that somebody is writing is kept on the server meanwhile -----------------------------
+# ---- Drafts: unpublished policy texts, saved on the server while they are edited ----------------------------------
 # Each save gives the draft a new random stamp, and must name the stamp that its author last saw. This is optimistic
 # locking: a text saved meanwhile in another window, or on another machine, is never overwritten unseen.
 

@@ -139,7 +139,7 @@ class _YamlReader:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
-        except (ValueError, yaml.YAMLError) as reason:  # such as a month 13
+        except (ValueError, yaml.YAMLError) as reason:  # such as month 13
             raise _refused(event, f"is not valid YAML: {reason}") from None
 
 

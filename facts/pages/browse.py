@@ -105,7 +105,7 @@ def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
 
 
 def _near(asked: Narrowed) -> list[NamedValue]:
-    """Return values with the longest common prefix with the id that was not found, by halving the prefix."""
+    """Return values that share a prefix with the id that was not found; halve the prefix until there are some."""
     start = asked.text[:64]
     while start:
         found = _values(asked, start)
@@ -133,8 +133,6 @@ def _types(asked: Narrowed) -> dict[int, list[str]]:
         found.setdefault(kind.environment_id, set()).update(names)
     return {environment_id: sorted(names) for environment_id, names in found.items()}
 
-
-# ---- The page of a value: every fact that mentions it, and checks with it -----------------------------------------
 
 # ---- abilities ----------------------------------------------------------------------------------------------------
 # Checks that the page of a value offers. They are expensive, so only the chosen one is run.

@@ -174,8 +174,7 @@ def delete(asked: Sequence[ChosenFact], by: By) -> DeletionOutcome:
     rows = {each.row: each for each in asked}
     kinds = _kinds(rows)
     with changing():
-        # Lock the environments first, so that nothing changes before the deletion; in a fixed order, to avoid
-        # deadlocks.
+        # Lock the environments first, so that nothing changes before the deletion; in a fixed order, against deadlocks.
         where = sorted({kind.environment_id for kind in kinds.values()})
         list(Environment.objects.select_for_update().filter(pk__in=where).order_by("pk").values_list("pk"))
         found = kept(kinds.values(), rows.keys())

@@ -24,7 +24,7 @@ from policy.ground.waking import watch
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------
-# The audit log: every committed change adds a revision, which records its author and time.
+# The history: every committed change adds a revision, which records its author and time.
 
 
 class Kind(StrEnum):
@@ -87,7 +87,7 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
 
 def time_of_revision() -> str:
-    """Return the SQL of a revision's time. Its parameters: the environment's id, and the preceding number."""
+    """Return SQL for a revision's time. Its parameters: the environment's id, and the preceding revision's number."""
     latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
     before = "SELECT at FROM revision WHERE environment_id = %s AND number = %s"
     return f"{latest}({now_in(connection.vendor)}, COALESCE(({before}), 0))"

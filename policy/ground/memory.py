@@ -37,7 +37,7 @@ AT_ONCE = 100  # rows per fetch; each fetch is then counted
 FEW = 20  # results this small are not counted
 COPIES = 3  # of what was fetched: the rows, the result built from them, and its JSON
 _SMALL = MEGABYTE  # a request that holds no more than this is never refused on account of others
-LARGE = 8 * MEGABYTE  # after a request of this size, memory is returned to the system at once
+LARGE = 8 * MEGABYTE  # after a request of this size, memory is returned to the system soon
 TRIM_EVERY = 60.0  # seconds after which it is returned in any case
 # Address space that must be free before something large is parsed or sent, and again after memory ran out. It is never
 # touched, so it takes no physical memory. Granian's allocator maps 32 MiB at a time, aligned to that size.
@@ -186,7 +186,7 @@ class Budget:
         if not self.most or questions <= max(self.most - self._bodies, self.most // _LEAST):
             return
         largest = max(self._holdings, key=lambda each: each.bytes)
-        if largest not in self._running:  # it has fetched everything: only others can still be refused
+        if largest not in self._running:  # it has fetched everything: too late to refuse
             largest = holding
         if largest.refusal is None and largest.bytes > _SMALL:
             is_alone = largest.bytes > self.most // 2

@@ -1,4 +1,4 @@
-"""Wait for the next change of an environment, and hooks that a server installs in its threads."""
+"""Waiting for the next change of an environment, and hooks that a server installs in its threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from policy.ground.threads import start_thread
 # one to a thread that has one.
 #
 # A server has few slots, because most requests take less time than a thread switch. A thread that takes longer than
-# most gives up its slot, so that another request can begin, and goes on without one.
+# most gives up its slot, so that another request can begin, and continues without one.
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class OffsetWatch:
             try:
                 newest = offsets_of(waiting)
                 is_lost = False
-            except Exception as error:  # waiters are not told; their clients see the error at the next request
+            except Exception as error:  # waiters are not notified; their clients see the error at the next request
                 if not is_lost:
                     log.warning("cannot check for changes: %s", " ".join(str(error).split())[:200])
                 is_lost = True

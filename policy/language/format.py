@@ -476,7 +476,7 @@ def _statements(words: list[FormattedWord], at: int, level: int, lines: list[str
         first, apart = False, is_large
 
 
-# ---- what stands before a statement -------------------------------------------------------------------------------
+# ---- comments and blank lines before a statement ------------------------------------------------------------------
 
 
 def _space(word: FormattedWord, level: int, lines: list[str], first: bool) -> None:

@@ -151,8 +151,6 @@ class Known:
             self._marks.pop(key_hash, None)
 
 
-# ---- Watch the primary and the replicas, with a thread for each ---------------------------------------------------
-
 # ---- Probe each server every second, with one thread for the primary and one for each replica ---------------------
 # The threads start with the first query that a replica might answer, and run for the life of the process.
 

@@ -248,8 +248,7 @@ def _is_local(variable: Var, rule: FlatRule) -> bool:
 # signature of its own (polymorphic facts exist because rules query them).
 #
 # An *open* variable starts with all types and is narrowed by the calls that bind it. As argument i of a call of p it
-# can only have the types that some *pattern* of p, among those that fit the call's other arguments, has at i. The
-# patterns of p are
+# can only have the types that some *pattern* of p that fits the call's other arguments has at i. The patterns of p are
 #
 #   - what blocks, `declare` and defaults state, and the heads of p's rules; without any, nothing is narrowed;
 #   - the calls of p whose arguments are all declared; and
