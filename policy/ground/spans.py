@@ -17,7 +17,7 @@ MOST = 1_000  # parts that one request keeps; further ones are reported as if th
 
 class Part(NamedTuple):
     name: str
-    began: float  # by `now`; 0.0 where it took no time
+    began: float  # by `now`; 0.0 for an event without duration
     seconds: float
     facts: Mapping[str, Any]
 

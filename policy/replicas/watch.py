@@ -74,7 +74,7 @@ class Known:
         self._marks: dict[str, _Mark] = {}
         self._wanted: dict[str, float] = {}  # by key: when it was last used
 
-    # ---- what is asked ---------------------------------------------------------------------------------------
+    # ---- lookups ---------------------------------------------------------------------------------------------
 
     def position_of_key(self, key_hash: str) -> int | None:
         """Return the position that a replica must have replayed before this key may be used on it; None if unknown.
@@ -101,7 +101,7 @@ class Known:
     def wanted(self) -> list[str]:
         return list(self._wanted)
 
-    # ---- what is learned -------------------------------------------------------------------------------------
+    # ---- updates ---------------------------------------------------------------------------------------------
 
     def learn(self, environment_id: int, seen: Seen) -> None:
         """Note that an environment has reached at least this position."""
