@@ -98,7 +98,7 @@ def check_end(end: int, moment: int, path: str) -> None:
 def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
     """Split facts into those that hold and those that have expired. Among duplicates, the last one's expiry counts.
 
-        p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
+    p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
     """
     if not some_end(facts):
         return facts, ()
