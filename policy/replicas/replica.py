@@ -157,8 +157,7 @@ class Replica:
             self.answers += 1
 
     def end_what_hangs(self, before: float = -inf) -> None:
-        """Abort queries that have timed out, and those from earlier than `before`. Their threads then ask the primary.
-        """
+        """Abort queries that timed out or began earlier than `before`. Their threads then ask the primary."""
         if not self._running:
             return
         now = time.monotonic()
