@@ -26,25 +26,25 @@ from policy.rules.program import Program, Signature
 from policy.rules.signatures import _HAS_ROLE, PLACE, known_names
 
 # ---- names --------------------------------------------------------------------------------------------------------
-# Facts with a role or a relation that no rule and no declaration knows: they are stored, with a warning.
+# Facts with a role or relation that neither a rule nor a declaration knows: they are stored, with a warning.
 
 MOST_TOLD = 20  # unknown names in messages; the others are only counted
 _MOST_LISTED = 5  # known names in a hint
-_MOST_NAMES = 1_000  # names that are looked at among the stored facts of a signature
-_MOST_KEPT = 1_000  # unknown names that are remembered for a signature
+_MOST_NAMES = 1_000  # names that are examined among the stored facts of a signature
+_MOST_KEPT = 1_000  # unknown names that are remembered per signature
 _COUNTED = 10_000  # stored facts with a name
 _LONGEST = 100  # characters of a name in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
-    """A role or a relation of some facts, and what may have been meant."""
+    """A role or relation that occurs in facts, with a suggestion."""
 
     signature: Signature
     name: str
     hint: str
     facts: int = 1
-    line: int | None = None  # of a file, where it comes first
+    line: int | None = None  # in a file: its first occurrence
 
     def __str__(self) -> str:
         place = "" if self.line is None else f"line {self.line}: "
@@ -65,7 +65,7 @@ def _what(signature: Signature) -> str:
 
 
 def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[UnknownName]:
-    """Return the names in the facts that the policy does not know; without a policy, any may come to mean something."""
+    """Return the names in the facts that the policy does not know; none without a policy, which may define any."""
     found = UnknownNames(program)
     for signature, ids in by_signature(facts).items():
         if found.concern(signature):
@@ -75,7 +75,7 @@ def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[Unknow
 
 @dataclass
 class UnknownNames:
-    """Collects the names that the policy does not know from facts as they come."""
+    """Collects the names that the policy does not know from a stream of facts."""
 
     program: Program | None
     counted: dict[Signature, Counter[str]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class UnknownNames:
     _known: dict[Signature, frozenset[str] | None] = field(default_factory=dict)
 
     def concern(self, signature: Signature) -> bool:
-        """Say whether facts of the signature have a name that may be unknown to the policy."""
+        """Return whether facts of the signature have a name that may be unknown to the policy."""
         if signature not in self._known:
             self._known[signature] = None if self.program is None else known_names(self.program, signature)
         return self._known[signature] is not None
@@ -92,7 +92,7 @@ class UnknownNames:
         return not names <= (self._known[signature] or frozenset())
 
     def take(self, signature: Signature, names: list[str], lines: list[int] | None = None) -> None:
-        """Count the unknown ones among the names of some facts, which stand in these lines."""
+        """Count the unknown ones among the names of some facts; `lines` are their line numbers."""
         known = self._known[signature] or frozenset()
         for place, name in enumerate(names):
             if name not in known:
@@ -108,7 +108,7 @@ class UnknownNames:
 
     @property
     def unknown_names(self) -> list[UnknownName]:
-        """Return them as they came."""
+        """Return the unknown names in order of appearance."""
         return [
             UnknownName(signature, name, self._hint(signature, name), number, self.first.get((signature, name)))
             for signature, counted in self.counted.items()
@@ -125,7 +125,7 @@ class UnknownNames:
 
 
 def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
-    """Return the names of stored facts that the policy does not know: names are few, and looked up in the index."""
+    """Return the unknown names of stored facts: distinct names are few, and looked up in the index."""
     found = UnknownNames(program)
     for signature, number in sorted(signature_numbers(environment_id).items(), key=lambda item: str(item[0])):
         if program.accepts(signature.predicate, signature.types) and found.concern(signature):
@@ -137,7 +137,7 @@ def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
 
 
 def _count(number: int, column: str, name: str) -> int:
-    """Return how many facts have the name, no further than is worth knowing."""
+    """Return how many facts have the name, up to `_COUNTED`."""
     with connection.cursor() as cursor:
         limited = f"SELECT 1 FROM fact WHERE sig = %s AND {column} = %s LIMIT %s"
         cursor.execute(f"SELECT COUNT(*) FROM ({limited}) AS met", (number, name, _COUNTED))
@@ -145,24 +145,24 @@ def _count(number: int, column: str, name: str) -> int:
 
 
 def sentences(unknown: Sequence[UnknownName]) -> list[str]:
-    """Say so many of them, and how many more there are."""
+    """Return a sentence for each of the first names, and one for the number of the others."""
     named = [str(each) for each in unknown[:MOST_TOLD]]
     more = len(unknown) - len(named)
     return [*named, f"and {more:,} more unknown names"] if more else named
 
 
-# ---- Which facts the active policy can use, and what happens to the others ----------------------------------------
-# Storing a fact that the policy cannot use is most likely a mistake, and is refused. A context fact that it cannot
-# use is ignored, and the response says so: callers may send more than a policy uses, and a newer policy may use less
-# than the one the caller was written for. A stored fact that a new policy cannot use stays and is ignored; whoever
-# publishes the policy is told how many such facts there are.
+# ---- Which facts the active policy can use, and what happens to unused ones ----------------------------------------
+# Storing a fact that the policy cannot use is most likely a mistake, and is rejected. A context fact that it cannot use
+# is ignored, and the response says so: callers may send more than a policy uses, and a newer policy may use less than
+# the one that the caller was written for. A stored fact that a new policy cannot use is kept and ignored; the publisher
+# of the policy is told how many such facts there are.
 
 MOST_NAMED = 10  # signatures of unused context facts that a response names; the others are only counted
-COUNTED = 10_000  # stored facts that are counted at most; beyond that it is "10,000 or more"
+COUNTED = 10_000  # limit for counting stored facts; beyond it, the count is "10,000 or more"
 
 
 class Unaccepted(NamedTuple):
-    """Facts of one signature, and what may have been meant."""
+    """Facts of one signature, with a suggestion."""
 
     signature: Signature
     hint: str
@@ -176,7 +176,7 @@ class Unaccepted(NamedTuple):
 
 
 class FactRejected(AuthzError):
-    """Well formed, but not a fact that the active policy can use."""
+    """Raised for a well-formed fact that the active policy cannot use."""
 
     def __init__(self, path: str, unaccepted: Unaccepted):
         self.path = path
@@ -187,9 +187,9 @@ class FactRejected(AuthzError):
 
 
 def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None) -> None:
-    """Refuse facts that the policy cannot use; without a policy every fact may become useful.
+    """Reject facts that the policy cannot use; without a policy, every fact may become useful.
 
-    `path` is that of the array in the request, None where a fact is all of the request, or nothing came by one.
+    `path` is that of the array in the request, None if the request is a single fact, or if there is no request.
     """
     if program is None:
         return
@@ -203,12 +203,12 @@ def check_signature(program: Program, signature: Signature) -> None:
         raise FactRejected("", unaccepted_of(program, signature))
 
 
-# ---- facts of a question ---------------------------------------------------------------------------------------
+# ---- facts of a query ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """The signatures of a question's context facts that are ignored, and how many more such signatures there are."""
+    """The signatures of a query's context facts that are ignored, and how many more such signatures there are."""
 
     kinds: tuple[Unaccepted, ...] = ()
     more: int = 0
@@ -218,7 +218,7 @@ class Unused:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return the sentences that people read."""
+        """Return sentences for people."""
         others = [f"{self.more} more context fact signatures are not used in policy"] if self.more else []
         return (*[f"the context fact {kind}" for kind in self.kinds], *others)
 
@@ -227,14 +227,14 @@ ALL_USED = Unused()
 
 
 class Brought(NamedTuple):
-    """The context facts of a question that are used, and which ones are ignored."""
+    """The context facts of a query that are used, and which ones are ignored."""
 
     facts: Sequence[Fact]
     unused: Unused = ALL_USED
 
 
 def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brought:
-    """Leave out the context facts that the policy cannot use; with `STRICT_CONTEXT_FACTS`, refuse them instead."""
+    """Drop the context facts that the policy cannot use; with `STRICT_CONTEXT_FACTS`, reject them instead."""
     found = useless(program, facts)
     if program is None or not found:
         return Brought(facts)
@@ -244,12 +244,12 @@ def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brough
     return Brought(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))
 
 
-# ---- facts that are stored -------------------------------------------------------------------------------------
+# ---- stored facts ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class UnusedStored:
-    """A signature that the policy does not accept, and how many facts are filed under it."""
+    """A signature that the policy does not accept, and how many facts it has."""
 
     signature: Signature
     facts: Ignored
@@ -258,8 +258,8 @@ class UnusedStored:
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
     """Return how many stored facts the program does not accept.
 
-    It goes through the signatures, and counts the index entries of those that are not accepted, `COUNTED` at most: the
-    time does not depend on how many facts there are.
+    It counts the index entries of the signatures that are not accepted, up to `COUNTED`: the time does not depend on
+    how many facts there are.
     """
     return _counted(_unaccepted(environment_id, program).values())
 
@@ -281,7 +281,7 @@ def _counted(numbers: Iterable[int]) -> Ignored:
     return Ignored(min(count, COUNTED), or_more=count > COUNTED)
 
 
-# ---- what is not accepted, and what may have been meant ----------------------------------------------------------
+# ---- suggestions for unaccepted facts -----------------------------------------------------------------------------
 
 
 def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
@@ -293,7 +293,7 @@ def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
 
 
 def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
-    """Return facts that the policy cannot use, with advice on what may have been meant."""
+    """Return an unaccepted signature with a suggestion."""
     return Unaccepted(signature, _hint(program, signature))
 
 
@@ -317,8 +317,8 @@ def _shape(pattern: tuple[frozenset[str], ...]) -> str:
     return ", ".join("|".join(sorted(types)[:3]) + ("|…" if len(types) > 3 else "") for types in pattern)
 
 
-# ---- context header -----------------------------------------------------------------------------------------------
-# Tell callers which context facts were ignored, in printable ASCII: in a header of the response, and in the log.
+# ---- response header for ignored context facts -----------------------------------------------------------------------
+# Tell callers which context facts were ignored, in printable ASCII: in a response header, and in the log.
 
 log = logging.getLogger("authz.request")
 
@@ -328,7 +328,7 @@ _NOT_PRINTABLE = re.compile(r"[^ -~]")
 
 
 def answer(request: Request, body: object, unused: Unused, revision: int | None = None) -> Response:
-    """Return the response to a question, with headers for its revision and for the context facts that were ignored."""
+    """Return the response to a query, with headers for its revision and for the context facts that were ignored."""
     headers = {} if revision is None else {OFFSET: str(revision)}
     if unused:
         log.info("request %s: context facts %s", request.id, line_of(unused))
@@ -345,6 +345,6 @@ def line_of(unused: Unused) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text in printable ASCII, with other characters escaped, cut to `LONGEST` characters."""
+    """Convert a text to printable ASCII, with other characters escaped, cut to `LONGEST` characters."""
     escaped = _NOT_PRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: LONGEST + 1])
     return escaped if len(escaped) <= LONGEST else f"{escaped[: LONGEST - 3]}..."

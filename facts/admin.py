@@ -1,6 +1,6 @@
-"""Facts for people: the addresses of their pages, and who may see them and change what is stored.
+"""The admin's pages of facts: their URLs, and the permissions to view and change facts.
 
-The pages are in `facts/pages` and, of what happened to facts, in `facts/history_pages.py`.
+The pages are in `facts/pages`, and those about history in `facts/history_pages.py`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class FactAdmin(admin.ModelAdmin):
         ]
 
     def site_urls(self):
-        """Return the addresses of the pages about a value, which stand beside those of facts."""
+        """Return the URLs of the pages about a value, which are next to those of facts."""
         wrap = self.admin_site.admin_view
         return [
             path("facts/value/", wrap(self.value), name="facts_value"),
             path("facts/value/history/", wrap(self.value_history), name="facts_value_history"),
         ]
 
-    # ---- looking ----------------------------------------------------------------------------------------------
+    # ---- viewing ----------------------------------------------------------------------------------------------
 
     def browse(self, request: HttpRequest) -> HttpResponse:
         self._check_view(request)
@@ -61,13 +61,13 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "browse", "Facts", browse.shown(request) | may)
 
     def ids(self, request: HttpRequest) -> HttpResponse:
-        """Answer what an id may be completed to, as JSON."""
+        """Return completions of an id, as JSON."""
         self._check_view(request)
         asked = narrowed(request.GET)
         return JsonResponse({"ids": browse.offered(asked, asked.text) if asked.is_valid else []})
 
     def value(self, request: HttpRequest) -> HttpResponse:
-        """Show all that is known of a value."""
+        """Show everything that is known about a value."""
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
@@ -76,7 +76,7 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "value", browse.short(f"{asked[1].type}:{asked[1].id}"), shown)
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> Mapping[str, object]:
-        """Return what a value may do, and who may do what to it: the app above knows."""
+        """Return what a value may do, and who may do what to it: the app above overrides this."""
         return {}
 
     # ---- changing ---------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class FactAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(there if "_addanother" in request.POST else back)
 
     def delete(self, request: HttpRequest) -> HttpResponse:
-        """Ask about the facts that are selected; delete those that were asked about."""
+        """Ask for confirmation to delete the selected facts; delete the confirmed ones."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
         back = _back(request)
@@ -150,7 +150,7 @@ class FactAdmin(admin.ModelAdmin):
         for fact in gone:
             self.message_user(request, f"Already deleted: {fact.noted}", messages.INFO)
 
-    # ---- in and out -------------------------------------------------------------------------------------------
+    # ---- import and export ------------------------------------------------------------------------------------
 
     def import_facts(self, request: HttpRequest) -> HttpResponse:
         self._check_add(request)
@@ -179,7 +179,7 @@ class FactAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(browse_url(environment.pk))
 
     def export(self, request: HttpRequest) -> FileOnDisk:
-        """Send the facts that the address asks for as a file."""
+        """Send the facts that the URL selects as a file."""
         self._check_view(request)
         form, asked = request.GET.get("format", ""), narrowed(request.GET)
         environment = browse.only_environment(asked)
@@ -191,7 +191,7 @@ class FactAdmin(admin.ModelAdmin):
     # ---- history ----------------------------------------------------------------------------------------------
 
     def history(self, request: HttpRequest) -> HttpResponse:
-        """Show the history of a fact, of all facts of a kind, or of an environment."""
+        """Show the history of a fact, of all facts of a signature, or of an environment."""
         self._check_view(request)
         if "signature" in request.GET:
             asked = history_pages.fact_asked(request)
@@ -206,7 +206,7 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "timeline", f"History of {environment.slug}", shown)
 
     def value_history(self, request: HttpRequest) -> HttpResponse:
-        """Show what happened to the facts that mention a value."""
+        """Show the history of the facts that mention a value."""
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
@@ -215,7 +215,7 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "facts_history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
-        """Show what one revision changed."""
+        """Show what a revision changed."""
         self._check_view(request)
         revision = history_pages.revision_asked(environment_id, number)
         if revision is None:
@@ -223,7 +223,7 @@ class FactAdmin(admin.ModelAdmin):
         shown = history_pages.revision_page(request, revision, self._may_view_policies(request))
         return self._page(request, "revision", f"Revision {revision.number}", shown)
 
-    # ---- what all of them share -------------------------------------------------------------------------------
+    # ---- shared -----------------------------------------------------------------------------------------------
 
     def _page(self, request: HttpRequest, name: str, title: str, shown: Mapping[str, object]) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {"title": title, "opts": self.opts}
@@ -238,24 +238,24 @@ class FactAdmin(admin.ModelAdmin):
             raise PermissionDenied
 
     def _may_change_ends(self, request: HttpRequest) -> bool:
-        """Say whether facts that are stored may be given other ends: a near one is as good as deleting."""
+        """Return whether the user may change the expiry of stored facts: an early one amounts to deleting."""
         return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:
         return any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
 
     def _environment(self, request: HttpRequest) -> Environment:
-        """Return the environment that a form begins with."""
+        """Return the environment that a form is initialized with."""
         return history_pages.environment_asked(request) or default_environment()
 
     def _note(self, request: HttpRequest, what: Signature | Environment, message: str) -> None:
-        """Note what was changed, as the framework notes it. No ids: they would outlive facts that are forgotten."""
+        """Log a change as the framework does. Without ids: they would outlive facts that are forgotten."""
         who = request.user.pk
         assert who is not None, "only who is logged in comes so far"
         LogEntry.objects.log_actions(who, [what], CHANGE, message, single_object=True)
 
 
 def _back(request: HttpRequest) -> str:
-    """Return to the list that the facts were selected in, by the query string that the form sent."""
+    """Return the URL of the list in which the facts were selected, from the query string that the form sent."""
     query = request.POST.get("back", "").lstrip("?")
     return f"{browse_url()}?{query}" if query else browse_url()

@@ -13,4 +13,4 @@ class FactsConfig(AppConfig):
 
 
 def _prepared(**_: object) -> None:
-    import_module("facts.table").forget_statistics()  # models can be imported once the apps are loaded
+    import_module("facts.table").forget_statistics()  # models can be imported only once the apps are loaded

@@ -1,4 +1,4 @@
-"""Facts with an end: how they are stored, how statements leave ended ones out, and how they are swept."""
+"""Facts with an expiry: how they are stored, excluded from statements once expired, and swept."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from policy.ground.clock import now, now_in, text_of
 from policy.ground.journal import By, Done, Kind, WriterTurn, advance, changing, record
 
 # ---- ends ---------------------------------------------------------------------------------------------------------
-# Facts with an end (`expires_at`): how they are stored, and how statements leave them out once they have ended.
+# Facts with an expiry (`expires_at`): how they are stored, and how statements exclude them once they have expired.
 #
-# A signature gets a mark with its first fact that has an end; statements on unmarked signatures need not look at
-# ends. A fact has one end at most. If it is stored again with another end, or with none, the old row becomes a past
+# A signature is marked with its first fact that has an expiry; statements on unmarked signatures can ignore expiries. A
+# fact has at most one expiry. If it is stored again with a different one, or with none, the old row becomes a past
 # fact.
 
 
 class EndIsPast(MalformedRequest):
-    """A fact was to be stored with an end that is in the past."""
+    """A fact was to be stored with an expiry in the past."""
 
 
 class EndsStay(AuthzError):
-    """Facts were to be stored again with other ends, by somebody who may add facts but not end any."""
+    """Facts were to be stored again with other expiries, by someone who may add facts but not end any."""
 
     def __init__(self, rows: AnySet[Row]):
         self.rows = rows
@@ -38,18 +38,18 @@ class EndsStay(AuthzError):
 
 
 class Ends:
-    """The ends that one transaction stores and changes."""
+    """The expiries that one transaction stores and changes."""
 
     def __init__(self, environment_id: int, turn: WriterTurn):
         self.environment_id = environment_id
         self.may_end = numbers_that_may_end(environment_id, turn.ends_mark)
         self.revision = turn.offset
-        self.changed = 0  # facts that were stored with another end
+        self.changed = 0  # facts that were stored with another expiry
 
     def make_way(self, rows: Sequence[NewRow], some_end: bool, ends_stay: bool = False) -> None:
-        """End the stored facts that are about to be stored with another end. Each fact is in one row at most.
+        """End the stored facts that are about to be stored with another expiry. Each fact is in at most one row.
 
-        With `ends_stay`, refuse to: giving a fact an end in the near future is as good as deleting it.
+        With `ends_stay`, refuse to: giving a fact an expiry in the near future amounts to deleting it.
         """
         if some_end:
             self._mark({row[0] for row in rows if row[-1] is not None})
@@ -61,7 +61,7 @@ class Ends:
                 self._check_stayed(said)
 
     def _check_stayed(self, rows: Sequence[NewRow]) -> None:
-        """Raise `EndsStay` if `make_way` ended one of these facts, unless the fact had already come to its end."""
+        """Raise `EndsStay` if `make_way` ended one of these facts, unless the fact had already expired."""
         listed = ", ".join(str(int(number)) for number in sorted({row[0] for row in rows}))
         with connection.cursor() as cursor:
             cursor.execute(
@@ -81,7 +81,7 @@ class Ends:
 
 
 def check_ends(facts: Sequence[Fact], path: str | None) -> None:
-    """Refuse ends that are past. `path` is that of the array, None where a fact is all of the request."""
+    """Reject expiries in the past. `path` is that of the array, None if the request is a single fact."""
     if not some_end(facts):
         return
     moment = now()
@@ -96,7 +96,7 @@ def check_end(end: int, moment: int, path: str) -> None:
 
 
 def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
-    """Return the facts that hold, and those whose end is past. Of facts that differ only in their end, the last counts.
+    """Split facts into those that hold and those that have expired. Among duplicates, the last one's expiry counts.
 
     p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
     """
@@ -112,48 +112,48 @@ def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]
 
 
 def lasting() -> str:
-    """Return the SQL condition that a stored fact has not ended; a statement reads the clock once."""
+    """Return the SQL condition that a stored fact has not expired; a statement reads the clock once."""
     return f"(expires_at IS NULL OR expires_at > (SELECT {now_in(connection.vendor)}))"
 
 
 def ended() -> str:
-    """Return the SQL condition that a stored fact has ended; the index on `expires_at` serves it."""
+    """Return the SQL condition that a stored fact has expired; the index on `expires_at` serves it."""
     return f"expires_at <= (SELECT {now_in(connection.vendor)})"
 
 
-# ---- Sweeping: facts whose end has come become past facts, in revisions of their own ------------------------------
-# No answer depends on sweeping: a fact does not count from its end on. Sweeping keeps the table small, and makes the
-# end of a fact visible to those who follow the changes. Several processes may sweep at once: each batch takes a turn,
+# ---- Sweeping: expired facts become past facts, in revisions of their own ------------------------------------------
+# Results do not depend on sweeping: a fact stops counting when it expires. Sweeping keeps the table small, and makes
+# the expiry of a fact visible in the change feed. Several processes may sweep concurrently: each batch takes a turn,
 # and a process does not find what another one has swept.
 
 log = logging.getLogger("authz.facts")
 
 BATCH = 2_000  # facts that one transaction ends, in a tenth of a second: other writers wait for it
-PAUSE = 0.02  # seconds between two, in which other writers have their turns
+PAUSE = 0.02  # seconds between two batches, for the turns of other writers
 
 _BY = By("expiry")
 
 
 class _NothingEnded(Exception):
-    """Another process has swept the facts: roll back, so that no revision is made."""
+    """Another process has swept the facts: roll back, so that no revision is added."""
 
 
 def sweep_all() -> None:
-    """End the facts of every environment whose end has come."""
+    """End the expired facts of every environment."""
     for environment_id in environments_with_ends():
         try:
             sweep(environment_id)
-        except Unavailable as reason:  # go on: other environments may not be as busy
+        except Unavailable as reason:  # continue: other environments may not be as busy
             log.warning("cannot delete expired facts of environment %d: %s", environment_id, reason.message)
 
 
 def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:
-    """End them in one environment, batch by batch, and return how many. `report` gets the total after each batch."""
+    """End an environment's expired facts, batch by batch; return how many. `report` gets the total after each batch."""
     swept = 0
     while _is_any(environment_id):
         try:
             swept += _sweep_batch(environment_id)
-        except (_NothingEnded, NotFound):  # nor is there anything where the environment is gone
+        except (_NothingEnded, NotFound):  # there is nothing to do if the environment is gone
             break
         report(swept)
         time.sleep(PAUSE)
@@ -173,18 +173,18 @@ def _sweep_batch(environment_id: int) -> int:
 
 
 def _is_any(environment_id: int) -> bool:
-    """Look without taking a turn, since there is nearly always nothing to do."""
+    """Return whether any fact has expired, without taking a turn, since there is nearly always nothing to do."""
     return bool(_found(environment_id, 1))
 
 
 def _found(environment_id: int, most: int) -> list[Row]:
-    """Return facts whose end has come, earliest end first."""
+    """Return expired facts, earliest expiry first."""
     numbers = ending_numbers(environment_id)
     if not numbers:
         return []
     listed = ", ".join(map(str, sorted(numbers)))
     with connection.cursor() as cursor:
-        # The plus keeps databases from going by the signature: ends that have come are few among its facts.
+        # The plus keeps databases from using the index on the signature: few of its facts have expired.
         cursor.execute(
             f"SELECT sig, {', '.join(COLUMNS)} FROM fact WHERE {ended()} AND +sig IN ({listed})"
             " ORDER BY expires_at LIMIT %s",

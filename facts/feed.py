@@ -1,4 +1,4 @@
-"""The feed of changes after a revision, in order and without gaps."""
+"""The change feed after a revision, in order and without gaps."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from policy.ground.journal import newest_and_horizon
 from policy.ground.waking import run_with_connection, thread, watch
 
 # ---- feed position ------------------------------------------------------------------------------------------------
-# The position of a reader in the feed of changes: after a revision, or inside a revision that is sent in parts.
+# The position of a reader in the change feed: after a revision, or inside a revision that is sent in parts.
 #
-# As text, the first is the revision's number, and the second a token that contains all it takes to go on.
+# As text, the former is the revision's number, and the latter a token that contains all the state needed to continue.
 
-MOST = 10_000  # facts of an answer
-LARGEST = 2**63 - 1  # what databases number revisions with
+MOST = 10_000  # facts per response
+LARGEST = 2**63 - 1  # the largest revision number that databases can store
 _TOKEN = re.compile(r"([0-9]{1,19})\.([0-9A-Za-z_-]{8,32768})", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
-FeedEntry = tuple[int, int, tuple[str, ...]]  # 0 for what was inserted and 1 for what was deleted, sig, ids
+FeedEntry = tuple[int, int, tuple[str, ...]]  # 0 if inserted or 1 if deleted, sig, ids
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
     """Between two parts of a revision, which all have the same size."""
 
-    is_state: bool  # the parts are of all facts as of the revision, not of what the revision changed
+    is_state: bool  # the parts are of all facts as of the revision, not of its changes
     part: int  # the next part, from 1
     parts: int
     size: int
-    asked: str  # for which facts, as `digest_of` has it
-    last: FeedEntry  # of the part before
+    asked: str  # the filter, as returned by `digest_of`
+    last: FeedEntry  # of the preceding part
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """After this revision, or inside of it."""
+    """After this revision, or inside it."""
 
     revision: int
     inside: Inside | None = None
 
     @property
     def text(self) -> int | str:
-        """Return the position as the member `next` of an answer has it."""
+        """Return the position in the form of a response's `next`."""
         if self.inside is None:
             return self.revision
         on = self.inside
@@ -68,12 +68,12 @@ class FeedPosition:
 
 
 def digest_of(predicates: Iterable[str]) -> str:
-    """Return a short hash of a filter, by which a token is bound to the filter that it was made for."""
+    """Return a short hash of a filter, which binds a token to the filter that it was made for."""
     return sha256(orjson.dumps(sorted(predicates))).hexdigest()[:12]
 
 
 def feed_position_from_text(text: str) -> FeedPosition:
-    """Parse and check the parameter `after`, which comes from the caller."""
+    """Parse and validate the parameter `after`, which is untrusted."""
     if _NUMBER.fullmatch(text) and int(text) <= LARGEST:
         return FeedPosition(int(text))
     found = _TOKEN.fullmatch(text)
@@ -101,10 +101,10 @@ def _is_text(raw: object) -> bool:
 
 
 # ---- The rows of facts and past facts that revisions began and ended ----------------------------------------------
-# If a revision both ended and began the same fact, it changed the fact's end (`expires_at`): the fact is listed among
-# the inserted only. This happens only with signatures whose facts may end.
+# If a revision both ended and began the same fact, it changed the fact's expiry (`expires_at`): the fact is listed
+# among the inserted only. This happens only with signatures whose facts may expire.
 
-MANY = 50_000  # facts of a revision, from which on a part of it is looked for among all facts
+MANY = 50_000  # facts: in larger revisions, a part is looked up among all facts
 
 _NAMES = ", ".join(COLUMNS)
 _SAME = " AND ".join(f"other.{name} = past_fact.{name}" for name in ("sig", *COLUMNS))
@@ -113,16 +113,16 @@ _BEGUN_AGAIN = (
     f" OR EXISTS (SELECT 1 FROM past_fact other WHERE {_SAME} AND other.since = past_fact.until)"
 )
 
-FeedRow = tuple[Any, ...]  # 0 for what was inserted and 1 for what was deleted, sig, ids, expires_at
+FeedRow = tuple[Any, ...]  # 0 if inserted or 1 if deleted, sig, ids, expires_at
 FactsOfChange = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Signatures whose facts are read, by their numbers: each a predicate and types."""
+    """Signatures whose facts are read, by number: each a predicate and types."""
 
     signatures: dict[int, tuple[str, tuple[str, ...]]]
-    ending: frozenset[int]  # of those, the ones whose facts may end
+    ending: frozenset[int]  # of those, the ones whose facts may expire
 
     @classmethod
     def of(cls, environment_id: int, predicates: frozenset[str]) -> Chosen:
@@ -140,7 +140,7 @@ class Chosen:
 
     @property
     def begun_again(self) -> str:
-        """Return the condition that leaves out past facts which began again; it follows those on facts that ended."""
+        """Return the condition that excludes past facts which began again; it follows those on facts that ended."""
         return f" AND NOT (sig IN ({_listed(self.ending)}) AND ({_BEGUN_AGAIN}))" if self.ending else ""
 
     def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
@@ -155,7 +155,7 @@ class Chosen:
 
 
 def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, FactsOfChange]:
-    """Return facts that these revisions inserted and deleted, by revision."""
+    """Return the facts that these revisions inserted and deleted, by revision."""
     found: dict[int, FactsOfChange] = {}
     if chosen.signatures:
         columns = f"sig, {_NAMES}"
@@ -185,7 +185,7 @@ def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
 
 
 def _between(column: str, selected: str, chosen: Chosen) -> str:
-    """Return rows that began, or ended, from one revision to another."""
+    """Return the SELECT of rows that began, or ended, between two revisions."""
     condition = f"sig IN ({chosen.listed}) AND {column} BETWEEN %s AND %s"
     if column == "until":
         return f"SELECT {selected} FROM past_fact{_by('past_fact_until')} WHERE {condition}{chosen.begun_again}"
@@ -198,13 +198,13 @@ def _between(column: str, selected: str, chosen: Chosen) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Where some of a revision's facts are."""
+    """Where some of a revision's facts are stored."""
 
-    gone: int  # 0: they were inserted, 1: deleted
+    gone: int  # 0: inserted, 1: deleted
     table: str
     condition: str
     values: tuple[int, ...]
-    index: str  # by which the condition is met
+    index: str  # that serves the condition
 
 
 def arms_of(number: int, is_state: bool) -> tuple[Arm, ...]:
@@ -230,10 +230,10 @@ def count(arms: Iterable[Arm], chosen: Chosen) -> int:
 
 
 def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: int, size: int) -> list[FeedRow]:
-    """Return the next so many facts of a revision of this size: inserted ones first, by signature and ids."""
+    """Return up to `most` next facts of a revision of `size` facts: inserted ones first, by signature and ids."""
     found: list[FeedRow] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.index for arm in arms)):
-        # It would rather read all that is left and sort it, as it does not expect there to be much.
+        # The planner would rather read all remaining rows and sort them, as it expects only a few.
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_sort = off")
     for gone in (0, 1):
@@ -251,7 +251,7 @@ def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: 
 def _of_signature(
     arms: Sequence[Arm], chosen: Chosen, sig: int, start: tuple[str, ...] | None, most: int, size: int
 ) -> list[FeedRow]:
-    """Return facts of one signature, by ids. Past facts are looked for no further than stored ones."""
+    """Return facts of one signature, by ids. Past facts are read no further than stored ones."""
     found: list[FeedRow] = []
     end: tuple[str, ...] | None = None
     with connection.cursor() as cursor:
@@ -285,7 +285,7 @@ def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size:
 
 
 def _by(index: str) -> str:
-    """Return the clause that names an index, for a database that would not choose it."""
+    """Return the clause that names an index, for SQLite, which would not choose it."""
     return f" INDEXED BY {index}" if index and connection.vendor == "sqlite" else ""
 
 
@@ -294,21 +294,21 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 # ---- feed ---------------------------------------------------------------------------------------------------------
-# The feed of changes after a revision, in order and without gaps: each revision once, whole or in parts.
+# The change feed after a revision, in order and without gaps: each revision once, whole or in parts.
 #
-# A revision says how many facts it changed, so one statement reads as many revisions as fit into a response. A
+# A revision stores how many facts it changed, so one statement reads as many revisions as fit into a response. A
 # revision that is too large for a response is read in parts, in the order of its facts, from the stored and the past
-# facts: a fact that it inserted may be a past one before its last part is read. The state as of the horizon is read
-# in parts too.
+# facts: a fact that it inserted may have become a past one before its last part is read. The state as of the horizon is
+# read in parts too.
 
-SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
-PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
+SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step scans for certain predicates
+PATIENCE = 1.0  # seconds after which a response may have no changes although there are some later
 _NOTHING: FactsOfChange = ([], [])
 _NEVER_NEXT = "is not the `next` of a previous response"
 
 
 class BeforeHorizon(AuthzError):
-    """The history asked for was pruned."""
+    """The requested history was pruned."""
 
     def __init__(self, horizon: int):
         super().__init__(
@@ -325,16 +325,16 @@ class BeforeHorizon(AuthzError):
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
     after: FeedPosition
-    limit: int = 1000  # facts of an answer
-    predicates: frozenset[str] = frozenset()  # none: all
+    limit: int = 1000  # facts per response
+    predicates: frozenset[str] = frozenset()  # empty: all
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
     changes: list[dict[str, object]]
-    after: FeedPosition  # from where to go on
+    after: FeedPosition  # from where to continue
     more: bool  # whether there is more now
-    newest: int  # the last revision
+    newest: int  # the latest revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class _FeedReader:
-    """Reads for one answer, in one moment."""
+    """Reads for one response, in one snapshot."""
 
     environment_id: int
     chosen: Chosen
@@ -393,9 +393,9 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
         if 0 < position.revision < horizon:
             raise BeforeHorizon(horizon)
         return
-    if position.revision == 0:  # which has no parts
+    if position.revision == 0:  # has no parts
         raise MalformedRequest("after", _NEVER_NEXT)
-    # As of the horizon the state is known, but no longer what the horizon's own revision changed.
+    # At the horizon the state is known, but no longer the changes of the horizon's own revision.
     if position.revision < horizon or (position.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
     if inside.is_state and position.revision != horizon:
@@ -424,7 +424,7 @@ def _following(reader: _FeedReader, after: int) -> FeedPage:
 
 
 def _following_chosen(reader: _FeedReader, after: int) -> FeedPage:
-    """Skip the revisions that have no fact with the predicates asked for, for `PATIENCE` seconds at most."""
+    """Skip the revisions that have no fact with the requested predicates, for at most `PATIENCE` seconds."""
     until = time.monotonic() + PATIENCE
     while True:
         headers = _headers(reader.environment_id, after, SKIPPED_AT_ONCE // 10)
@@ -448,7 +448,7 @@ def _following_chosen(reader: _FeedReader, after: int) -> FeedPage:
 
 
 def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -> Iterator[_Header]:
-    """Yield the first revisions, as long as they have `limit` facts at most in all."""
+    """Yield the first revisions, while they have at most `limit` facts in total."""
     left = limit
 
     def fits(header: _Header) -> bool:
@@ -540,8 +540,8 @@ def as_json(found: FeedPage) -> dict[str, Any]:
     return {"changes": found.changes, "next": found.after.text, "more": found.more}
 
 
-# ---- Following the feed of changes: reading them as they come -----------------------------------------------------
-# A thread that waits keeps no connection. A thread that has one reads for it, and checks the caller's key in the same
+# ---- Following the change feed: long polling ------------------------------------------------------------------------
+# A waiting thread holds no connection. A thread that has one reads for it, and checks the caller's key in the same
 # snapshot.
 
 
@@ -551,7 +551,7 @@ def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
 
 
 def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
-    """Yield changes without end, as they come; yield an empty `FeedPage` whenever `patience` seconds brought none."""
+    """Yield changes forever, as they come; yield an empty `FeedPage` whenever `patience` seconds passed without any."""
     while True:
         here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
         yield here
@@ -561,7 +561,7 @@ def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[
 def _awaited(
     environment_id: int, look: Callable[[FeedRequest], FeedPage], asked: FeedRequest, patience: float
 ) -> FeedPage:
-    """Read until there are changes or time is up. A revision without a fact asked for does not end the waiting."""
+    """Read until there are changes, or until timeout. A revision without any requested fact does not end the wait."""
     until = time.monotonic() + patience
     while True:
         here = run_with_connection(partial(look, asked))

@@ -41,12 +41,12 @@ from policy.ground.waking import run_with_connection
 from policy.rules.program import Program
 from policy.scopes import Scope
 
-SMALL = 100  # facts and patterns, at most, of a change that may share a transaction
+SMALL = 100  # maximum number of facts and patterns of a change that may share a transaction
 MOST = 100  # writers of one commit
 
 
 def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
-    """Make all of the changes or none, as whoever holds the caller's key now; return the offset of the commit."""
+    """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
         return run_with_connection(partial(_apply_alone, caller, changes, request_id))
     writer = _Writer(caller, changes, request_id)
@@ -65,7 +65,7 @@ def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> in
         try:
             raise writer.error
         finally:
-            writer.error = None  # or it and the traceback would keep each other until a garbage collection
+            writer.error = None  # else error and traceback form a cycle until a garbage collection
     return writer.offset
 
 
@@ -89,7 +89,7 @@ def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> 
 
 @dataclass(eq=False, slots=True)
 class _Writer:
-    """Changes that wait, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
+    """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
 
     caller: Caller
     changes: Sequence[Change]
@@ -104,7 +104,7 @@ class _Writer:
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether it both inserts and deletes, perhaps the same facts."""
+        """Return whether it both inserts and deletes, possibly the same facts."""
         return len(set(map(type, self.changes))) > 1
 
     @property
@@ -113,7 +113,7 @@ class _Writer:
 
 
 class _Queue:
-    """Writers of one environment, in the order in which they came. While one leads, the others wait."""
+    """Writers of one environment, in order of arrival. While one leads, the others wait."""
 
     def __init__(self, environment_id: int):
         self.environment_id = environment_id
@@ -126,19 +126,19 @@ class _Queue:
             self._follow(writer)
 
     def wait(self, writer: _Writer) -> None:
-        """Wait until the writer leads or has its outcome. Raise `Busy` if nobody takes it within `WRITE_TIMEOUT`."""
+        """Wait until the writer leads or has its outcome. Raise `Busy` if no leader takes it within `WRITE_TIMEOUT`."""
         if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
             self._give_up(writer)
-            writer.woken.wait()  # somebody is at work on it, or has just made it the leader
+            writer.woken.wait()  # a leader is processing it, or has just made it the leader
 
     def take(self) -> list[_Writer]:
-        """Remove the writers that have waited longest, the leader among them, and return them."""
+        """Remove and return the writers that have waited longest, including the leader."""
         with _entering:
             taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         return taken
 
     def hand_on(self, leader: _Writer) -> None:
-        """Have the writer that has waited longest lead next. Do nothing if the leader has handed on before."""
+        """Make the writer that has waited longest the next leader. Do nothing if the leader has already handed on."""
         with _entering:
             if self.leader is not leader:
                 return
@@ -160,12 +160,12 @@ class _Queue:
                 raise Busy(settings.WRITE_TIMEOUT)
 
 
-_queues: dict[int, _Queue] = {}  # by environment, of those that have a leader
+_queues: dict[int, _Queue] = {}  # by environment; only those that have a leader
 _entering = Lock()  # guards all of the above
 
 
 def _entered(writer: _Writer) -> _Queue:
-    """Enter the queue of the environment that the writer's key opened when last seen, and return the queue."""
+    """Enter the queue of the environment that the writer's key belonged to when last seen, and return the queue."""
     environment_id = writer.caller.environment_id
     with _entering:
         queue = _queues.get(environment_id)
@@ -179,15 +179,15 @@ def _entered(writer: _Writer) -> _Queue:
 
 
 class _NobodyAccepted(Exception):
-    """All writers of the group are refused: the transaction is rolled back, and with it the turn."""
+    """All writers of the group are refused: the transaction is rolled back, including its turn."""
 
 
 class _KeyRefused(Exception):
-    """A key of the group is refused, so `_store_at_once` has stored nothing: the writers' keys are looked up first."""
+    """A key of the group is refused, and `_store_at_once` has stored nothing: retry, checking each key first."""
 
 
 def _lead(queue: _Queue, leader: _Writer) -> None:
-    """Commit the changes of a group of writers, and tell each writer its outcome."""
+    """Commit the changes of a group of writers, and set each writer's outcome."""
     group: list[_Writer] = []
     waited = time.monotonic() - leader.since
     try:
@@ -199,10 +199,10 @@ def _lead(queue: _Queue, leader: _Writer) -> None:
             return
         with changing(waited):
             _write(queue, advance(queue.environment_id, waited), leader, group, _store_checked)
-    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer finds out alone
+    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
         group = group or [leader]
     except (OperationalError, InterfaceError, Unavailable) as error:
-        if not group:  # only the leader is concerned, and its thread raises this
+        if not group:  # only the leader is affected, and its thread raises this
             raise
         _fail(group, error)
     except Exception:
@@ -220,19 +220,19 @@ StoringWay = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writ
 
 def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: StoringWay) -> None:
     accepted, inserted = way(queue.environment_id, turn, group)
-    # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
+    # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
     transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
     fact_table().note_stored(inserted)
 
 
 # ---- by one statement ----------------------------------------------------------------------------------------------
-# Most writers insert a few facts of signatures that have been seen before, and end none. On PostgreSQL, one statement
-# looks up the keys of such a group, inserts its facts and its revisions, and counts them. It runs after the turn was
-# taken, by a snapshot of its own, so it sees all that the writers before have committed.
+# Most writers insert a few facts of known signatures, and end none. On PostgreSQL, one statement checks the keys of
+# such a group, inserts its facts and its revisions, and counts them. It runs after the turn was taken, in a snapshot of
+# its own, so it sees everything that preceding writers have committed.
 
 
 def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
-    """Store the changes by one statement, if they are such that it can. Raise `_KeyRefused` if a key is refused."""
+    """Store the changes in one statement, if it supports them. Raise `_KeyRefused` if a key is refused."""
     numbered = list(enumerate(group, turn.offset))
     rows = _plain_rows(environment_id, turn, numbered) if connection.vendor == "postgresql" else None
     if not rows:
@@ -280,7 +280,7 @@ def _plain_rows(environment_id: int, turn: WriterTurn, numbered: Sequence[tuple[
                 check_facts(program, change.facts, change.path)
                 for row in rows_of(change.facts, partial(known_number, environment_id), number):
                     rows.setdefault(row[:ROW_LENGTH], row)
-    except (AuthzError, KeyError):  # refused by the policy, or of a signature that is not known here
+    except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
         return None
     may_end = numbers_that_may_end(environment_id, turn.ends_mark)
     return None if may_end and any(row[0] in may_end for row in rows) else list(rows.values())
@@ -290,7 +290,7 @@ def _plain_rows(environment_id: int, turn: WriterTurn, numbered: Sequence[tuple[
 
 
 def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
-    """Look up the keys, and store the changes of all writers that are not refused; return those, and how many facts."""
+    """Check the keys, and store the changes of writers that are not refused; return those, and the number of facts."""
     _refuse_keys(environment_id, group)
     program = program_of_version(turn.policy_version_id)
     accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
@@ -301,7 +301,7 @@ def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Write
 
 
 def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
-    """Look up each key of the group now. A writer whose key now opens another environment makes its changes alone."""
+    """Check each key of the group now. A writer whose key now belongs to another environment commits alone."""
     for key_hash in {each.caller.key_hash for each in group}:
         holders = [each for each in group if each.caller.key_hash == key_hash]
         try:
@@ -344,7 +344,7 @@ def _store(environment_id: int, turn: WriterTurn, accepted: Sequence[_Writer]) -
 
 
 def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
-    """Make the changes in order, neighbors of a kind together: insert, insert, delete -> one insert, one delete."""
+    """Make the changes in order, merging neighbors of a kind: insert, insert, delete -> one insert, one delete."""
     for kind, run in groupby(changes, lambda change: type(change[1])):
         if kind is Inserts:
             _insert(work, run)
@@ -369,7 +369,7 @@ def _done(number: int, writer: _Writer, turn: WriterTurn, counts: ChangeCounts) 
 
 
 def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
-    """Hand on the lead, and wake the accepted writers. Their offsets follow each other from `first` on."""
+    """Hand on the lead, and wake the accepted writers. Their offsets are consecutive from `first`."""
     queue.hand_on(leader)
     for offset, each in enumerate(accepted, first):
         each.offset = offset
@@ -377,7 +377,7 @@ def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: in
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:
-    """Give each writer a copy of the error: raised exceptions keep tracebacks, so writers cannot share one."""
+    """Give each writer a copy of the error: raised exceptions have tracebacks, so writers cannot share one."""
     for each in group:
         if each.error is None:
             each.error = _copied(error)

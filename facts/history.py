@@ -20,17 +20,16 @@ from policy.rules.program import Signature
 from policy.values import PRIMITIVES, Value
 
 # ---- What changed when: the revisions that began or ended facts, newest first, in pages ---------------------------
-# A page holds so many facts, not so many revisions: one revision may be a load of millions. If a revision does not
-# fit, the next page goes on with it. The history begins after the horizon: what happened before is no longer known
-# whole.
+# A page is limited by its number of facts, not of revisions: one revision may be a load of millions. If a revision does
+# not fit, the next page continues it. The history begins after the horizon: earlier history is incomplete.
 
 _NAMES = ", ".join(COLUMNS)
-_AT_ONCE = 300  # parts of a statement, three for each signature: SQLite joins 500 at most
+_AT_ONCE = 300  # parts of a statement, three for each signature: SQLite allows 500 in a UNION
 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact that a revision inserted or deleted, and the end that it then had, in microseconds."""
+    """A fact that a revision inserted or deleted, and the expiry that it then had, in microseconds."""
 
     row: Row
     fact: Fact
@@ -39,7 +38,7 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a revision did to the facts asked for. A fact whose end it changed is among the inserted only."""
+    """A revision's changes of the requested facts. A fact whose expiry it changed is among the inserted only."""
 
     revision: Revision
     inserted: tuple[FactChange, ...]
@@ -48,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryCursor:
-    """What a page follows: a fact, in the order of rows, among those that a revision changed."""
+    """Where a page continues: after a fact, in row order, among those that a revision changed."""
 
     revision: int
     row: Row
@@ -58,12 +57,12 @@ class HistoryCursor:
 class History:
     entries: tuple[Entry, ...]
     horizon: int
-    more: HistoryCursor | None = None  # what the next page follows
+    more: HistoryCursor | None = None  # cursor of the next page
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionSpan:
-    """The revisions that are looked at."""
+    """A range of revisions, from `after` (exclusive) to `to` (inclusive)."""
 
     after: int
     to: int
@@ -71,7 +70,7 @@ class RevisionSpan:
 
 # ---- use cases -----------------------------------------------------------------------------------------------
 
-# Pruning moves the horizon before it deletes rows. A horizon from before and rows from after would be a gap.
+# Pruning moves the horizon before it deletes rows. An old horizon with newer rows would leave a gap.
 _IN_ONE_SNAPSHOT = read_snapshot(has_time_limit=True)
 
 
@@ -84,7 +83,7 @@ def of_pattern(
     after: HistoryCursor | None = None,
     to: int | None = None,
 ) -> History:
-    """Return a page of what happened to the facts that begin with these arguments, up to a revision or until now."""
+    """Return a page of the history of the facts that begin with these arguments, up to a revision or until now."""
     kinds = matching(signature_numbers(environment_id), predicate, tuple(args), open_ended=True)
     return of_kinds(environment_id, kinds, args, size, after, to)
 
@@ -98,7 +97,7 @@ def of_kinds(
     after: HistoryCursor | None = None,
     to: int | None = None,
 ) -> History:
-    """Return a page of what happened to the facts of these signatures that begin with these ids."""
+    """Return a page of the history of the facts of these signatures that begin with these ids."""
     latest, horizon = newest_and_horizon(environment_id)
     span = RevisionSpan(horizon, latest if to is None else min(to, latest))
     return _page(environment_id, kinds, args, size, after, span, horizon)
@@ -106,7 +105,7 @@ def of_kinds(
 
 @_IN_ONE_SNAPSHOT
 def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor | None = None) -> History:
-    """Return a page of what happened to the facts that mention a value, in whatever argument."""
+    """Return a page of the history of the facts that mention a value, in any argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
     latest, horizon = newest_and_horizon(environment_id)
     span = RevisionSpan(horizon, latest)
@@ -120,7 +119,7 @@ def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor 
 
 @_IN_ONE_SNAPSHOT
 def of_revision(environment_id: int, number: int, size: int, after: HistoryCursor | None = None) -> History:
-    """Return a page of what one revision did: one entry, or none where that is not known."""
+    """Return a page of one revision's changes: a single entry, or none if they are unknown."""
     horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
     return _page(environment_id, kinds, (), size, after, RevisionSpan(max(horizon, number - 1), number), horizon)
@@ -133,7 +132,7 @@ def of_revision(environment_id: int, number: int, size: int, after: HistoryCurso
 class _RevisionChange:
     revision: int
     row: Row
-    began: bool  # else it ended
+    began: bool  # false: it ended
     expires_at: int | None
 
 
@@ -171,7 +170,7 @@ def _entries(
     made = revisions(environment_id, {change.revision for change in changes})
     for number, group in groupby(changes, lambda each: each.revision):
         same = list(group)
-        if number in made:  # it is dropped, with what it did, while this is read
+        if number in made:  # it may be pruned, with its changes, while this is read
             inserted, deleted = (
                 tuple([_changed(each, signatures) for each in same if each.began is began]) for began in (True, False)
             )
@@ -191,10 +190,10 @@ def _changed(change: _RevisionChange, signatures: Mapping[int, Signature]) -> Fa
 def _changes(
     kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryCursor | None, span: RevisionSpan
 ) -> Iterator[_RevisionChange]:
-    """Yield so many changes at least, as far as there are any, of the first in order.
+    """Yield at least the first `most` changes in order, if there are that many.
 
-    What happens to facts of one signature is read by one statement, and so as of one moment: a fact that is deleted
-    meanwhile is there once. Of revisions before this, nothing but that changes.
+    The changes of one signature's facts are read by one statement, and so in one snapshot: a fact that is deleted
+    meanwhile appears once. Nothing else can change in the history up to these revisions.
     """
     parts = [
         _part(table, column, kind, args, most, after, span)
@@ -219,11 +218,11 @@ def _part(
     after: HistoryCursor | None,
     span: RevisionSpan,
 ) -> tuple[str, list[str | int]]:
-    """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
+    """Return the statement that reads the first changes of a signature's facts from one column, and its parameters."""
     signature, number = kind
     leading = _leading(signature, args)
-    # By ids, only those of past facts that ended are found in the order of revisions. The others are found by their
-    # ids, and then sorted: an expression keeps both databases from walking through all that the signature had.
+    # By ids, only past facts that ended are indexed in the order of revisions. The others are found by their ids, and
+    # then sorted: an expression keeps both databases from scanning all facts of the signature.
     is_sorted = leading is None or column == "until"
     at = column if is_sorted else f"({column} + 0)"
     conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
@@ -244,7 +243,7 @@ def _part(
 def _part_of_one(
     table: str, column: str, number: int, most: int, after: HistoryCursor | None, revision: int
 ) -> tuple[str, list[str | int]]:
-    """Return the same of one revision: in the order of rows, as the index has them, however many there are."""
+    """Return the same for a single revision: in row order, as in the index, however many there are."""
     ids_after: tuple[str, ...] = ()
     beyond = ""
     if after is not None and after.revision == revision and number <= after.row[0]:
@@ -260,7 +259,7 @@ def _part_of_one(
 
 
 def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
-    """Return the column to find the facts by: of those whose ids are given, the first that is no name or number."""
+    """Return the column for looking up facts: the first with a given id, preferably not of a primitive type."""
     given = [
         (name in PRIMITIVES, column) for column, name, arg in zip(COLUMNS, signature.types, args) if arg.id is not None
     ]
@@ -268,14 +267,14 @@ def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
 
 
 def _found_by(table: str, leading: str | None) -> tuple[str, str]:
-    """Return what follows the table's name, and what is said again of the column, for its index to be used."""
+    """Return the index hint after the table's name, and the partial index's condition, which must be repeated."""
     hint = indexes.hint(table, leading) if connection.vendor == "sqlite" else ""
     partial = indexes.condition(table, leading)
     return hint, f" AND {partial}" if partial else ""
 
 
 def _beyond(at: str, number: int, after: HistoryCursor | None) -> tuple[str, tuple[str | int, ...]]:
-    """Return the condition that a change comes after the cursor; that it is none of later revisions is said already."""
+    """Return the condition that a change comes after the cursor; later revisions are already excluded."""
     if after is None or number > after.row[0]:
         return "", ()
     if number < after.row[0]:
@@ -284,18 +283,18 @@ def _beyond(at: str, number: int, after: HistoryCursor | None) -> tuple[str, tup
     return f" AND ({at} < %s OR {following})", (after.revision, *after.row[1:])
 
 
-# ---- The periods in which facts were stored: since when and by whom, and until when -------------------------------
+# ---- The periods in which facts were stored: since when and by whom, and until when ---------------------------------
 
 _KEY = ", ".join(("sig", *COLUMNS))
 _WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
-_FACTS_AT_ONCE = 400  # facts that one statement looks for
+_FACTS_AT_ONCE = 400  # facts that one statement looks up
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionMark:
     """A revision at which a fact began or ended. If the revision was pruned, only its number is known.
 
-    Without a number: the fact began before revisions were kept; `before` is then the oldest revision that is known.
+    Without a number, the fact began before revisions were kept; `before` is then the oldest known revision.
     """
 
     revision: int | None
@@ -307,7 +306,7 @@ class RevisionMark:
 
 @dataclass(frozen=True, slots=True)
 class ValidityPeriod:
-    """A period in which a fact was stored. Without `until` it still is, or it has ended and is not swept yet."""
+    """A period in which a fact was stored. Without `until` it still is, or it has expired and is not swept yet."""
 
     since: RevisionMark
     until: RevisionMark | None
@@ -321,7 +320,7 @@ class _Found:
     expires_at: int | None
 
     def as_of(self, revision: int) -> _Found:
-        """Return the same as of a revision: leave `until` out if it is later."""
+        """Return the period as of a revision: without `until` if that is later."""
         return self if self.until is None or self.until <= revision else replace(self, until=None)
 
     @property
@@ -330,9 +329,9 @@ class _Found:
 
 
 def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | None = None) -> dict[Row, ValidityPeriod]:
-    """Return the last time that each of these facts of the environment was there, if it ever was.
+    """Return the latest period in which each of these facts was stored, if any.
 
-    As of a revision: the last one that had begun by then. Takes at most two statements for 400 facts, and two more.
+    As of a revision: the latest one that had begun by then. Takes at most two statements per 400 facts, and two more.
     """
     found = dict(_latest("fact", "NULL", rows, revision))
     found |= dict(_latest("past_fact", "until", [row for row in rows if row not in found], revision))
@@ -394,7 +393,7 @@ def since_text(period: ValidityPeriod) -> str:
 
 
 def until_text(period: ValidityPeriod) -> str:
-    """Say until when it was: `stored until revision 512, 2026-11-09T08:30Z, deleted by admin ann`."""
+    """Return until when it was stored: `stored until revision 512, 2026-11-09T08:30Z, deleted by admin ann`."""
     mark, end = period.until, period.expires_at
     if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
         return f"expired {minute(end)}"

@@ -1,4 +1,4 @@
-"""History for people: an environment's revisions, what one of them changed, and what happened to facts."""
+"""History pages: an environment's revisions, what one of them changed, and the history of facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from policy.models import Environment, PolicyVersion, Revision
 from policy.rules import program
 from policy.values import Value
 
-REVISIONS, FACTS = 50, 100  # on a page
+REVISIONS, FACTS = 50, 100  # per page
 _DONE: dict[str, str] = {
     Kind.FACTS: "Facts",
     Kind.LOAD: "Facts loaded",
@@ -40,19 +40,19 @@ _LONGEST_NUMBER = 18  # digits
 
 @dataclass(frozen=True)
 class Step:
-    """A revision as a line of a timeline. Of one that changed the policy: which version, and what it differs from."""
+    """A revision as a line of a timeline. If it changed the policy: the version, and the diff from the previous one."""
 
     revision: Revision
     when: str
     what: str
-    facts_url: str  # what it did to facts, if it did anything
+    facts_url: str  # its changes of facts, if there are any
     version_url: str = ""
     difference_url: str = ""
 
 
 @dataclass(frozen=True)
 class FactLine:
-    """A fact on a page: whether it was inserted, until when, and where its own history is."""
+    """A fact on a page: whether it was inserted, its expiry, and the URL of its own history."""
 
     changed: FactChange
     is_inserted: bool
@@ -72,7 +72,7 @@ class Happened:
 
 
 def timeline(request: HttpRequest, environment: Environment, may_view_policies: bool) -> dict[str, object]:
-    """Return the revisions, newest first."""
+    """Return a page of the revisions, newest first."""
     found = Revision.objects.filter(environment=environment).order_by("-number")
     before = _number(request.GET.get("before", ""))
     if before is not None:
@@ -90,7 +90,7 @@ def timeline(request: HttpRequest, environment: Environment, may_view_policies: 
 
 
 def step_of(revision: Revision, earlier: Revision | None, may_view_policies: bool) -> Step:
-    """Return the line of a revision. Of the one before it, only the policy is looked at."""
+    """Return the line of a revision. The preceding revision is only needed for its policy."""
     when, version = minute(revision.at), revision.policy_version
     facts_url = revision_url(revision)
     what = _DONE.get(revision.kind, revision.kind)
@@ -108,7 +108,7 @@ def step_of(revision: Revision, earlier: Revision | None, may_view_policies: boo
 
 
 def activated_url(version: PolicyVersion) -> str:
-    """Return where the revision is that made a version active first; or all, where that was dropped or is not found."""
+    """Return the URL of the revision that first activated a version; of the timeline, if it is pruned or not found."""
     at = microseconds_of(version.created_at)
     about_then = Revision.objects.filter(environment=version.environment_id, at__range=(at - MINUTE, at + MINUTE))
     found = about_then.filter(kind=Kind.POLICY, policy_version=version).order_by("at", "number").first()
@@ -123,7 +123,7 @@ def earlier_than(revision: Revision) -> Revision | None:
 
 
 def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
-    """Return who made it and when, and a page of what it changed."""
+    """Return a revision's author and time, and a page of its changes."""
     after = _cursor_asked(request)
     found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
     facts = fact_lines(found.entries[0]) if found.entries else ()
@@ -159,7 +159,7 @@ def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
 
 
 def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_view_policies: bool) -> dict[str, object]:
-    """Return what happened to one fact, by all of its ids, or to all of a kind, newest first."""
+    """Return the history of one fact, given all of its ids, or of all facts of a signature, newest first."""
     types = types_of_text(kind.types)
     signature = program.Signature(kind.predicate, types)
     after = _cursor_asked(request)
@@ -186,7 +186,7 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
 def value_page(
     request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
 ) -> dict[str, object]:
-    """Return what happened to the facts that mention a value, newest first."""
+    """Return the history of the facts that mention a value, newest first."""
     after = _cursor_asked(request)
     found = history.of_value(environment.pk, value, FACTS, after)
     asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
@@ -205,7 +205,7 @@ def value_page(
 
 
 def _state(kind: Signature, ids: Sequence[str]) -> str:
-    """Say whether the fact is stored, or was."""
+    """Return whether the fact is stored, or was."""
     row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
     period = latest_periods(kind.environment_id, [row]).get(row)
     if period is None:
@@ -221,7 +221,7 @@ def _browse_url(kind: Signature, ids: Sequence[str]) -> str:
     return f"{reverse('admin:facts_signature_changelist')}?{urlencode(asked)}"
 
 
-# ---- addresses -----------------------------------------------------------------------------------------------------
+# ---- URLs ----------------------------------------------------------------------------------------------------------
 
 
 def timeline_url(environment_id: int) -> str:
@@ -229,7 +229,7 @@ def timeline_url(environment_id: int) -> str:
 
 
 def fact_url(row: Sequence[object], arity: int) -> str:
-    """Return where the history of a fact is; without arguments, that of its signature."""
+    """Return the URL of a fact's history; without arguments, that of its signature."""
     asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
     return f"{address_of('admin:facts_signature_history')}?{urlencode(asked)}"
 
@@ -255,7 +255,7 @@ def revision_asked(environment_id: int, number: int) -> Revision | None:
 
 
 def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:
-    """Return the signature, and the ids of one of its facts or none; None where there is no such signature."""
+    """Return the signature, and the ids of one of its facts or none; None if there is no such signature."""
     number, ids = _number(request.GET.get("signature", "")), request.GET.getlist("id")
     kind = None if number is None else Signature.objects.select_related("environment").filter(pk=number).first()
     if kind is None or any("\0" in text for text in ids) or len(ids) not in (0, len(types_of_text(kind.types))):
@@ -272,7 +272,7 @@ def _token(after: HistoryCursor) -> str:
 
 
 def _cursor_asked(request: HttpRequest) -> HistoryCursor | None:
-    """Return where the page begins, if the token is one that such a page gave out."""
+    """Return the cursor of the page, if its token was issued by such a page."""
     token = request.GET.get("after", "")
     if not token:
         return None

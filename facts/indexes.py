@@ -1,4 +1,4 @@
-"""The choice of an index for looking up facts by known columns: SQLite has no statistics here by which to choose.
+"""Choose an index for looking up facts by known columns, as SQLite has no statistics to do so.
 
 SQLite's planner rates an index that lacks `since` or `expires_at` worse than a scan of all facts of a signature. So
 statements that read those columns name their index.
@@ -14,13 +14,13 @@ _PARTIAL = {STORED: ("a3", "a4"), PAST: ("a2", "a3", "a4")}  # columns whose ind
 
 
 def leading(known: Iterable[str]) -> str | None:
-    """Return the column to look facts up by, among those whose ids are known."""
+    """Return the column by which to look up facts, among those whose ids are known."""
     names = set(known)
     return next((each for each in _PREFERRED if each in names), None)
 
 
 def hint(table: str, column: str | None) -> str:
-    """Return ` INDEXED BY …`, to follow the table's name; "" for `a0` of stored facts: their primary key does."""
+    """Return ` INDEXED BY …`, to follow the table's name; "" for `a0` of stored facts, served by their primary key."""
     return "" if column is None or (table, column) == (STORED, "a0") else f" INDEXED BY {table}_{column}"
 
 

@@ -1,4 +1,4 @@
-"""Pages of stored facts by the keys of their first and last rows, and how many facts there are."""
+"""Keyset pagination of stored facts, and the number of facts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_AT_ONCE = 64  # columns that one statement reads; the first statements rea
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """The ids from `low` on, up to `high` or, if it is `open`, below it. They are compared byte by byte."""
+    """The ids from `low` up to `high`, or below `high` if the range is `open`. They are compared byte by byte."""
 
     low: str
     high: str | None
@@ -63,7 +63,7 @@ def beginning(text: str) -> IdRange:
 
 
 def _after_all(text: str) -> str | None:
-    """Return the first text after all that begin with this one; None where there is none."""
+    """Return the first text after all that begin with this one; None if there is none."""
     rest = text.rstrip(_LAST)
     if not rest:
         return None
@@ -76,7 +76,7 @@ def _after_all(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A fact, and the row where it is."""
+    """A fact, and its row."""
 
     row: Row
     fact: Fact
@@ -84,7 +84,7 @@ class Filed:
 
 @dataclass(frozen=True)
 class SearchColumn:
-    """Where ids are looked for: an argument of a signature. A fact that is in an `earlier` one too is shown there."""
+    """Where ids are searched: an argument of a signature. Facts that also match in an `earlier` one are shown there."""
 
     kind: Signature
     position: int
@@ -101,7 +101,7 @@ class SearchColumn:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Return the columns in the order that its facts are in."""
+        """Return the columns by which its facts are sorted."""
         return ORDERS[self.name]
 
     def sorted_by(self, filed: Filed) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class SearchColumn:
 
 
 def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: str = "") -> list[SearchColumn]:
-    """Return where facts of these kinds may have such ids, in the order of the kinds; of the type, if one is named."""
+    """Return where facts of these signatures may have such ids, in their order; only of the type, if one is given."""
     if ids == EVERY:
         return [SearchColumn(kind, 0) for kind in kinds]
     found = []
@@ -125,7 +125,7 @@ def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: 
 
 
 class Mark(NamedTuple):
-    """A fact on a walk: in which column, and its row."""
+    """The position of a fact on a walk: its column, and its row."""
 
     column: tuple[int, int]
     row: Row
@@ -133,7 +133,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A fact that a walk meets."""
+    """A fact on a walk."""
 
     column: SearchColumn
     filed: Filed
@@ -149,7 +149,7 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class FactPage:
-    """Facts one after the other, and whether there are others before and after them."""
+    """Consecutive facts, and whether there are others before and after them."""
 
     facts: tuple[Met, ...]
     has_previous: bool = False
@@ -161,7 +161,7 @@ def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> FactPage:
 
 
 def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> FactPage:
-    """Return the facts that follow one; the first ones without a mark, or where its column is not on the walk."""
+    """Return the facts that follow a mark; the first ones without a mark, or if its column is not on the walk."""
     start = _index_of(walk, mark)
     found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
     return FactPage(tuple(found[:size]), start is not None, len(found) > size)
@@ -194,7 +194,7 @@ def _index_of(walk: Sequence[SearchColumn], mark: Mark | None) -> int | None:
 
 
 def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
-    """Return so many facts at most, of one column after the other; what follows a mark is of the first column."""
+    """Return at most `wanted` facts, column by column; the mark, if given, is in the first column."""
     found: list[Met] = []
     at, some = 0, 1
     while at < len(walk) and len(found) < wanted:
@@ -214,7 +214,7 @@ def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forw
         cursor.execute(" UNION ALL ".join(parts), values)
         rows = cursor.fetchall()
     for number, column in enumerate(group):
-        # SQL does not promise that UNION ALL keeps the order.
+        # SQL does not guarantee that UNION ALL keeps the order.
         of_column = [_filed(column, row[1:]) for row in rows if row[0] == number]
         yield from [Met(column, filed) for filed in sorted(of_column, key=column.sorted_by, reverse=not forward)]
 
@@ -228,7 +228,7 @@ def _signature(kind: Signature) -> program.Signature:
 
 
 def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
-    """Return the SELECT of a column's facts in its order, and its values."""
+    """Return the SELECT of a column's facts in its order, and its parameters."""
     where, values = from_where(column, mark, forward)
     ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in column.order)
     statement = f"SELECT sig, {', '.join(COLUMNS)}, expires_at {where} ORDER BY {ordered}"
@@ -238,17 +238,17 @@ def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forwa
 
 
 def from_where(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return which facts are in the column, as part of a statement, and its values."""
+    """Return the FROM and WHERE clauses that select the facts in the column, and their parameters."""
     conditions, values = conditions_of(column, mark, forward)
     hint = indexes.hint(indexes.STORED, column.name) if connection.vendor == "sqlite" else ""
     return f"FROM fact{hint} WHERE {conditions}", values
 
 
 def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return which facts are in the column, and in none before, and come after the mark or before it.
+    """Return the condition for facts in the column, in no earlier one, and beyond the mark, with its parameters.
 
     The mark replaces the bound on its side: with both, SQLite might start its search at the bound. A single id is
-    written as a range too: with `=`, PostgreSQL would walk through all facts of the signature in key order.
+    written as a range too: with `=`, PostgreSQL would scan all facts of the signature in key order.
     """
     order = column.order
     tests, values = [f"sig = {int(column.kind.pk)}"], []
@@ -283,14 +283,14 @@ def _within(column: str, ids: IdRange) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A stored fact as it is now: since which revision, and until when."""
+    """A stored fact as it is now, and the revision that stored it."""
 
     fact: Fact
     since: int
 
 
 def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
-    """Return those of the rows that are stored and have not ended."""
+    """Return those of the rows that are stored and have not expired."""
     by_number = {kind.pk: kind for kind in kinds}
     each = " AND ".join(f"{name} = %s" for name in COLUMNS)
     found: dict[Row, Kept] = {}
@@ -306,16 +306,16 @@ def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
     return found
 
 
-# ---- How many facts there are, and the database's statistics of them ----------------------------------------------
+# ---- The number of facts, exact or estimated -----------------------------------------------------------------------
 
-MOST = {"sqlite": 500_000, "postgresql": 20_000}  # facts that are counted one by one
+MOST = {"sqlite": 500_000, "postgresql": 20_000}  # facts that are counted exactly
 _SAMPLE = 300  # pages of the table
 _AT_ONCE = 64  # columns that one statement counts
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of facts. Where there are more, about how many, as far as that is known."""
+    """A number of facts. If there are more, an estimate of how many, if available."""
 
     number: int
     more: bool = False
@@ -345,7 +345,7 @@ def count(walk: Sequence[SearchColumn], most: int | None = None) -> Count:
 
 
 def counts(walk: Sequence[SearchColumn], most: int) -> list[Count]:
-    """Return how many facts each column has, counted no further than `most`."""
+    """Return how many facts each column has, counting up to `most`."""
     found: list[int] = []
     for start in range(0, len(walk), _AT_ONCE):
         found += _counted(walk[start : start + _AT_ONCE], most + 1)
@@ -365,7 +365,7 @@ def _counted(some: Sequence[SearchColumn], limit: int) -> list[int]:
 
 
 def _estimated(walk: Sequence[SearchColumn]) -> int | None:
-    """Return the estimate: the walk's share of a sample, times the number of facts by PostgreSQL's statistics."""
+    """Return an estimate: the walk's share of a sample, times the number of facts by PostgreSQL's statistics."""
     tests, values = [], []
     for column in walk:
         conditions, of_column = conditions_of(column)

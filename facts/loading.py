@@ -1,4 +1,4 @@
-"""Load a file of facts in one transaction, and report the lines that are wrong."""
+"""Load a file of facts in one transaction, and report invalid lines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from policy.rules.program import Program, Signature
 from policy.rules.signatures import PLACE
 
 CHUNK = 10_000  # facts
-ENOUGH = 100  # wrong lines, after which reading on helps nobody
-NumberedFact = tuple[int, tuple[Any, ...]]  # a signature's number, and what follows the ids in a row
+ENOUGH = 100  # invalid lines, after which reading is aborted
+NumberedFact = tuple[int, tuple[Any, ...]]  # a signature's number, and the columns after the ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Loaded:
     read: int
     inserted: int
     bad: tuple[BadLine, ...]
-    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know, stored all the same
+    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know; stored nevertheless
 
 
 class LinesRejected(AuthzError):
-    """Some lines are wrong, and so nothing is loaded."""
+    """Some lines are invalid, so nothing is loaded."""
 
     def __init__(self, bad: tuple[BadLine, ...]):
         self.bad = bad
@@ -53,10 +53,10 @@ def load(
     by: By = NOBODY,
     ends_stay: bool = False,
 ) -> Loaded:
-    """Store the facts of all lines, or raise `LinesRejected` and store none; with `skip_bad`, skip the wrong lines.
+    """Store the facts of all lines, or raise `LinesRejected` and store none; with `skip_bad`, skip the invalid lines.
 
     A line is a `Fact`, the JSON of one, or a `BadLine`. With `ends_stay`, no line is stored if one of them has a fact
-    that is stored already with another end, not even with `skip_bad`.
+    that is already stored with another expiry, not even with `skip_bad`.
     """
     with spans.lasting("load"), changing():
         turn = advance(environment_id)
@@ -84,7 +84,7 @@ def load(
 
 
 def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, ends_stay: bool) -> list[NewRow]:
-    """Return the rows to be stored. Where facts may end, first end the stored ones that are to have another end."""
+    """Return the rows to be stored. If facts may expire, first end the stored ones that get another expiry."""
     if not (filing.some_end or ends.may_end):
         return rows
     rows = last_of_each(rows)
@@ -99,7 +99,7 @@ def _settled(numbers: Iterable[int], revision: int) -> ChangeCounts:
 
 
 class _Filing:
-    """Turns lines into rows, and keeps the wrong ones. `settle` is called before the database is."""
+    """Converts lines to rows, and collects the invalid ones. `settle` is called before the database is used."""
 
     def __init__(
         self, environment_id: int, since: int, program: Program | None, skip_bad: bool, settle: Callable[[], None]
@@ -110,16 +110,16 @@ class _Filing:
         self.skip_bad = skip_bad
         self.settle = settle
         self.read = 0
-        self.some_end = False  # among the rows that were made last
+        self.some_end = False  # among the rows made last
         self.numbers_of_lines: list[int] = []  # of these
         self.bad: list[BadLine] = []
-        self.filed: dict[Signature, NumberedFact | str] = {}  # or why the policy has no use for such facts
+        self.filed: dict[Signature, NumberedFact | str] = {}  # or why the policy does not accept such facts
         self.known: dict[FactKey, NumberedFact] = {}
         self.names = UnknownNames(program)
         self.named: dict[int, Signature] = {}  # signatures whose facts have names that may be unknown
 
     def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
-        """Return each line's row, or None where the line is wrong. No line's JSON is kept, which would take memory."""
+        """Return each line's row, or None if the line is invalid. No line's JSON is kept, to save memory."""
         rows: list[NewRow | None] = []
         numbers: list[int] = []
         self.some_end = False
@@ -138,13 +138,13 @@ class _Filing:
         return rows
 
     def lines_of(self, rows: list[NewRow | None], reason: EndsStay) -> tuple[BadLine, ...]:
-        """Return the lines, of those that were read last, whose facts are stored with other ends."""
+        """Return the lines, of those that were read last, whose facts are stored with another expiry."""
         made = zip(rows, self.numbers_of_lines)
         wrong = (number for row, number in made if row is not None and row[:ROW_LENGTH] in reason.rows)
         return tuple(BadLine(number, reason.message) for number in islice(wrong, ENOUGH))
 
     def _look_at_names(self, kind: int, rows: list[NewRow | None], numbers: list[int]) -> None:
-        """Count names that the policy does not know. Nearly always there is none, which is quick to see."""
+        """Count names that the policy does not know. There is nearly always none, which is quick to detect."""
         column, signature = 1 + PLACE, self.named[kind]
         if self.names.has_unknown(signature, {row[column] for row in rows if row is not None and row[0] == kind}):
             met = [(row[column], number) for row, number in zip(rows, numbers) if row is not None and row[0] == kind]
@@ -171,7 +171,7 @@ class _Filing:
 
     @cached_property
     def _moment(self) -> int:
-        """Return the time at which the first end was read: all ends of the file are compared with it."""
+        """Return the time at which the first expiry was read: all expiries of the file are compared with it."""
         self.settle()
         return clock.now()
 

@@ -15,10 +15,10 @@ from facts.read import Then, index_condition, places_of
 from policy.rules.program import Signature
 
 # ---- mentioned ids ------------------------------------------------------------------------------------------------
-# The ids that stored facts mention, by type, to pick some from. They are read from indexes, never from all facts.
+# The ids that stored facts mention, by type, to choose from. They are read from indexes, never from all facts.
 
-MOST_IDS = 20_000  # of a type
-_MOST_PLACES = 40  # of a type
+MOST_IDS = 20_000  # per type
+_MOST_PLACES = 40  # per type
 
 # A loose index scan, from each id straight to the next one: its time depends on the number of ids, not of facts.
 _STEPS = """
@@ -42,7 +42,7 @@ WITH RECURSIVE seen(id) AS (
 
 @dataclass(frozen=True, slots=True)
 class SomeIds:
-    """Ids of a type, in order; `or_more` where only so many were read."""
+    """Ids of a type, in order; `or_more` if the limit was reached."""
 
     texts: tuple[str, ...]
     or_more: bool = False
@@ -52,7 +52,7 @@ class SomeIds:
 
 
 def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_IDS) -> SomeIds:
-    """Return the ids of the type that facts of these signatures mention, MOST_IDS at most of each place."""
+    """Return the ids of the type that facts of these signatures mention, at most MOST_IDS from each column."""
     found: set[str] = set()
     or_more = False
     for number, column in places_of(numbers, type_name):
@@ -70,7 +70,7 @@ def ids_in(number: int, column: str, most: int) -> list[str]:
 
 
 def known_ids(environment_id: int, types: Iterable[str], start: str = "", limit: int = 50) -> dict[str, list[str]]:
-    """Return for each type the first ids that begin with `start`, in order; of so many places at most."""
+    """Return, for each type, the first ids that begin with `start`, in order; from at most `_MOST_PLACES` columns."""
     if "\0" in start:
         return {}
     numbers = signature_numbers(environment_id)
@@ -91,10 +91,10 @@ def _ids_from(ids: IdRange, places: list[tuple[int, str]], limit: int) -> set[st
     return found
 
 
-# ---- What facts mentioned as of earlier moments, and which facts changed between two of them ----------------------
-# Ids come in order, some at a time: what is read at once does not grow with the number of facts.
+# ---- Ids that facts mentioned as of earlier moments, and facts that changed between two of them --------------------
+# Ids come in order, in batches: the memory needed does not grow with the number of facts.
 
-MOST_CHANGES = 5_000  # of a signature that are read; of more, only that there are
+MOST_CHANGES = 5_000  # changes read per signature; beyond it, only that there are more
 
 _NAMES = ", ".join(COLUMNS)
 
@@ -104,14 +104,14 @@ _NAMES = ", ".join(COLUMNS)
 
 @dataclass(frozen=True)
 class MentionedAsOf:
-    """The ids of a type that facts mention, of those that held at one of some moments."""
+    """The ids of a type that facts mention, among those that held at any of some moments."""
 
     numbers: Mapping[Signature, int]
     type: str
     moments: Sequence[Then]
 
     def after(self, text: str, most: int) -> list[str]:
-        """Return the ids that follow a text, so many at most."""
+        """Return the ids that follow a text, at most `most`."""
         found: set[str] = set()
         with connection.cursor() as cursor:
             for column, selected in self._selects("{column} > %s"):
@@ -120,9 +120,9 @@ class MentionedAsOf:
         return sorted(found)[:most]
 
     def containing(self, most: int, read: Callable[[str], Iterable[Sequence[str]]]) -> list[str]:
-        """Return ids that contain a text, so many at most.
+        """Return ids that contain a text, at most `most`.
 
-        Whoever reads runs each statement, puts the text in place of its `%s`, and limits the time: all ids are read.
+        `read` executes each statement with the text as its `%s`, and limits the time: all ids are read.
         """
         found: set[str] = set()
         test = "instr({column}, %s) > 0" if connection.vendor == "sqlite" else "strpos({column}, %s) > 0"
@@ -131,7 +131,7 @@ class MentionedAsOf:
         return sorted(found)[:most]
 
     def has(self, text: str) -> bool:
-        """Say whether a fact mentions the id."""
+        """Return whether a fact mentions the id."""
         with connection.cursor() as cursor:
             for _, selected in self._selects("{column} = %s"):
                 cursor.execute(f"SELECT 1 FROM (SELECT {selected}) seen LIMIT 1", (text,))
@@ -140,7 +140,7 @@ class MentionedAsOf:
         return False
 
     def _selects(self, wanted: str) -> Iterator[tuple[str, str]]:
-        """Yield what to select from each place where the ids may stand, with the column."""
+        """Yield the SELECT for each column that may contain the ids, with the column."""
         for number, column in places_of(self.numbers, self.type):
             for table in (STORED, PAST):
                 named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
@@ -161,7 +161,7 @@ def _held(table: str, moment: Then) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFacts:
-    """Facts of a signature that hold at one of two moments only, among others; `rows` are their ids, None: too many."""
+    """Facts of a signature, including all that hold at only one of two moments. `rows`: their ids; None: too many."""
 
     signature: Signature
     rows: tuple[tuple[str, ...], ...] | None
@@ -171,7 +171,7 @@ class ChangedFacts:
 
 
 def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[ChangedFacts]:
-    """Return for each signature the facts that began or ended after the first moment, and up to the last."""
+    """Return, for each signature, the facts that began or ended after the first moment, and up to the last."""
     found = []
     with connection.cursor() as cursor:
         for signature, number in known.numbers.items():
@@ -183,7 +183,7 @@ def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[Chan
 
 
 def any_ends(known: Numbered, first: int, last: int) -> bool:
-    """Say whether a stored fact comes to its end after the first time and up to the last, in microseconds."""
+    """Return whether a stored fact expires after the first time and up to the last, in microseconds."""
     numbers = [int(number) for signature, number in known.numbers.items() if signature in known.ending]
     if not numbers:
         return False

@@ -1,4 +1,4 @@
-"""The tables of facts: one narrow table of stored facts, one of past facts, and the signatures that say what rows mean.
+"""The tables of facts: a narrow one of stored facts, one of past facts, and the signatures that define what rows mean.
 
 A row is `sig, a0 … a4`: the number of a signature (an environment, a predicate and the types of the arguments), and the
 arguments' ids, '' beyond the signature's arity. With signature 7 = `has_role(User, String, Organization)`:
@@ -32,9 +32,9 @@ class Signature(models.Model):
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="signatures")
     predicate = models.TextField()
-    types = models.TextField()  # a JSON array, so that no type name can be read as two
-    may_end = models.BooleanField(default=False, db_default=False, editable=False)  # some fact of it has had an end
-    # The revision that created the signature: no fact of it was stored before. 0: not known, there may have been some.
+    types = models.TextField()  # a JSON array, so that type names are unambiguous
+    may_end = models.BooleanField(default=False, db_default=False, editable=False)  # it has had a fact with an expiry
+    # The revision that created the signature: it had no facts before. 0: unknown, it may have had some.
     since = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
@@ -59,7 +59,7 @@ class Fact(models.Model):  # noqa: DJ008  never shown as a row: `facts.wire.Fact
     a2 = models.TextField()
     a3 = models.TextField()
     a4 = models.TextField()
-    since = models.BigIntegerField()  # the revision that stored it; 0: stored before revisions were kept
+    since = models.BigIntegerField()  # the revision that stored it; 0: stored before revisions were recorded
     expires_at = models.BigIntegerField(null=True)  # microseconds since 1970; from then on the fact does not count
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Facts, patterns and values as people write them, and the formats of files of facts."""
+"""Facts, patterns and values in text form, and the file formats for facts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from policy.ground.clock import short_text_of
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
-# ---- Facts, patterns and values as people write them: `has_role(User:ann, "admin", Repo:_)` -----------------------
-# Without a type, a quoted or bare word is a String, digits are an Integer, `true` and `false` are Booleans; `Type:_`
-# is any value of the type and `_` is anything.
+# ---- Facts, patterns and values in text form: `has_role(User:ann, "admin", Repo:_)` -------------------------------
+# Without a type, a quoted or bare word is a String, digits are an Integer, `true` and `false` are Booleans; `Type:_` is
+# any value of the type and `_` is anything.
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -39,7 +39,7 @@ def pattern_from_text(text: str) -> FactPattern:
 
 
 def value_from_text(text: str) -> Value:
-    """Return an actor or a resource, `User:ann`: what the interface would take as one."""
+    """Parse an actor or a resource, such as `User:ann`, as the API would accept it."""
     match pattern_from_text(f"value({text})").args if text else ():
         case (Argument(str() as type_name, str() as written),) if type_name != STRING:
             return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
@@ -82,17 +82,17 @@ def _type_of(arg: WrittenArgument) -> str | None:
 
 
 # ---- formats ------------------------------------------------------------------------------------------------------
-# How files write facts, a line each: as JSON, as CSV, or in the notation of policies' tests.
+# File formats with one fact per line: JSON, CSV, or the notation of policies' tests.
 #
 #     {"predicate": "member", "args": [{"type": "User", "id": "ann"}, {"type": "Team", "id": "ops"}]}
 #     member,User,ann,Team,ops
 #     member(User:ann, Team:ops)
 #
-# A cell of CSV that a spreadsheet would take for a formula, `=1+1` or `-5`, is written with a `'` before it, and read
-# without it. So is one that has such quotes already: what is written is read as it was.
+# A CSV cell that a spreadsheet would interpret as a formula, `=1+1` or `-5`, is written with a `'` before it, which is
+# removed when it is read; so is a cell that already begins with such quotes, so that all cells survive a round trip.
 #
-# Until when a fact counts, a line of JSON says as `expires_at`, one of CSV in its last cell,
-# `expires_at=2026-12-01T00:00:00Z`, and one of the notation at its end: `until 2026-12-01T00:00:00Z`.
+# A fact's expiry is a member of a JSON line, `expires_at`, the last cell of a CSV line,
+# `expires_at=2026-12-01T00:00:00Z`, and follows the fact in the notation: `until 2026-12-01T00:00:00Z`.
 
 _END_CELL = f"{END}="
 _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
@@ -114,7 +114,7 @@ class BadLine:
 
 
 def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """Yield each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
+    """Yield each line's number and its JSON, or a `BadLine`; skip empty lines."""
     for number, line in enumerate(file, 1):
         text = line.removeprefix(_BOM) if number == 1 else line
         if not text.isspace():
@@ -125,7 +125,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
-    """Write one line for each fact; return how many there were."""
+    """Write one line for each fact; return the number of lines."""
     return sum(1 for fact in facts if file.write(orjson.dumps(fact_to_json(fact)).decode() + "\n"))
 
 
@@ -133,8 +133,8 @@ def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
 
 
 def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """Read CSV as `read_json` reads JSON; a first line may name the columns."""
-    # Bytes that are no text become lone surrogates, which are refused where they stand.
+    """Read CSV as `read_json` reads JSON; the first line may be a header."""
+    # Invalid UTF-8 becomes lone surrogates, which are rejected where they occur.
     rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
     while True:
         try:
@@ -150,7 +150,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Say whether a line has names, and no fact: `predicate,type,id,type,id …`, perhaps with the end's last."""
+    """Return whether a line is a header, not a fact: `predicate,type,id,type,id …`, possibly with `expires_at` last."""
     names = cells[1:-1] if len(cells) % 2 == 0 and cells[-1] == END else cells[1:]
     return cells[0] == "predicate" and names == ["type", "id"] * (len(names) // 2)
 
@@ -167,7 +167,7 @@ def _json_of_cells(number: int, cells: list[str]) -> object:
 
 
 def without_formula(cell: str) -> str:
-    """Return a cell of CSV that no spreadsheet takes for a formula; `read_csv` takes the quote away again."""
+    """Escape a CSV cell that a spreadsheet would interpret as a formula; `read_csv` removes the quote."""
     return f"'{cell}" if _FORMULA.match(cell.lstrip("'")) else cell
 
 
@@ -176,7 +176,7 @@ def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
     for count, fact in enumerate(facts, 1):
         cells = list(map(without_formula, _cells_of(fact)))
         if count == 1 and _are_names(cells):
-            rows.writerow(cells)  # or the fact would be taken for names
+            rows.writerow(cells)  # a header, since this fact looks like one
         rows.writerow(cells)
     return count
 
@@ -191,7 +191,7 @@ def _cells_of(fact: Fact) -> list[str]:
 
 
 def read_notation(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """Read the notation likewise; lines of JSON will do as well. Empty lines and comments say nothing."""
+    """Read the notation like `read_json`; lines may also be JSON. Empty lines and comments are skipped."""
     for number, line in enumerate(file, 1):
         text = (line.removeprefix(_BOM) if number == 1 else line).decode(errors="surrogateescape").strip()
         if text.startswith("{"):
@@ -212,7 +212,7 @@ def _fact_of(number: int, text: str) -> object:
 
 
 def _end_in(text: str) -> re.Match[str] | None:
-    """Find the end behind a fact's arguments, whatever stands in these."""
+    """Find the expiry after a fact's arguments, whatever these contain."""
     try:
         rest = parsed(text).rest
     except NotFactText:
@@ -232,13 +232,13 @@ def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:
 
 
 def line_of(fact: Fact) -> str:
-    """Return the fact on a line that `read_notation` takes for the same fact: as JSON, where its names do not fit."""
+    """Return the fact as a line that `read_notation` reads as the same fact: as JSON, if its names do not fit."""
     return _noted(fact) if _can_be_noted(fact.signature) else orjson.dumps(fact_to_json(fact)).decode()
 
 
 @lru_cache(maxsize=10_000)
 def _can_be_noted(signature: Signature) -> bool:
-    """Say whether the names of the signature are read as they are written; ids are whatever they are."""
+    """Return whether the names of the signature survive a round trip; ids always do."""
     ids = {INTEGER: "1", BOOLEAN: "true"}
     sample = Fact(signature.predicate, tuple([Value(name, ids.get(name, "x")) for name in signature.types]))
     return [fact for _, fact in read_notation(io.BytesIO(_noted(sample).encode()))] == [sample]

@@ -1,4 +1,4 @@
-"""The numbers of signatures. A committed number means the same signature for ever, so processes cache it."""
+"""The numbers of signatures. A committed number always means the same signature, so processes cache it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ timeline.forgets(_numbers.clear)
 
 
 def signature_number(environment_id: int, signature: Signature, revision: int) -> int:
-    """Return the signature's number in the environment. One without is given one, as of the revision being made."""
+    """Return the signature's number in the environment. If it has none, assign one, as of the revision being made."""
     key = (environment_id, signature)
     number = _numbers.get(key)
     if number is None:
         number = _read(environment_id, signature) or _give(environment_id, signature, revision)
-        # Not before: if this transaction is rolled back, a number that it gave does not exist.
+        # Not earlier: if this transaction is rolled back, a number that it assigned does not exist.
         transaction.on_commit(lambda: _remember(key, number))
     return number
 
 
 def known_number(environment_id: int, signature: Signature) -> int:
-    """Return the signature's number without asking the database. Raise `KeyError` if this process has not met it."""
+    """Return the signature's number without a query. Raise `KeyError` if this process has not seen it."""
     return _numbers[environment_id, signature]
 
 
 class Marks(NamedTuple):
-    """Two marks of an environment. They change when a signature is added, or gets its first fact with an end."""
+    """Two marks of an environment. They change when a signature is added, or gets its first fact with an expiry."""
 
     signatures: int = 0
     ends: int = 0
@@ -46,15 +46,15 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class Numbered:
-    """The signatures of an environment that have numbers, and those of which facts may end."""
+    """The signatures of an environment that have numbers, and those whose facts may expire."""
 
     marks: Marks
     numbers: Mapping[Signature, int]
     ending: frozenset[Signature] = frozenset()
-    since: Mapping[Signature, int] = field(default_factory=dict)  # the revision at which each was given its number
+    since: Mapping[Signature, int] = field(default_factory=dict)  # the revision at which each was assigned its number
 
     def by(self, latest: int) -> Numbered:
-        """Return those that there were once the latest of them had come, at this revision."""
+        """Return the signatures that existed as of revision `latest`."""
         numbers = {signature: number for signature, number in self.numbers.items() if self.since[signature] <= latest}
         return self if len(numbers) == len(self.numbers) else replace(self, numbers=numbers)
 
@@ -63,10 +63,10 @@ NUMBERLESS = Numbered(Marks(), {})
 
 
 def numbers_as_of(environment_id: int, latest: int | None = None) -> Numbered:
-    """Return every signature that has a number in the environment, and the marks under which it has.
+    """Return every signature that has a number in the environment, with the environment's marks.
 
-    With the revision at which the latest one came, only those that there were then: what is asked of the past is
-    planned as it was planned then.
+    With `latest`, the revision of a signature, return only those that existed then: a query as of the past is planned
+    as it was planned then.
     """
     marks = marks_of(environment_id)
     if marks is None:
@@ -75,7 +75,7 @@ def numbers_as_of(environment_id: int, latest: int | None = None) -> Numbered:
 
 
 def latest_signature(environment_id: int, revision: int) -> int:
-    """Return the revision at which the latest signature came, of those that there were at a revision."""
+    """Return the revision of the newest signature that existed at a revision."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT MAX(since) FROM signature WHERE environment_id = %s AND since <= %s", (environment_id, revision)
@@ -114,11 +114,11 @@ def signature_numbers(environment_id: int) -> dict[Signature, int]:
         return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
 
 
-# ---- signatures whose facts may end ------------------------------------------------------------------------------
+# ---- signatures whose facts may expire ---------------------------------------------------------------------------
 
 
 def let_end(environment_id: int, numbers: Iterable[int]) -> None:
-    """Mark signatures as those whose facts may end, with the first such fact, in the transaction that stores it."""
+    """Mark signatures whose facts may expire, in the transaction that stores the first such fact."""
     listed = ", ".join(str(int(number)) for number in numbers)
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE signature SET may_end = %s WHERE id IN ({listed})", (True,))
@@ -129,14 +129,14 @@ def let_end(environment_id: int, numbers: Iterable[int]) -> None:
 
 
 def ending_numbers(environment_id: int) -> frozenset[int]:
-    """Return the numbers of the signatures whose facts may end."""
+    """Return the numbers of the signatures whose facts may expire."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM signature WHERE environment_id = %s AND may_end", (environment_id,))
         return frozenset(number for (number,) in cursor.fetchall())
 
 
 def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozenset[int]]:
-    """Return both by one statement: every signature's number, and those of which facts may end."""
+    """Return both from one statement: every signature's number, and the numbers of those whose facts may expire."""
     with connection.cursor() as cursor:
         columns = "predicate, types, id, may_end"
         cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
@@ -146,7 +146,7 @@ def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozens
 
 
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
-    """Return the same, remembered under the environment's mark, which is 0 as long as there are none."""
+    """Return `ending_numbers`, cached by the environment's mark, which is 0 as long as there are none."""
     return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
 
 
@@ -168,13 +168,13 @@ def environments_with_ends() -> list[int]:
 class Numbering:
     """The numbers of signatures in one statement. A signature without a number gets a negative one, which no fact has.
 
-    A question writes nothing, and so waits for no writer. Facts of a signature without a number are left out of the
+    A query writes nothing, and so waits for no writer. Facts of a signature without a number are left out of the
     statement. As such facts may be stored before the statement runs, it checks that the environment's marks are still
     the same.
     """
 
     environment_id: int
-    latest: int | None = None  # as of a revision: the one at which the latest signature had come; None: now
+    latest: int | None = None  # the revision of the newest signature, for a query as of the past; None: now
     missing: dict[Signature, int] = field(default_factory=dict)
     known: Numbered = field(init=False)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
@@ -184,15 +184,15 @@ class Numbering:
 
     @property
     def marks(self) -> Marks:
-        """Return those of the environment when its signatures were read."""
+        """Return the environment's marks at the time when its signatures were read."""
         return self.known.marks
 
     def knows(self, signature: Signature) -> bool:
-        """Say whether facts of the signature may be stored."""
+        """Return whether facts of the signature may be stored."""
         return self.of(signature) > 0
 
     def may_end(self, signature: Signature) -> bool:
-        """Say whether stored facts of the signature have ends."""
+        """Return whether stored facts of the signature may have expiries."""
         return signature in self.known.ending
 
     def of(self, signature: Signature) -> int:
@@ -219,7 +219,7 @@ def _read(environment_id: int, signature: Signature) -> int | None:
 
 
 def _give(environment_id: int, signature: Signature, revision: int) -> int:
-    mark = secrets.randbits(62)  # random, so that it is never the mark of a change that was rolled back
+    mark = secrets.randbits(62)  # random, so that it never equals the mark of a change that was rolled back
     # In one transaction: a statement compiled between the two would cache the new mark without this signature.
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
@@ -228,7 +228,7 @@ def _give(environment_id: int, signature: Signature, revision: int) -> int:
             " ON CONFLICT DO NOTHING",
             (environment_id, signature.predicate, text_of_types(signature.types), revision),
         )
-    number = _read(environment_id, signature)  # ours, or that of a transaction that was faster
+    number = _read(environment_id, signature)  # ours, or that of a concurrent transaction
     assert number is not None, "a signature that was just inserted exists"
     return number
 

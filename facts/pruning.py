@@ -1,4 +1,4 @@
-"""Delete old history, and forget past facts for good."""
+"""Prune old history, and forget past facts for good."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from policy.models import Environment
 # ---- pruning ------------------------------------------------------------------------------------------------------
 # Pruning deletes old history: revisions before the horizon, and past facts that ended by then.
 #
-# The new horizon is committed first, so that from then on questions about older revisions are refused. Then the rows
-# are deleted in small transactions, between which others write. What an interrupted run leaves behind, the next one
-# deletes. Readers are never held up.
+# The new horizon is committed first, so that queries as of older revisions are rejected from then on. Then the rows are
+# deleted in small transactions, between which others can write. An interrupted run is completed by the next one.
+# Readers are never blocked.
 
-AT_ONCE = 5_000  # rows of a step
+AT_ONCE = 5_000  # rows per transaction
 DAY = 86_400_000_000  # microseconds
 OLDEST = 1 << 60
-LONGEST_PAUSE = 0.5  # seconds between two steps
+LONGEST_PAUSE = 0.5  # seconds between two transactions
 PruneReport = Callable[[str, int], None]
 _OLD_FACTS = "past_fact WHERE sig = %s AND until <= %s"
 _OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
@@ -39,22 +39,22 @@ _OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was dropped of an environment."""
+    """What was pruned from an environment."""
 
     slug: str
-    horizon: int  # from now on
+    horizon: int  # the new one
     revisions: int
     facts: int
 
 
 def prune_by_setting() -> None:
-    """Drop what is older than `HISTORY_DAYS`; 0 keeps all."""
+    """Prune what is older than `HISTORY_DAYS`; 0 keeps everything."""
     if settings.HISTORY_DAYS:
         prune(settings.HISTORY_DAYS)
 
 
 def prune(days: float, report: PruneReport = lambda slug, rows: None) -> list[Pruned]:
-    """Drop what is older, of every environment. `report` is told how much of one is gone, step by step."""
+    """Prune what is older, in every environment. `report` is called with an environment's total after each step."""
     environments = Environment.objects.order_by("slug").values_list("pk", "slug")
     return [_prune(environment_id, slug, days, report) for environment_id, slug in environments]
 
@@ -93,7 +93,7 @@ def _moved_horizon(environment_id: int, days: float) -> int:
 
 
 def _steps(which: str, *values: int) -> Iterator[int]:
-    """Delete the rows step by step, and yield how many each step deleted; pause as long as each step took."""
+    """Delete the rows in steps, and yield how many each step deleted; pause as long as each step took."""
     gone = AT_ONCE
     while gone == AT_ONCE:
         began = time.monotonic()
@@ -110,17 +110,17 @@ def _step(which: str, *values: int) -> int:
         return cursor.rowcount
 
 
-# ---- Past facts that are removed for good: people have a right to be forgotten ------------------------------------
+# ---- Erase past facts for good: people have a right to be forgotten ------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Past facts that a pattern matches, and the revisions at which some of them held, as far as there is history."""
+    """Past facts that a pattern matches, and the revisions at which some of them held, within the history."""
 
     past: int
     first: int
     last: int
-    stored: int  # facts that are not past
+    stored: int  # facts that are still stored
 
 
 def matches(environment_id: int, pattern: FactPattern) -> Matching:
@@ -141,7 +141,7 @@ def matches(environment_id: int, pattern: FactPattern) -> Matching:
 
 
 def forget(environment_id: int, pattern: FactPattern) -> int:
-    """Remove them, all or none; how many there were. What was answered from them is not remembered either."""
+    """Erase the matching past facts, all or none; return how many. Results cached from them are invalidated."""
     conditions, ids = id_conditions(pattern.args)
     forgotten = 0
     with changing():
@@ -156,7 +156,7 @@ def forget(environment_id: int, pattern: FactPattern) -> int:
 
 
 def _scrub_notes(environment_id: int) -> None:
-    """Take the facts out of what the admin noted when its notes still had their ids."""
+    """Remove facts from log entries of the admin that were made when these still contained ids."""
     kinds = map(str, signature_numbers(environment_id).values())
     notes = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(Signature), object_id__in=list(kinds)

@@ -1,6 +1,6 @@
 """Read stored facts, never derived ones: all facts of a pattern, some that mention a value, and counts.
 
-Pages of facts for people are in `facts/keyset_pages.py`.
+Pages of facts are in `facts/keyset_pages.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class Stats:
     facts: int
 
 
-# ---- all of them -------------------------------------------------------------------------------------------------
+# ---- all facts of a pattern --------------------------------------------------------------------------------------
 
 
 class Then(Protocol):
@@ -47,7 +47,7 @@ class Then(Protocol):
 
 class FactsAt(NamedTuple):
     facts: list[Fact]
-    revision: int  # whose facts they are
+    revision: int  # as of which they were read
 
 
 def find(
@@ -58,13 +58,13 @@ def find(
 
 
 def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> FactsAt:
-    """Return the same, and of which revision they are, by the statement that reads them."""
+    """Return the same, and the revision as of which the statement has read them."""
     kinds = _kinds(environment_id)
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
         facts, revision = _find(environment_id, _Kinds(numbers, kinds.may_end), args, moment)
-        # Signatures are only ever added, or marked as ones whose facts may end. If neither has happened since they
-        # were listed, the statement was complete. Otherwise read again.
+        # Signatures are only ever added, or marked as ones whose facts may expire. If neither has happened since they
+        # were listed, the statement was complete. Otherwise retry.
         latest = _kinds(environment_id)
         if latest == kinds:
             if moment is not None:
@@ -83,7 +83,7 @@ def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
         else:
             found = _selected_then(kinds, "", [], str(int(moment.revision)), str(int(moment.at)))
         rows = iter(fact_table().stream(f"{found} ORDER BY sig, {_NAMES}"))
-        first = list(islice(rows, 1))  # the statement has run by now
+        first = list(islice(rows, 1))  # the statement has been executed by now
         if moment is not None:
             check_kept(environment_id, moment.revision)
         yield from (_fact_of(signatures, row) for row in chain(first, rows))
@@ -98,7 +98,7 @@ def count(environment_id: int, pattern: FactPattern) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Signatures of an environment, and the numbers of those whose facts may end."""
+    """Signatures of an environment, and the numbers of those whose facts may expire."""
 
     numbers: dict[Signature, int]
     may_end: frozenset[int]
@@ -124,16 +124,16 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
 
 
 def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:
-    """Return the same as `_selected` and, in a row without ids, the offset of the environment."""
+    """Return the same as `_selected`, and the environment's offset in a row without ids."""
     width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
     offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM environment WHERE id = {int(environment_id)}'
     return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 
 def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) -> str:
-    """Return the SELECT of the facts of these signatures that have not ended.
+    """Return the SELECT of the facts of these signatures that have not expired.
 
-    Where none may, it asks for nothing but the key, which an index has.
+    If none of them may expire, it reads only the key, which an index covers.
     """
     here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
     if kinds.may_end.isdisjoint(kinds.numbers.values()):
@@ -142,7 +142,7 @@ def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) ->
 
 
 def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
-    """Return the same as of a revision: of those that are stored still, and of those that are past."""
+    """Return the same as of a revision: from the facts that are still stored, and from past facts."""
     here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
     held = f"{here} AND since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
     columns = f"sig, {_NAMES}, expires_at"
@@ -152,7 +152,7 @@ def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revisio
 
 
 def _fact_of(signatures: Mapping[int, Signature], row: Sequence[Any]) -> Fact:
-    """Return the fact of a row that was selected so; the end stands behind the key."""
+    """Return the fact of a row that was selected so; the expiry follows the key."""
     return fact_of_row(signatures[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
 
 
@@ -163,11 +163,11 @@ def _looked_up(table: str, known: Sequence[str]) -> str:
     return f"{named} WHERE {needed} AND" if needed else f"{named} WHERE"
 
 
-# ---- some of them ------------------------------------------------------------------------------------------------
+# ---- some facts --------------------------------------------------------------------------------------------------
 
 
 def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> Iterator[Fact]:
-    """Yield facts that mention the value: so many at most for each place where it may stand."""
+    """Yield facts that mention the value: at most `most` for each column that may contain it."""
     by_number = {number: signature for signature, number in numbers.items()}
     with connection.cursor() as cursor:
         for number, column in places_of(numbers, value.type):
@@ -191,7 +191,7 @@ def stats(environment_id: int) -> Stats:
 
 
 def count_up_to(most: int, numbers: Iterable[int]) -> int:
-    """Return how many facts there are of the signatures with these numbers, counted no further than `most`."""
+    """Return how many facts there are of the signatures with these numbers, counting up to `most`."""
     counted = 0
     with connection.cursor() as cursor:
         for number in numbers:
@@ -213,18 +213,18 @@ def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] =
 
 
 def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, int]:
-    """Return how many facts have not ended: all of them but those that wait to be swept, which are few."""
+    """Return how many facts have not expired: all except those that wait to be swept, which are few."""
     if not may_end:
         return _counts(numbers)
     stored = f"SELECT sig, COUNT(*) AS count FROM fact WHERE sig IN ({_listed(numbers)}) GROUP BY sig"
-    # The plus keeps databases from going by the signature, as in `facts.ends`.
+    # The plus keeps databases from using the index on the signature, as in `facts.ends`.
     gone = f"SELECT +sig, -COUNT(*) FROM fact WHERE +sig IN ({_listed(may_end)}) AND {ended()} GROUP BY +sig"
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")
         return {number: int(count) for number, count in cursor.fetchall()}
 
 
-# ---- what patterns and rows mean ---------------------------------------------------------------------------------
+# ---- patterns and rows -------------------------------------------------------------------------------------------
 
 
 def matching(
@@ -241,14 +241,14 @@ def matching(
 
 
 def id_conditions(args: Sequence[Argument]) -> tuple[str, tuple[str, ...]]:
-    """Return the SQL, to follow `sig = …`, that finds rows by the ids that are given, and its parameters."""
+    """Return the SQL, to follow `sig = …`, that finds rows by the given ids, and its parameters."""
     given = [(name, arg.id) for name, arg in zip(COLUMNS, args) if arg.id is not None]
     conditions = "".join(f" AND {name} = %s{index_condition(name)}" for name, _ in given)
     return conditions, tuple(text for _, text in given)
 
 
 def index_condition(column: str) -> str:
-    """Return what a condition on the column must come with, for its index to be used."""
+    """Return the condition that must accompany one on the column, so that its partial index is used."""
     return f" AND {INDEX_CONDITIONS[column]}" if column in INDEX_CONDITIONS else ""
 
 
@@ -271,20 +271,20 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(str(int(number)) for number in numbers) or "NULL"
 
 
-# ---- one snapshot ---------------------------------------------------------------------------------------------------
+# ---- snapshots ------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def read_snapshot(has_time_limit: bool = False) -> Iterator[None]:
     """Open a read-only transaction whose statements all see one snapshot. It blocks no writer.
 
-    On PostgreSQL the timeout of statements is lifted, unless `has_time_limit`.
+    On PostgreSQL, the statement timeout is disabled, unless `has_time_limit`.
     """
-    if connection.in_atomic_block or _has_begun():  # the outer transaction decides what is seen
+    if connection.in_atomic_block or _has_begun():  # the outer transaction determines the snapshot
         yield
     elif connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            cursor.execute("BEGIN")  # `transaction.atomic` would take the writers' lock
+            cursor.execute("BEGIN")  # `transaction.atomic` would take the write lock
             try:
                 yield
             finally:
@@ -302,9 +302,9 @@ def _end_snapshot(cursor: CursorWrapper) -> None:
     try:
         cursor.execute("ROLLBACK")
     except Error:
-        connection.close()  # or whatever it is used for next would see the same snapshot
+        connection.close()  # else its next user would see the same snapshot
 
 
 def _has_begun() -> bool:
-    """Say whether a transaction is open that Django does not know of: an outer `read_snapshot` on SQLite."""
+    """Return whether a transaction is open that Django does not know of: an outer `read_snapshot` on SQLite."""
     return connection.vendor == "sqlite" and connection.connection is not None and connection.connection.in_transaction

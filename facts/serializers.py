@@ -1,6 +1,6 @@
-"""Bodies and query strings about facts: how they are decoded, and how they are described.
+"""Bodies and query strings of endpoints about facts: their decoding and their schemas.
 
-Facts are decoded by one function each: nested serializers cost twenty times more.
+Each kind of fact is decoded by a single function: nested serializers take twenty times as long.
 """
 
 import re
@@ -31,7 +31,7 @@ _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 
 _FACT: dict[str, Schema] = {"predicate": ref("Name"), "args": many(ref("Value"), **_ARITY)}
 
-# What `ref` names: the shapes that bodies of every app are made of.
+# Targets of `ref`: the schemas that bodies of all apps are made of.
 SHAPES: dict[str, Schema] = {
     "Name": {
         "type": "string",
@@ -145,7 +145,7 @@ def _check(text: str, name: str) -> None:
         raise MalformedRequest(name, "must not contain NUL characters")
 
 
-# ---- of the changes --------------------------------------------------------------------------------------------
+# ---- change feed -----------------------------------------------------------------------------------------------
 
 LONGEST_WAIT = 60  # seconds
 FEED_PARAMETERS = (
@@ -169,7 +169,7 @@ class _Queried(Protocol):
 
 
 def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
-    """Return what is asked of the changes, and for how many seconds it may wait."""
+    """Return the request for the change feed, and for how many seconds it may wait."""
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
         wire.name_from_json(each, "predicate")
@@ -181,10 +181,10 @@ def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
     return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
 
 
-# ---- what GET /history is asked, and its answer ---------------------------------------------------------------------
+# ---- request and response of GET /history ----------------------------------------------------------------------
 #
-# A token that continues a history can be written by this service only. It continues one pattern of one environment
-# after the last fact that was sent, with the size that the first request asked for: what changes meanwhile is newer.
+# Page tokens are signed by this service. A token continues the history of one pattern in one environment after the last
+# fact that was sent, with the page size of the first request: later changes are newer than all following pages.
 
 USUAL, LARGEST = 1_000, 10_000  # facts on a page
 _SALT = "facts.history"

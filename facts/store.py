@@ -1,4 +1,4 @@
-"""Change the stored facts. Every call is one transaction: all of its changes, in the order given, or none."""
+"""Change the stored facts. Each call is one transaction: all of its changes, in the given order, or none."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, c
 from policy.rules.program import Signature
 
 # ---- past ---------------------------------------------------------------------------------------------------------
-# Past facts: what a revision really changed, worked out after its changes have been made one after the other.
+# Past facts: the net changes of a revision, computed after its changes have been made one after the other.
 #
-# A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, and then the roles that she
-# has. A fact that is the same before and after a revision has not changed, and is not recorded as changed.
+# A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, followed by her roles. A fact
+# that is the same before and after a revision has not changed, and is not recorded as changed.
 
 _KEY = ("sig", *COLUMNS)
 _SAME = " AND ".join(f"fact.{name} = past_fact.{name}" for name in _KEY)
@@ -33,14 +33,14 @@ _SAME = " AND ".join(f"fact.{name} = past_fact.{name}" for name in _KEY)
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How many facts a revision inserted that were not there before, and deleted that were."""
+    """How many facts a revision inserted that did not exist before, and deleted that did."""
 
     inserted: int = 0
     deleted: int = 0
 
 
 def settle(numbers: Iterable[int], revision: int) -> None:
-    """Undo what the revision ended and began again itself, of the signatures with these numbers."""
+    """Cancel out facts that the revision both ended and began, of the signatures with these numbers."""
     here = f"past_fact.sig IN ({_listed(numbers)}) AND past_fact.until = %s"
     alike = "IS" if connection.vendor == "sqlite" else "IS NOT DISTINCT FROM"
     same = f"{_SAME} AND fact.expires_at {alike} past_fact.expires_at"
@@ -51,13 +51,13 @@ def settle(numbers: Iterable[int], revision: int) -> None:
             " AND fact.since = past_fact.until",
             (revision,),
         )
-        # A stored fact has the `since` of its past fact only if the statement before this one restored it.
+        # A stored fact has the `since` of its past fact only if the preceding statement restored it.
         restored = f"EXISTS (SELECT 1 FROM fact WHERE {same} AND fact.since = past_fact.since)"
         cursor.execute(f"DELETE FROM past_fact WHERE {here} AND {restored}", (revision,))
 
 
 def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
-    """Return what each of these revisions changed, of facts of the signatures with these numbers."""
+    """Return how many facts each of these revisions changed, of the signatures with these numbers."""
     listed = _listed(numbers)
     inserted: dict[int, int] = {}
     deleted: dict[int, int] = {}
@@ -79,15 +79,15 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 # ---- store --------------------------------------------------------------------------------------------------------
-# Change the stored facts. Every call is one transaction, which makes its changes in the order given, all or none.
+# Each call is one transaction, which makes its changes in the given order, all or none.
 
 
 @dataclass(frozen=True, slots=True)
 class Inserts:
     facts: Sequence[Fact]
-    path: str | None = ""  # of the array in the request, for messages; None if the body is the fact itself
-    ends_stay: bool = False  # refuse facts that are already stored with another end
-    is_late: bool = False  # said some time ago: a fact that has ended since is deleted, and not refused
+    path: str | None = ""  # of the array in the request, for error messages; None if the body is the fact itself
+    ends_stay: bool = False  # reject facts that are already stored with another expiry
+    is_late: bool = False  # delayed: a fact that has expired since is deleted, not rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
 
 
 def clear(environment_id: int, by: By = NOBODY) -> Applied:
-    """End every fact of the environment; its policy and its signatures' numbers stay."""
+    """Delete every fact of the environment; keep its policy and its signatures' numbers."""
     with changing():
         turn = advance(environment_id)
         fact_table().lift_time_limit()
@@ -142,7 +142,7 @@ def clear(environment_id: int, by: By = NOBODY) -> Applied:
 
 
 def remove(environment_id: int) -> None:
-    """Drop all facts of an environment that is to be deleted, those of the past as well."""
+    """Delete all facts of an environment that is about to be deleted, including past facts."""
     with changing():
         advance(environment_id)
         fact_table().lift_time_limit()
@@ -153,7 +153,7 @@ def remove(environment_id: int) -> None:
 
 
 def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
-    """Give one environment the facts of another, with their ends."""
+    """Copy the facts of one environment to another, with their expiries."""
     with changing():
         turn = advance(target_id)
         names = ", ".join(COLUMNS)
@@ -183,7 +183,7 @@ def _record(environment_id: int, turn: WriterTurn, kind: Kind, by: By, counts: C
 
 
 class Work:
-    """Changes of facts in one transaction, in order, and how many facts they meet."""
+    """Changes of facts in one transaction, in order, with the number of facts affected."""
 
     def __init__(self, environment_id: int, turn: WriterTurn):
         self.environment_id = environment_id
@@ -194,18 +194,18 @@ class Work:
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether the same fact may have been both inserted and deleted."""
+        """Return whether the same fact may have been both inserted and deleted."""
         return bool(self.inserted and (self.deleted or self.ends.changed))
 
     def insert(self, rows: Sequence[NewRow], some_end: bool = False, ends_stay: bool = False) -> None:
-        """Store facts, one row each; `some_end` says that one of them has an end."""
+        """Insert facts, one per row; `some_end` is true if any of them has an expiry."""
         if rows:
             self.touched.update(row[0] for row in rows)
             self.ends.make_way(rows, some_end, ends_stay)
             self.inserted += fact_table().insert(rows)
 
     def delete(self, patterns: Sequence[FactPattern], until: int) -> None:
-        """End the facts that the patterns match. A run of patterns that match one fact each takes one statement."""
+        """End the facts that the patterns match. Consecutive patterns without open arguments share a statement."""
         for exact, run in groupby(patterns, is_exact):
             if exact:
                 self.delete_exactly([(pattern, until) for pattern in run])
@@ -213,7 +213,7 @@ class Work:
                 self._delete_matches(run, until)
 
     def delete_exactly(self, patterns: Iterable[tuple[FactPattern, int]]) -> None:
-        """End the facts of patterns that give all ids, each at a revision; if a fact comes twice, at the first."""
+        """End the facts of patterns without open arguments, each at a revision; for a duplicate, at the first."""
         numbers = signature_numbers(self.environment_id)
         rows: dict[Row, int] = {}
         for pattern, until in patterns:
@@ -238,12 +238,12 @@ class Work:
             self.deleted += count
 
     def settle(self, revision: int) -> None:
-        """Undo, after all changes of a revision, what it both began and ended itself, which is no change."""
+        """After all changes of a revision, cancel out what it both began and ended."""
         if self.is_mixed:
             settle(self.touched, revision)
 
     def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
-        """Return what each of these revisions changed in the end."""
+        """Return the net changes of each of these revisions."""
         if first == last and not self.is_mixed:
             return {first: ChangeCounts(self.inserted, self.deleted)}
         return changed(self.touched, first, last)
@@ -253,7 +253,7 @@ class Work:
 
 
 def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
-    """Return the facts' rows without duplicates; give new signatures their numbers."""
+    """Return the facts' rows without duplicates; assign numbers to new signatures."""
     return rows_of(facts, lambda signature: signature_number(environment_id, signature, since), since)
 
 
@@ -261,7 +261,7 @@ def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> lis
 
 
 def is_exact(pattern: FactPattern) -> bool:
-    """Say whether the pattern gives all ids, and so matches one fact at most."""
+    """Return whether the pattern has all ids, and so matches at most one fact."""
     return all(arg.id is not None for arg in pattern.args)
 
 
@@ -274,7 +274,7 @@ def _check_deleted(deleted: int) -> None:
         )
 
 
-# ---- The elements of a batch: what is to be stored and what is to go, in order ------------------------------------
+# ---- The elements of a batch: inserts and deletes, in order ---------------------------------------------------------
 
 
 def changes_from_json(raw: object, path: str) -> list[Change]:

@@ -1,4 +1,4 @@
-"""Bulk writing and reading of the fact table, and the database's statistics of it."""
+"""Bulk reads and writes of the fact table, and the database's statistics of it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from policy.ground.threads import thread_pool
 # ---- statistics ---------------------------------------------------------------------------------------------------
 # The database's statistics of the fact table: PostgreSQL's are kept up to date, SQLite's are dropped.
 #
-# PostgreSQL chooses an index by its statistics, and autovacuum updates these only once a minute or so. A table that
-# was filled a moment ago has none: a list over it read a whole signature for each row of another.
+# PostgreSQL chooses an index by its statistics, which autovacuum updates only about once a minute. A table that was
+# just filled has none: a list query over it read a whole signature for each row of another.
 #
-# On SQLite, statements are written for a table without statistics, and statistics can make its choices worse: a
-# question about nested teams took ten times as long after `ANALYZE`. So every run of `migrate` drops what an
-# `ANALYZE` left.
+# On SQLite, statements are written for a table without statistics, and statistics can make the planner's choices worse:
+# a query about nested teams took ten times as long after `ANALYZE`. So every run of `migrate` drops the results of an
+# `ANALYZE`.
 
 FEWEST = 500  # facts: fewer are quick to read by any index
-SHARE = 0.1  # of the facts that were counted last
+SHARE = 0.1  # of the number of facts at the last ANALYZE
 
 
 def forget_statistics() -> None:
@@ -50,11 +50,11 @@ def forget_statistics() -> None:
 
 
 class _Stored:
-    """Facts that this process stored since it last had them counted."""
+    """Counts facts that this process has stored since its last ANALYZE."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.due = FEWEST  # from how many on the statistics are looked at next: a look takes three statements
+        self.due = FEWEST  # check the statistics at this number: a check takes three statements
         self.lock = Lock()
 
     def add(self, number: int) -> int:
@@ -72,7 +72,7 @@ _stored = _Stored()
 
 
 def note_stored(number: int) -> None:
-    """Note that this transaction stores so many facts; once it is committed, run ANALYZE if that is due."""
+    """Note that this transaction stores this many facts; once it is committed, run ANALYZE if it is due."""
     if number:
         # `robust`: an error here must not turn a committed change into an error response.
         transaction.on_commit(lambda: _look(_stored.add(number)), robust=True)
@@ -92,15 +92,13 @@ def _look(stored: int) -> None:
         cursor.execute("ANALYZE (SKIP_LOCKED) fact")
 
 
-# ---- Bulk writing and reading of the fact table, in the way that is fastest on each database ----------------------
-
-# ---- Write rows to a table of PostgreSQL by COPY ------------------------------------------------------------------
+# ---- Write rows to a PostgreSQL table with COPY --------------------------------------------------------------------
 
 KEY = ", ".join(("sig", *COLUMNS))
 NAMES = f"{KEY}, since, expires_at"
 
 _TABS = 1 + len(COLUMNS)
-_LINE = "%d" + "\t%s" * len(COLUMNS) + "\t%d%.0s\n"  # the last value is an end, of which nothing is written
+_LINE = "%d" + "\t%s" * len(COLUMNS) + "\t%d%.0s\n"  # the last value is an expiry, which is not written
 
 
 def copy(table: str, rows: Sequence[NewRow]) -> None:
@@ -119,7 +117,7 @@ def copy(table: str, rows: Sequence[NewRow]) -> None:
 
 
 def _written(rows: Sequence[NewRow]) -> bytes | None:
-    """Return rows in COPY's text format, faster than the driver does; None if a row has an end, or needs escaping."""
+    """Encode rows in COPY's text format, faster than the driver; None if a row has an expiry, or needs escaping."""
     if any(row[-1] is not None for row in rows):
         return None
     text = "".join([_LINE % row for row in rows])
@@ -128,35 +126,35 @@ def _written(rows: Sequence[NewRow]) -> bytes | None:
 
 
 # ---- first load ---------------------------------------------------------------------------------------------------
-# The first load of many facts into a PostgreSQL database: the indexes are dropped and built again at the end.
+# The first load of many facts into a PostgreSQL database: the indexes are dropped, and rebuilt at the end.
 #
-# Keeping an index up to date takes longer than inserting the row; building all of them at the end takes a third of
-# the time. So the facts first go into a temporary table, and readers are not held up. Then, under an exclusive lock,
-# the indexes of the empty table are dropped, the facts moved, and the same indexes built again. Others wait for that
-# long: about 3 seconds for a million facts.
+# Maintaining an index takes longer than inserting the row; building all of them at the end takes a third of the time.
+# The facts first go into a temporary table, so that readers are not blocked. Then, under an exclusive lock, the indexes
+# of the empty table are dropped, the facts moved, and the same indexes rebuilt. Others are blocked for that time: about
+# 3 seconds for a million facts.
 #
 # If the table has ever had a row, or others hold a lock on it, or the database's role may not do this, the facts are
 # moved with the indexes in place.
 
-LEAST = 20_000  # facts: for fewer, nobody need wait
-_TRIES, _BETWEEN = 20, 0.05  # to have the table alone; seconds between two
-_LOCKED = "55P03"  # PostgreSQL's code for a lock that somebody else has
+LEAST = 20_000  # facts: fewer are not worth blocking others
+_TRIES, _BETWEEN = 20, 0.05  # attempts to lock the table; seconds between two
+_LOCKED = "55P03"  # PostgreSQL's code for a lock held by someone else
 _UNTOUCHED = "pg_relation_size('fact') = 0"
 
 
 class _NotAlone(Exception):
-    """Others read or write the table, or have written to it."""
+    """Others use the table, or have written to it."""
 
 
 def is_due() -> bool:
-    """Say whether the fact table is empty for every transaction; an older one may still see rows deleted since."""
+    """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
         return bool(cursor.fetchone()[0])
 
 
 class FirstLoad:
-    """Takes rows, and moves them into the table of facts in the end. All of it is one transaction."""
+    """Collects rows, and finally moves them into the fact table. All of it is one transaction."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -164,21 +162,21 @@ class FirstLoad:
             cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE fact) ON COMMIT DROP")
 
     def take(self, rows: Sequence[NewRow]) -> int:
-        """Have them wait; none is inserted yet."""
+        """Add rows to the temporary table. Return 0, as none is inserted yet."""
         copy("waiting", rows)
         self._taken += len(rows)
         return 0
 
     def end(self, may_be_alone: bool) -> int:
-        """Move all that wait; return how many there are, each once.
+        """Move the collected rows; return how many there are, without duplicates.
 
-        Whoever has the table alone keeps it until the transaction ends, so that is for the end of a load.
+        The exclusive lock is held until the transaction ends, so `may_be_alone` is for the end of a load.
         """
         try:
             moved = self._moved_alone() if may_be_alone and self._taken >= LEAST else None
         except OperationalError:
-            raise  # cancelled, or the database is lost
-        except (DatabaseError, _NotAlone):  # a fact that was said twice, a role that does not own the table
+            raise  # cancelled, or the connection is lost
+        except (DatabaseError, _NotAlone):  # a duplicate fact, or a role that does not own the table
             moved = None
         if moved is None:
             moved = self._moved(" ON CONFLICT DO NOTHING")
@@ -192,7 +190,7 @@ class FirstLoad:
             return cursor.rowcount
 
     def _moved_alone(self) -> int:
-        with transaction.atomic():  # which also lets go of the table where this fails
+        with transaction.atomic():  # also releases the lock on failure
             _lock()
             with connection.cursor() as cursor:
                 cursor.execute(f"SELECT {_UNTOUCHED}")
@@ -207,14 +205,14 @@ class FirstLoad:
                 for name, _ in indexes:
                     cursor.execute(f"DROP INDEX {name}")
                 moved = self._moved()
-                for name, definition in constraints:  # first: a fact that was said twice is found out by it
+                for name, definition in constraints:  # first: they detect duplicate facts
                     cursor.execute(f"ALTER TABLE fact ADD CONSTRAINT {name} {definition}")
                 for _, definition in indexes:
                     cursor.execute(definition)
         return moved
 
 
-# Names as statements write them; and what belongs to a constraint comes and goes with it.
+# Names as statements write them. Indexes of constraints are dropped and created with these.
 _CONSTRAINTS = """
 SELECT quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
 WHERE conrelid = 'fact'::regclass AND contype IN ('p', 'u') ORDER BY contype
@@ -227,7 +225,7 @@ ORDER BY c.relname
 
 
 def _lock() -> None:
-    """Lock the table exclusively, trying with NOWAIT: a waiting lock request would block readers that come after it."""
+    """Lock the table exclusively, with NOWAIT: a waiting lock request would block readers that come after it."""
     for _ in range(_TRIES):
         try:
             with transaction.atomic(), connection.cursor() as cursor:
@@ -240,12 +238,12 @@ def _lock() -> None:
     raise _NotAlone
 
 
-# ---- Bulk writing and reading of the fact table, in the way that is fastest on each database ----------------------
+# ---- Bulk reads and writes of the fact table, as is fastest on each database ---------------------------------------
 
-AT_ONCE = 2_000  # rows that one call fetches
-OF_FACT = 1_500  # bytes that a fact takes as JSON is made of it, beside its texts
-RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no quicker per row
-TURN = 0.0005  # seconds after which one thread lets the other have the interpreter
+AT_ONCE = 2_000  # rows per fetch
+OF_FACT = 1_500  # bytes that a fact takes while JSON is made of it, besides its strings
+RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no faster per row
+TURN = 0.0005  # seconds after which a thread yields the interpreter to another
 
 _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
@@ -283,7 +281,7 @@ class SqliteTable:
             return cursor.rowcount
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
-        """End what is stored of these facts with another end, where they are to be stored."""
+        """End the stored facts whose rows are given with another expiry."""
         condition = f"{_EACH} AND expires_at IS NOT %s"
         ordered = _in_order(rows)
         with connection.cursor() as cursor:
@@ -298,20 +296,20 @@ class SqliteTable:
             return cursor.rowcount
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Yield the rows of one statement, and so of one snapshot, without a transaction that would hold writers up."""
+        """Yield the rows of one statement, and so of one snapshot, without a transaction that would block writers."""
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
             while rows := cursor.fetchmany(AT_ONCE):
                 yield from rows
 
     def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
-        """Return all rows of a statement, counted against the memory budget as they come."""
+        """Return all rows of a statement, counting them against the memory budget as they arrive."""
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
             return memory.fetched(cursor, OF_FACT)
 
     def lift_time_limit(self) -> None:
-        """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
+        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
 
     @contextmanager
     def expect_many(self) -> Iterator[None]:
@@ -320,14 +318,14 @@ class SqliteTable:
             cursor.execute("PRAGMA cache_size = -131072")
         yield
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages above it are let go after the commit
+            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
 
     def note_stored(self, number: int) -> None:
         """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
 
 
 _TEXTS = ", ".join(["%s::text[]"] * len(COLUMNS))
-# Of PostgreSQL: inserts rows that are given as arrays, one for each column. A WHERE may follow.
+# For PostgreSQL: inserts rows that are given as arrays, one for each column. A WHERE may follow.
 INSERTING = f"INSERT INTO fact ({NAMES}) SELECT * FROM unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[])"
 
 
@@ -343,7 +341,7 @@ class PostgresqlTable:
         return loader_behind(self._load, FirstLoad() if is_due() else None)
 
     def _load(self, rows: Sequence[NewRow]) -> int:
-        """Store rows by COPY. It fails on a fact that is stored already; then go by way of a temporary table."""
+        """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
         try:
             with transaction.atomic():
                 copy("fact", rows)
@@ -365,7 +363,7 @@ class PostgresqlTable:
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
-        """End what is stored of these facts with another end, where they are to be stored."""
+        """End the stored facts whose rows are given with another expiry."""
         kept = f"({KEY}, until, expires_at)"
         arrays = f"unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
         condition = f"{_EQUAL} AND fact.expires_at IS DISTINCT FROM gone.expires_at"
@@ -377,7 +375,7 @@ class PostgresqlTable:
             return cursor.rowcount
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Yield the rows of one snapshot by a server-side cursor, without holding the result in memory."""
+        """Yield the rows of one snapshot with a server-side cursor, without holding the result in memory."""
         with transaction.atomic():
             self.lift_time_limit()
             with connection.chunked_cursor() as cursor:
@@ -386,9 +384,9 @@ class PostgresqlTable:
                     yield from rows
 
     def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
-        """Return all rows of a statement, counted against the memory budget as they come.
+        """Return all rows of a statement, counting them against the memory budget as they arrive.
 
-        `execute` would hold the whole answer in the driver before any of it could be counted.
+        `execute` would buffer the whole result in the driver before any of it could be counted.
         """
         driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg; servers on SQLite do without it
         size = memory.AT_ONCE if driver.capabilities.has_stream_chunked() else 1
@@ -399,7 +397,7 @@ class PostgresqlTable:
             return memory.fetched(_Streamed(rows), OF_FACT)
 
     def lift_time_limit(self) -> None:
-        """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
+        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
 
@@ -426,7 +424,7 @@ class _Streamed:
 
 
 def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort rows by signature and first id, so that rows next to each other go to the same page.
+    """Sort rows by signature and first id, so that neighboring rows go to the same page.
 
     Comparing whole rows would take a tenth of the time of a load, and gain little.
     """
@@ -442,7 +440,7 @@ def _moved(condition: str) -> str:
 
 
 def _ended(deleting: str, until: str) -> str:
-    """Wrap a DELETE of facts into a statement that inserts them into the past facts as well."""
+    """Wrap a DELETE of facts into a statement that also inserts them into the past facts."""
     keys = ", ".join(f"fact.{name}" for name in ("sig", *COLUMNS))
     gone = f"WITH ended AS ({deleting} RETURNING {keys}, fact.since, {until} AS until, fact.expires_at)"
     return f"{gone} INSERT INTO past_fact ({KEY}, since, until, expires_at) SELECT * FROM ended"
@@ -456,11 +454,11 @@ def fact_table() -> TableWriter:
     return _TABLES[connection.vendor]
 
 
-# ---- taking rows in, chunk by chunk ------------------------------------------------------------------------------
+# ---- loading rows, chunk by chunk -----------------------------------------------------------------------------------
 
 
 class Loader:
-    """Stores chunks of rows as they come."""
+    """Stores chunks of rows as they arrive."""
 
     def __init__(self, store: Callable[[Sequence[NewRow]], int]):
         self._store = store
@@ -470,7 +468,7 @@ class Loader:
         self.inserted += self._store(rows)
 
     def settle(self) -> None:
-        """Wait until nothing is under way, so that the caller may use the connection."""
+        """Wait until no chunk is being stored, so that the caller may use the connection."""
 
     def bring_in(self) -> None:
         """Settle, and store all rows taken so far in the fact table, so that later statements see them."""
@@ -478,7 +476,7 @@ class Loader:
 
 
 class _LoaderOfRuns(Loader):
-    """Gathers chunks to sort more rows at once: then more neighbors go to the same page."""
+    """Merges chunks to sort more rows at once: then more neighbors go to the same page."""
 
     def __init__(self, store: Callable[[Sequence[NewRow]], int]):
         super().__init__(store)
@@ -497,14 +495,14 @@ class _LoaderOfRuns(Loader):
 
 @contextmanager
 def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
-    """Yield a loader for SQLite, which works within this process."""
+    """Yield a loader for SQLite, which stores on the same thread."""
     loader = _LoaderOfRuns(store)
     yield loader
     loader.settle()
 
 
 class _LoaderBehind(Loader):
-    """Stores a chunk while the next one is read."""
+    """Stores a chunk while the next one is being read."""
 
     def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
         super().__init__(store)
@@ -514,9 +512,9 @@ class _LoaderBehind(Loader):
         self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
 
     def take(self, rows: Sequence[NewRow]) -> None:
-        tidy = list(rows) if self._first else sorted(set(rows))  # with no index, order is worth nothing
-        # Freeing thousands of rows takes time. So they are freed here, while the database stores others, and not by the
-        # thread that stores, between two chunks, when the database waits.
+        tidy = list(rows) if self._first else sorted(set(rows))  # without indexes, order does not matter
+        # Freeing thousands of rows takes time. So they are freed here, while the database stores others, and not on the
+        # storing thread between two chunks, when the database waits.
         self._kept.append(tidy)
         self.settle()
         self._under_way = self._thread.submit(self._first.take if self._first else self._store, tidy)
@@ -537,7 +535,7 @@ class _LoaderBehind(Loader):
 def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
     """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
 
-    Both use the same connection, by turns. A process may run one such load at a time.
+    Both take turns with the same connection. A process may run one such load at a time.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()

@@ -1,4 +1,4 @@
-"""What stands below /api, by path."""
+"""The endpoints about facts, by their path below /api."""
 
 from facts import views
 

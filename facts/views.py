@@ -88,7 +88,7 @@ class FactsEndpoint(Endpoint):
 
     def get(self, request: Request) -> Response:
         facts, revision = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
-        # Published clients do not use ends, and some of them fail on a member that they do not know.
+        # Published clients do not use expiries, and some of them fail on a member that they do not know.
         with_end = not is_published_client(request)
         return Response([wire.fact_to_json(fact, with_end) for fact in facts], headers={OFFSET: str(revision)})
 

@@ -15,15 +15,15 @@ from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, Value, canonical_id, quoted
 
 # ---- Decode JSON to values, facts and patterns, for all endpoints -------------------------------------------------
-# Every error is a `MalformedRequest` with the path of the wrong field.
+# Every error is a `MalformedRequest` with the path of the invalid field.
 
 MAX_ID_BYTES = 512
-MAX_NAME_BYTES = 200  # six of them make a key of the signature table
+MAX_NAME_BYTES = 200  # six of them form a key of the signature table
 END = "expires_at"
 
 T = TypeVar("T")
 
-_SHORT = MAX_ID_BYTES // 4  # characters: a text of that length has no more bytes than allowed
+_SHORT = MAX_ID_BYTES // 4  # characters: a text of that length cannot exceed the limit in bytes
 _NAMES_REMEMBERED = 10_000
 
 _names: set[str] = set()  # a cache of names that were found valid
@@ -33,7 +33,7 @@ _CANONICAL = frozenset((INTEGER, BOOLEAN))
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A predicate of some values, and its end in microseconds since 1970. Facts that differ in their end are equal."""
+    """A predicate with values, and its expiry in microseconds since 1970, which equality ignores."""
 
     predicate: str
     args: tuple[Value, ...]
@@ -48,13 +48,13 @@ class Fact:
 
     @property
     def noted(self) -> str:
-        """Return the fact as people write it: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
+        """Return the fact in text form: `has_role(User:ann, "admin", Repo:acme)`; `str` returns Polar."""
         return f"{self.predicate}({', '.join([value.noted for value in self.args])})"
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What one argument must be: a value, any value of a type (no id), or anything (neither)."""
+    """A pattern of one argument: a value, any value of a type (no id), or anything (neither)."""
 
     type: str | None = None
     id: str | None = None
@@ -75,7 +75,7 @@ class FactPattern:
 
 
 def exact_pattern(fact: Fact) -> FactPattern:
-    """Return the pattern that matches this fact alone."""
+    """Return the pattern that matches only this fact."""
     return FactPattern(fact.predicate, tuple([Argument(value.type, value.id) for value in fact.args]))
 
 
@@ -111,16 +111,16 @@ def fact_from_json(raw: object, path: str) -> Fact:
 
 
 def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tuple[T, tuple[str, ...]] | None:
-    """Decode a fact the quick way: return what is `known` of its predicate and types, and its ids.
+    """Decode a fact on the fast path: return what is `known` of its predicate and types, and its ids.
 
-    Return None if it needs a closer look: then `fact_from_json` decodes or refuses it. Nearly all facts are plain,
-    and this function takes most of the time of a load.
+    Return None if it needs a closer look: then `fact_from_json` decodes or rejects it. Nearly all facts are plain, and
+    this function takes most of the time of a load.
     """
     try:
         args = raw["args"]
         if END in raw:
             return None
-        if len(args) == 3:  # as most have: written out, it takes half the time
+        if len(args) == 3:  # most have three: unrolled, it takes half the time
             one, two, three = args
             ids, types = (one["id"], two["id"], three["id"]), (one["type"], two["type"], three["type"])
         else:
@@ -135,7 +135,7 @@ def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tupl
 
 
 def end_from_json(raw: object, path: str) -> int:
-    """Decode the end of a fact, to microseconds since 1970."""
+    """Decode the expiry of a fact, to microseconds since 1970."""
     try:
         return microseconds_of_text(_text(raw, path))
     except ValueError:
@@ -145,7 +145,7 @@ def end_from_json(raw: object, path: str) -> int:
 
 
 def end_path(path: str) -> str:
-    """Return the path of a fact's end."""
+    """Return the path of a fact's expiry."""
     return f"{path}.{END}" if path else END
 
 
@@ -157,7 +157,7 @@ def value_from_json(raw: object, path: str) -> Value:
 
 
 def name_from_json(raw: object, path: str) -> str:
-    """Return a predicate's or a type's name."""
+    """Decode the name of a predicate or type."""
     if type(raw) is str and raw in _names:
         return raw
     text = new_name_from_json(raw, path)
@@ -167,7 +167,7 @@ def name_from_json(raw: object, path: str) -> str:
 
 
 def new_name_from_json(raw: object, path: str) -> str:
-    """Decode a name that is not likely to be sent again: the same as `name_from_json` without its cache."""
+    """Decode a name that is unlikely to be sent again: like `name_from_json`, but without its cache."""
     text = _text(raw, path)
     if not text:
         raise MalformedRequest(path, "must not be empty")
@@ -213,7 +213,7 @@ def pattern_from_json(raw: object, path: str) -> FactPattern:
 
 
 def argument_from_json(raw: object, path: str) -> Argument:
-    """Decode an argument of a pattern. Missing and null are the same; an id that no fact can have matches none."""
+    """Decode an argument of a pattern. Missing and null are equivalent; an id that no fact can have matches none."""
     if raw is None:
         return Argument()
     if not isinstance(raw, dict):
@@ -232,7 +232,7 @@ def argument_from_json(raw: object, path: str) -> Argument:
 
 
 def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
-    """Return the name, the arguments, and where the arguments stand."""
+    """Return the name, the arguments, and the path of the arguments."""
     if not isinstance(raw, dict):
         _refuse(path, 'must be an object with "predicate" and "args"', raw)
     prefix = f"{path}." if path else ""
@@ -247,7 +247,7 @@ def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
 
 
 def _end_in(raw: object) -> object:
-    """Return the raw end in an object; None if it is missing or null."""
+    """Return the undecoded expiry of an object; None if it is missing or null."""
     return raw.get(END) if isinstance(raw, dict) else None
 
 
@@ -280,7 +280,7 @@ def _refuse(path: str, wanted: str, got: object) -> NoReturn:
     raise MalformedRequest(path, f"{wanted}, not {_JSON_NAMES.get(type(got), 'a number')}")
 
 
-# ---- and back -----------------------------------------------------------------------------------------
+# ---- encoding -----------------------------------------------------------------------------------------
 
 
 def fact_to_json(fact: Fact, with_end: bool = True) -> dict[str, object]:
@@ -294,21 +294,21 @@ def fact_to_json(fact: Fact, with_end: bool = True) -> dict[str, object]:
 
 
 # ---- batches ------------------------------------------------------------------------------------------------------
-# Many facts, grouped by signature to be checked and stored: what depends on the signature alone is done once.
+# Many facts, grouped by signature for validation and storage: what depends only on the signature is done once.
 
 FactIds = tuple[str, ...]
-FactKey = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
+FactKey = tuple[str, tuple[str, ...]]  # a signature's parts, which are quick to hash
 
 
 @dataclass(eq=False, slots=True)
 class FactBatch(Sequence[Fact]):
     """Facts from JSON. A `Fact` is created only when it is accessed, which most of them never are.
 
-    What did not come as JSON has `ids` alone: it can be checked and stored, but it has no length and no places.
+    Facts from other sources have only `ids`: they can be checked and stored, but have no length and no positions.
     """
 
     raw: list[object] = field(default_factory=list)
-    ids: dict[Signature, list[FactIds]] = field(default_factory=dict)  # by the order of their first facts
+    ids: dict[Signature, list[FactIds]] = field(default_factory=dict)  # in the order of their first facts
     some_end: bool = False
 
     def __len__(self) -> int:
@@ -336,7 +336,7 @@ def batch_from_json(raw: object, path: str) -> FactBatch:
 
 
 def lasting_from_json(raw: object, path: str) -> FactBatch:
-    """Decode context facts, which count for one question only; refuse a fact that has an end."""
+    """Decode context facts, which count for one query only; reject a fact that has an expiry."""
     batch = batch_from_json(raw, path)
     if batch.some_end:
         place = next(index for index, fact in enumerate(batch) if fact.expires_at is not None)
@@ -355,7 +355,7 @@ def _add(batch: FactBatch, fact: Fact, known: dict[FactKey, list[FactIds]]) -> N
 
 
 def remember(known: dict[FactKey, T], signature: Signature, what: T) -> None:
-    """Let `plain_fact` know the signature. Left out are Integers and Booleans: their ids may need another spelling."""
+    """Let `plain_fact` know the signature, unless it has Integers or Booleans: their ids may need another spelling."""
     if INTEGER not in signature.types and BOOLEAN not in signature.types:
         known[signature.predicate, signature.types] = what
 
@@ -388,14 +388,14 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
 
 
 def some_end(facts: Iterable[Fact]) -> bool:
-    """Say whether any of the facts says until when."""
+    """Return whether any of the facts has an expiry."""
     if isinstance(facts, FactBatch):
         return facts.some_end
     return any(fact.expires_at is not None for fact in facts)
 
 
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
-    """Return the facts' rows without duplicates; of facts that differ only in their end, the last one counts."""
+    """Return the facts' rows without duplicates; of facts that differ only in their expiry, the last one counts."""
     if some_end(facts):
         return last_of_each([row_of(fact, number_of(fact.signature), since) for fact in facts])
     rows: list[NewRow] = []
@@ -411,11 +411,11 @@ def row_of(fact: Fact, number: int, since: int) -> NewRow:
 
 
 def last_of_each(rows: Iterable[NewRow]) -> list[NewRow]:
-    """Return one row of each fact: the last one, whose end counts."""
+    """Return one row per fact: the last one, whose expiry counts."""
     found: dict[Row, NewRow] = {row[:ROW_LENGTH]: row for row in rows}
     return list(found.values())
 
 
 def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:
-    """Return what follows the ids in a row of a fact that has no end."""
+    """Return the columns after the ids in a row of a fact without expiry."""
     return (*("",) * (MAX_ARGUMENTS - len(signature.types)), since, None)

@@ -1,7 +1,7 @@
-"""What holds now: which environment a key opens, and which policy is active there.
+"""The current state: which environment an API key belongs to, and which policy is active there.
 
 A process caches compiled programs by policy version, whose text never changes. It never caches which version is active.
-That is read from the database, together with the key: by the statement of the question itself (`key_check`), or by a
+That is read from the database together with the key: by the statement of the query itself (`key_check`), or by a
 statement of its own (`confirm`).
 """
 
@@ -24,34 +24,34 @@ from policy.models import PolicyVersion
 from policy.rules.program import Program
 from policy.scopes import Scope
 
-# The moment of an environment `e`, plus its offset: servers of older versions know no moments, and move that alone.
-# What makes a key valid: the app above that stores keys knows. It is imported when needed.
+# The moment of an environment `e`, plus its offset, since servers of older versions change only the offset. The app
+# above, which stores keys, defines what makes a key valid. It is imported when needed.
 KEY_CHECK = "authz_project.keys.CHECK"
 MOMENT = '(e.moment + e."offset")'
 
 
 class Seen(NamedTuple):
-    """How far an environment is in the snapshot of a statement, or how far it is known to be at least."""
+    """The position of an environment in a statement's snapshot, or a lower bound of its current position."""
 
     offset: int
-    moment: int | None = None  # None: not known
+    moment: int | None = None  # None: unknown
 
 
 NOTHING_SEEN = Seen(0)
 
 
-# ---- keys, which the app above keeps ---------------------------------------------------------------------------
+# ---- API keys, stored by the app above ---------------------------------------------------------------------------
 
 
 class KeyCheck(NamedTuple):
-    """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is good, else none.
+    """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is valid, else none.
 
-    `lasts` is the condition that `expires_at` is to come (`policy.ground.clock.is_to_come`). In it, `e` is the
-    environment that the key opens. `hash`, `number` and `expires_at` are expressions for columns of the key, `author`
-    for what revisions call it, and `usable` is all of the condition that does not depend on the clock. `scopes` has a
-    condition for each scope, which is true if the key has it now.
+    `lasts` is the condition that `expires_at` is in the future (`policy.ground.clock.is_to_come`). In it, `e` is the
+    environment of the key. `hash`, `number` and `expires_at` are expressions for columns of the key, `author` for its
+    name in revisions, and `usable` is all of the condition that does not depend on the clock. `scopes` has a condition
+    for each scope, which is true if the key has it now.
 
-    On PostgreSQL, `version` is another number after each change of the key.
+    On PostgreSQL, `version` is a different number after each change of the key.
     """
 
     before: str
@@ -69,22 +69,22 @@ class KeyCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request this is. Until it is `confirmed`, the environment is the one that the key opened when last seen."""
+    """Whose request this is. Until `confirmed`, the environment is that of the key when it was last read."""
 
     environment_id: int
     key_hash: str
-    needs: Scope | None = None  # the scope that this request needs; what confirms the key confirms that the key has it
+    needs: Scope | None = None  # the scope that this request needs; confirming the key includes checking it
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
     author: str = ""  # as revisions name the key, once confirmed
-    environment: str = ""  # what it was called when the key was last looked up
+    environment: str = ""  # its name when the key was last looked up
     key_id: int | None = None
-    seen: Seen | None = None  # how far the environment was, once confirmed
+    seen: Seen | None = None  # the environment's position, once confirmed
 
 
 @cache
 def key_check() -> KeyCheck:
-    """Return the check of keys, which the app above defines."""
+    """Return the check of API keys, which the app above defines."""
     found: KeyCheck = import_string(KEY_CHECK)
     return found
 
@@ -92,7 +92,7 @@ def key_check() -> KeyCheck:
 def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
     """Look up the key with this hash, and return its caller, confirmed.
 
-    Raise `KeyRefused` where there is no good key, and `ScopeMissing` where the key is good, but lacks the scope.
+    Raise `KeyRefused` if there is no valid key, and `ScopeMissing` if the key is valid, but lacks the scope.
     """
     check = key_check()
     has_scope = "" if needs is None else f", {check.scopes[needs]}"
@@ -123,7 +123,7 @@ def confirm(caller: Caller) -> Caller:
 
 
 def active_program(environment_id: int) -> Program | None:
-    """Return the environment's policy, compiled; None before the first upload."""
+    """Return the environment's compiled policy; None before the first one is published."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
@@ -145,28 +145,28 @@ def program_of_version(version_id: int | None) -> Program | None:
 
 # ---- compiled programs ---------------------------------------------------------------------------------------
 
-_REMEMBERED = 16_000_000  # characters of text; a program takes some 30 times its text in memory
+_REMEMBERED = 16_000_000  # characters of text; a program takes about 30 times its text in memory
 _LATEST = 4  # versions of an environment
 _MOST_ENVIRONMENTS = 10_000
-_LEAST = 5_000  # characters, that even the program of a short text counts for
+_LEAST = 5_000  # characters: the least weight of a program, however short its text
 
 
 def _weight(program: Program) -> int:
-    # A program larger than the room for all of them is kept alone.
+    # A program larger than the whole cache is cached alone.
     return min(len(program.source.text) + _LEAST, _REMEMBERED)
 
 
 _programs: Recent[int, Program] = Recent(_REMEMBERED, _weight)  # by version
-_compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that need a new version, one compiles it
+_compiling = tuple(threading.Lock() for _ in range(16))  # only one of concurrent requests compiles a version
 
-_history = 0  # how often all programs were forgotten: version numbers may stand for other texts since
-_changing = threading.Lock()  # so that nothing of an earlier history is kept in a later one
+_history = 0  # how often the cache was cleared after a failover: since then, version numbers may stand for other texts
+_changing = threading.Lock()  # keeps programs of an earlier history out of the cache of a later one
 
 
 def remember_program(version_id: int, program: Program, history: int | None = None) -> None:
-    """Cache the program of a committed version; those that were not used lately are evicted.
+    """Cache the program of a committed version; evict those not used lately.
 
-    A program that was read in an earlier history is not kept: its version's number may be that of another text now.
+    A program that was read in an earlier `history` is not cached: its version's number may be that of another text now.
     """
     with _changing:
         if history in (None, _history):
@@ -189,7 +189,7 @@ def forget_program(version_id: int) -> None:
 
 
 class Versions:
-    """The policy versions that were active last, for each environment. What is kept of older ones is dropped."""
+    """The most recently active policy versions of each environment. Cached data of older ones is dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -197,7 +197,7 @@ class Versions:
         self._forgetting: list[Callable[[int], object]] = [forget_program]
 
     def forgets(self, forget: Callable[[int], object]) -> None:
-        """Register a function to be called with a version that was not active lately: it drops it from a cache."""
+        """Register a function that drops a version from a cache, called for versions that are no longer recent."""
         self._forgetting.append(forget)
 
     def note(self, environment_id: int, version_id: int) -> None:

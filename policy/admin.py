@@ -1,4 +1,4 @@
-"""The admin's pages about policies: versions, their text, differences, an editor. All changes go through publishing."""
+"""The admin's pages about policies: versions, their text, diffs, an editor. All changes go through publishing."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,8 +23,8 @@ from policy.publishing import Figures, Ignored, Published, ReplacedMeanwhile
 from policy.rules.program import Program
 
 _PAGES = "admin/policy/policyversion"
-_MOST_LINES = 20_000  # on a page; commands show the rest
-_MOST_COMPARED = 3_000  # lines of a text that is compared with the one before on a version's own page
+_MOST_LINES = 20_000  # per page; commands show the rest
+_MOST_COMPARED = 3_000  # lines of a text that is compared with the preceding version on a version's own page
 
 
 @admin.register(PolicyVersion)
@@ -48,7 +48,7 @@ class PolicyVersionAdmin(EditingAdmin):
         return extra + super().get_urls()
 
     def has_delete_permission(self, request: HttpRequest, version: PolicyVersion | None = None) -> bool:
-        return False  # versions are the history of what was allowed
+        return False  # versions are an audit trail of what was allowed
 
     # ---- the list -------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class PolicyVersionAdmin(EditingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show a version, which is never changed. With `?run=tests`, run its tests as well."""
+        """Show a version, which is read-only. With `?run=tests`, run its tests as well."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -113,12 +113,12 @@ class PolicyVersionAdmin(EditingAdmin):
         return self._page(request, "source", version, **contents, **_since_before(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Redirect to where Django's admin sends people for an object that does not exist, with its message."""
+        """Redirect as Django's admin does for an object that does not exist, with its message."""
         redirect = self._get_obj_does_not_exist_redirect  # type: ignore[attr-defined]  # Django's own, of any ModelAdmin
         return redirect(request, self.opts, object_id)
 
     def difference_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what differs between another version of the same environment, `?from=`, and this one."""
+        """Show the diff from another version of the same environment, `?from=`, to this one."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -133,7 +133,7 @@ class PolicyVersionAdmin(EditingAdmin):
         return self._page(request, "difference", version, chosen=chosen, numbers=numbers, **_sides(rows))
 
     def activate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what activating the version would change, and ask; on POST, activate it and go to its page.
+        """Preview activating the version, and ask for confirmation; on POST, activate it and redirect to its page.
 
         The form has the number of the version that the page showed as active. If another one is active by then, nothing
         is changed, and the page shows what activating would change now.
@@ -162,7 +162,7 @@ class PolicyVersionAdmin(EditingAdmin):
         )  # fmt: skip
 
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | str:
-        """Activate the version and return a redirect; return why it was refused if the page is to ask again."""
+        """Activate the version and return a redirect; return the reason for refusing if the page is to ask again."""
         by, force, where = by_admin(request), "force" in request.POST, version.environment_id
         seen = request.POST.get("seen", "")
         replaces = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 10 else 0
@@ -211,7 +211,7 @@ class PolicyVersionAdmin(EditingAdmin):
 
 
 def _contents(version: PolicyVersion, with_facts: bool) -> dict[str, object]:
-    """Return the program and its warnings, or what keeps the text from compiling; `with_facts`, also ignored facts."""
+    """Return the program and its warnings, or its compile errors; `with_facts`, also the number of unused facts."""
     try:
         program = program_of_version(version.pk)
     except AuthzError as reason:
@@ -222,7 +222,7 @@ def _contents(version: PolicyVersion, with_facts: bool) -> dict[str, object]:
 
 
 def _since_before(version: PolicyVersion) -> dict[str, object]:
-    """Return what differs from the version before; nothing if one of the texts is too long to be compared here."""
+    """Return the diff from the preceding version; empty if one of the texts is too long to be compared here."""
     earlier = PolicyVersion.objects.filter(environment_id=version.environment_id, number__lt=version.number)
     before = earlier.order_by("-number").first()
     if before is None or max(version.source.count("\n"), before.source.count("\n")) > _MOST_COMPARED:
@@ -238,7 +238,7 @@ def _lines(text: str) -> dict[str, object]:
 
 
 def _compared_by_default(version: PolicyVersion, others: QuerySet) -> PolicyVersion | None:
-    """Return the active version; if `version` is itself the active one, return the version before it."""
+    """Return the active version or, if `version` is the active one, the version before it."""
     active = others.filter(pk=version.environment.policy_version_id).first()
     return active or others.filter(number__lt=version.number).order_by("-number").first()
 

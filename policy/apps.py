@@ -13,7 +13,7 @@ class PolicyConfig(AppConfig):
 
 
 def check_grammar(app_configs: object, **options: object) -> list[checks.Error]:
-    """Report an error under `python -OO`: it strips docstrings, and the grammar's productions are docstrings."""
+    """Report an error under `python -OO`, which strips docstrings: the grammar's productions are docstrings."""
     if sys.flags.optimize < 2:
         return []
     return [checks.Error("the grammar of policies is stripped", hint="run Python without -OO", id="policy.E001")]

@@ -22,7 +22,7 @@ from policy.ground.journal import changing
 from policy.replicas.reading import position_of
 from policy.scopes import Scope
 
-# ---- JSON schemas, written short ----------------------------------------------------------------------------------
+# ---- Shorthands for JSON schemas ----------------------------------------------------------------------------------
 
 Schema = dict[str, Any]  # JSON
 
@@ -40,24 +40,24 @@ def many(items: Schema, description: str = "", **limits: int) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return a schema that null meets too: `{"type": "string"}` -> `{"type": ["string", "null"]}`."""
+    """Make a schema nullable: `{"type": "string"}` -> `{"type": ["string", "null"]}`."""
     if schema.get("type") in ("string", "integer", "boolean") and not schema.keys() - {"type", "minimum"}:
         return schema | {"type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def taken(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema of an object in a request."""
+    """Return the schema of a request object."""
     members = {"properties": required | (optional or {}), "required": list(required)}
     return {"type": "object", "description": description, **members}
 
 
 def answered(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema of an object in a response: it has no other members."""
+    """Return the schema of a response object: it has no other members."""
     return taken(description, required, optional) | {"additionalProperties": False}
 
 
-# ---- What the description of the interface says of an endpoint ----------------------------------------------------
+# ---- How the OpenAPI document describes an endpoint ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -71,31 +71,31 @@ class QueryParameter:
 
 @dataclass(frozen=True)
 class Doc:
-    """What callers are told of one method of an endpoint, besides what follows from the endpoint's class.
+    """The documentation of one method of an endpoint, besides what follows from the endpoint's class.
 
-    From this the OpenAPI document and the page at /api/docs are made (`authz_project/openapi`).
+    The OpenAPI document and the page at /api/docs are generated from it (`authz_project/openapi`).
     """
 
     summary: str
     answer: Schema
     description: str = ""
-    body: Any = None  # as `Endpoint.body`, which it replaces for this method
+    body: Any = None  # overrides `Endpoint.body` for this method
     is_body_optional: bool = False
     parameters: Any = ()  # each a `QueryParameter`; or the serializer of the query string
     statuses: Mapping[int, str] = field(default_factory=dict)  # besides those that follow from the rest
-    has_offset: bool = False  # the response has the header `OsoOffset`, although it is no change and no question
+    has_offset: bool = False  # the response has the header `OsoOffset`, although it is neither a change nor a query
     refused_body: str = "Message"  # the schema of errors
-    refused_bodies: Mapping[int, str] = field(default_factory=dict)  # of statuses that have another one
-    deprecated_for: str = ""  # what to use instead
+    refused_bodies: Mapping[int, str] = field(default_factory=dict)  # for statuses that have another one
+    deprecated_for: str = ""  # the replacement
 
 
-# ---- The address at which callers reach the service ---------------------------------------------------------------
+# ---- The service's public URL -------------------------------------------------------------------------------------
 
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 def public_url_of(headers: Mapping[str, Any]) -> str:
-    """Return `PUBLIC_URL`; without it, the address that the request was sent to, as a trusted proxy gives it.
+    """Return `PUBLIC_URL` or, without it, the URL that the request was sent to, as reported by a trusted proxy.
 
     A host name that ALLOWED_HOSTS does not allow is replaced by the server's own name.
     """
@@ -111,23 +111,23 @@ def public_url_of(headers: Mapping[str, Any]) -> str:
 
 
 def _last_forwarded(text: str) -> str:
-    """Return the last element of a forwarded header: the trusted proxy wrote it; those before it anybody may have."""
+    """Return the last element of a forwarded header: the trusted proxy added it; clients may have sent the others."""
     return text.rpartition(",")[2].strip().lower()
 
 
 # ---- What all endpoints share: the request, the caller and the response -------------------------------------------
-# Endpoints know nothing of the web server: `authz_project/route.py` receives requests and sends responses.
+# Endpoints are independent of the web server: `authz_project/route.py` receives requests and sends responses.
 
-OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
+OFFSET = "OsoOffset"  # the header with the revision of a change or of an answer
 VERBS = ("get", "post", "delete")
-# A key of `Request.headers`: whether the request has a thread on which it may wait. Plain Django does not set it, and
-# has one.
+# A key of `Request.headers`: whether the request has a thread that may block. Plain Django does not set it, and has
+# one.
 MAY_WAIT = "authz.may_wait"
 _UNREAD = object()
 
 
 class Request:
-    """A request. Its body and query string are read and parsed when they are first used."""
+    """A request. Its body and query string are read and parsed on first use."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Request:
         started: float,
     ):
         self.method = method
-        self.headers = headers  # the WSGI environ: headers as HTTP_…, and the rest
+        self.headers = headers  # the WSGI environ: headers as HTTP_…, and more
         self.id = request_id
         self.started = started  # by `perf_counter`
         self.auth: Caller | None = None  # the caller, once the key has been looked up
@@ -151,7 +151,7 @@ class Request:
 
     @property
     def body(self) -> bytes:
-        """Return the body as it was sent."""
+        """Return the body as sent."""
         if self._body is None:
             self._body = self._receive()
         return self._body
@@ -169,26 +169,26 @@ class Request:
 
     @property
     def query_params(self) -> Mapping[str, str]:
-        """Return the query parameters; for a name that is given twice, the last value."""
+        """Return the query parameters; for a repeated name, the last value."""
         if self._query is None:
             self._query = cast(Mapping[str, str], QueryDict(get_bytes_from_wsgi(self.headers, "QUERY_STRING", "")))
         return self._query
 
 
 def position_seen(request: Request) -> int | None:
-    """Return the revision that the caller has seen: clients send the `OsoOffset` of a response with later requests."""
+    """Return the revision that the caller has seen: clients send a response's `OsoOffset` with later requests."""
     return position_of(request.headers.get("HTTP_OSOOFFSET", ""))
 
 
 def is_published_client(request: Request) -> bool:
-    """Say whether a published client sends the request: by its own header, or, of the oldest ones, by User-Agent."""
+    """Return whether a published client sent the request: by its own header or, for the oldest ones, by User-Agent."""
     headers = request.headers
     return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
 
 
 @dataclass
 class Response:
-    """A response. `data` is to be encoded as JSON; bytes are JSON already, or a page, with its type in `headers`."""
+    """A response. `data` is encoded as JSON; bytes are sent as they are: JSON, or a page with its type in `headers`."""
 
     data: object
     status: int = 200
@@ -205,31 +205,31 @@ class Endpoint:
     """
 
     needs_key = True
-    questions: ClassVar[AnySet[str]] = frozenset()  # the verbs whose handlers read by `reading.read`
+    questions: ClassVar[AnySet[str]] = frozenset()  # verbs whose handlers read with `reading.read`
     docs: ClassVar[Mapping[str, Doc]] = {}  # by HTTP method
-    # What decodes the body of a POST, and gives its schema: a serializer or a `JsonType`; or the schema alone.
+    # Decodes the body of a POST, and gives its schema: a serializer or a `JsonType`; or only a schema.
     body: ClassVar[Any] = None
     takes_context: ClassVar[bool] = False  # facts for this request only
     takes_moment: ClassVar[bool] = False  # the members of `MomentQuery`, besides those of the body
-    # The scope that a key must have, by HTTP method; None: any key will do. Where a key is needed, every method that is
-    # handled must be listed.
+    # The scope that a key must have, by HTTP method; None: any key. If a key is needed, every handled method must be
+    # listed.
     scopes: ClassVar[Mapping[str, Scope | None]] = {}
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """Return the methods that handle requests, by HTTP method: `{"GET": self.get}`."""
+        """Return the handlers by HTTP method: `{"GET": self.get}`."""
         return {verb.upper(): getattr(self, verb) for verb in VERBS if hasattr(self, verb)}
 
     def scope_of(self, method: str) -> Scope | None:
-        """Return the scope that a request by this method needs; None too for a method that is not handled at all."""
+        """Return the scope that this method needs; None also for a method that is not handled at all."""
         handled = "GET" if method == "HEAD" else method
         return self.scopes[handled] if handled in self.handlers else None
 
     def reason(self, request: Request, error: Exception) -> Exception:
-        """Return the error to report for an error that a request raised: a refused key comes before all else.
+        """Return the error to report for an error that a request raised: a refused key takes precedence.
 
-        A request may be refused before any statement has confirmed its key. So the key is confirmed then: who may not
-        ask is told so, and not what else is wrong.
+        A request may be rejected before any statement has confirmed its key. The key is therefore confirmed here, so
+        that an unauthorized caller learns only that.
         """
         is_mistake = isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused)
         if is_mistake and request.auth is not None:
@@ -245,13 +245,13 @@ class Endpoint:
 
 
 def caller(request: Request) -> Caller:
-    """Return whose request it is, with the key checked against the database now."""
+    """Return the request's caller, with the key checked against the database now."""
     who = unconfirmed_caller(request)
     return who if who.confirmed else confirm(who)
 
 
 def unconfirmed_caller(request: Request) -> Caller:
-    """Return whose request it seems to be: only for statements that check the key themselves (`key_check`)."""
+    """Return the request's caller, unconfirmed: only for statements that check the key themselves (`key_check`)."""
     assert request.auth is not None, "only who has a key comes so far"
     return request.auth
 
@@ -264,5 +264,5 @@ def writing(request: Request) -> Iterator[Caller]:
 
 
 def changed(message: str, offset: int) -> Response:
-    """Return the response to a change that is committed."""
+    """Return the response to a committed change."""
     return Response({"message": message}, headers={OFFSET: str(offset)})

@@ -1,7 +1,7 @@
 """Errors whose message is meant for the caller.
 
-`AuthzError` is the caller's mistake. `Unavailable` is nobody's mistake, and the request may be tried again. Any other
-exception is a fault of the service. Errors in a policy's text are in `policy.language.source`.
+`AuthzError` is a mistake of the caller. `Unavailable` is temporary, and the request can be retried. Any other exception
+is a fault of the service. Errors in a policy's text are in `policy.language.source`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from policy.testing import TestReport
 
 
 class AuthzError(Exception):
-    """The caller's mistake; `message` says what to do about it."""
+    """A mistake of the caller; `message` says what happened and what to do."""
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -24,7 +24,7 @@ class AuthzError(Exception):
 
 
 class Unavailable(Exception):
-    """The request cannot be served now; the same request may be tried again. `message` says why."""
+    """The request cannot be served now; the same request can be retried. `message` says why."""
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -32,7 +32,7 @@ class Unavailable(Exception):
 
 
 class Busy(Unavailable):
-    """A change waited too long for other changes, and is not made."""
+    """A change timed out waiting for other changes, and was not made."""
 
     def __init__(self, seconds: float):
         super().__init__(
@@ -41,14 +41,14 @@ class Busy(Unavailable):
 
 
 class Cancelled(Unavailable):
-    """The database cancelled a statement: at its timeout, or because somebody told it to."""
+    """The database cancelled a statement, at its timeout or on request."""
 
     def __init__(self) -> None:
         super().__init__("the database cancelled the query; try again")
 
 
 class NoPrimary(Unavailable):
-    """The database server takes no changes: it is a standby, or has become one."""
+    """The database server is read-only: it is a standby, or has become one."""
 
     def __init__(self) -> None:
         super().__init__("the database is read-only; nothing changed; try again later")
@@ -74,7 +74,7 @@ class PolicyTestsFailed(AuthzError):
 
 
 class MalformedRequest(AuthzError):
-    """The request has the wrong shape; `path` says where, such as `[0].inserts[3].args[1].id`."""
+    """The request has the wrong structure; `path` says where, such as `[0].inserts[3].args[1].id`."""
 
     def __init__(self, path: str, reason: str):
         self.path, self.reason = path, reason
@@ -89,7 +89,7 @@ class KeyRefused(AuthzError):
 
 
 class ScopeMissing(KeyRefused):
-    """The key is good, but not for this."""
+    """The key is valid, but lacks the scope."""
 
     def __init__(self, scope: Scope):
         self.scope = scope
@@ -100,8 +100,8 @@ class ScopeMissing(KeyRefused):
 
 
 class NotFound(AuthzError):
-    """What was asked for by name does not exist."""
+    """What the request names does not exist."""
 
 
 class TooLarge(AuthzError):
-    """The request passes a limit, which `message` names."""
+    """The request exceeds a limit, which `message` names."""

@@ -1,7 +1,7 @@
-"""A parser of facts and patterns as people write them: `has_role(User:ann, "admin", Repo:_)`.
+"""A parser of facts and fact patterns in text form: `has_role(User:ann, "admin", Repo:_)`.
 
 An argument is `Type:id`, `Type:"any id"` or `Type{"any id"}`, or a word or a quoted text without a type. `_` stands for
-any value. The caller decides which type an argument has that is written without one.
+any value. The caller decides which type an argument without a type has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 
 _NAME = re.compile(r"[^\s(){}:,\"]+")
 _TYPE = re.compile(rf"{_NAME.pattern}(?:::[^\W\d][^\s(){{}}:,\"]*)*(?=\s*[:{{])")
-_ID = re.compile(r"(?!:[^\W\d])[^\s(),\"]+")  # `Acme::Repo` is a type without an id, and not the id `:Repo`
+_ID = re.compile(r"(?!:[^\W\d])[^\s(),\"]+")  # `Acme::Repo` is a type without an id, not the id `:Repo`
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SPACE = re.compile(r"\s*")
 
@@ -67,14 +67,14 @@ def _unless_any(word: str) -> str | None:
 
 
 class _Reader:
-    """Reads a text token by token, and skips the space between tokens."""
+    """Reads a text token by token, and skips the whitespace between tokens."""
 
     def __init__(self, text: str):
         self.text = text
         self.at = 0
 
     def takes(self, token: re.Pattern[str]) -> str | None:
-        """Return the token and move past it, if it comes next; else return None."""
+        """If the token comes next, consume and return it; else return None."""
         found = token.match(self.text, self._next)
         if found is None:
             return None
@@ -89,7 +89,7 @@ class _Reader:
         return self.text.startswith(char, self._next)
 
     def skips(self, char: str) -> bool:
-        """Say whether the character comes next; if so, move past it."""
+        """If the character comes next, consume it and return True; else return False."""
         if not self.sees(char):
             return False
         self.at = self._next + 1
@@ -100,7 +100,7 @@ class _Reader:
             self._refuse(f"`{char}`")
 
     def quoted(self) -> str:
-        """Read a quoted text, with JSON's escapes, and return it without quotes and escapes."""
+        """Read a quoted text, with JSON escapes, and return it without quotes and escapes."""
         start = self.at
         try:
             return str(orjson.loads(self.take(_QUOTED, "a quoted id")))

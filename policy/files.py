@@ -1,4 +1,4 @@
-"""Read and write files that people name, and join several into one policy."""
+"""Read and write files that users name, and join several into one policy."""
 
 import os
 import stat
@@ -20,15 +20,15 @@ STANDARD_INPUT_SHOWN = "<stdin>"
 
 
 class Unreadable(AuthzError):
-    """The file is not there, cannot be read, or is not text."""
+    """The file does not exist, cannot be read, or is not text."""
 
 
 class Unwritable(AuthzError):
-    """The file cannot be created, or not written to its end."""
+    """The file cannot be created, or not written completely."""
 
 
 class ThereAlready(Unwritable):
-    """A file, or a link, with the name of the file to be created exists already."""
+    """A file or link of this name already exists."""
 
 
 def text_of_file(name: str) -> str:
@@ -49,7 +49,7 @@ def decoded(raw: bytes, name: str) -> str:
 
 @contextmanager
 def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
-    """Open a file to write text. Overwrite an existing one, which keeps its mode; without `replaces`, refuse to."""
+    """Open a text file for writing. Overwrite an existing one, which keeps its mode; without `replaces`, fail."""
     _refuse_empty(name)
 
     def opener(name: str, flags: int) -> int:
@@ -65,9 +65,9 @@ def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterato
 
 
 def replace_text(name: str, before: str, after: str) -> None:
-    """Replace the text of a file, atomically; refuse if the file no longer has the text `before`.
+    """Replace the text of a file, atomically; raise `Unwritable` if its text is no longer `before`.
 
-    The file keeps its mode and owner. Where the name is a link, the file that it leads to is replaced.
+    The file keeps its mode and owner. If the name is a symbolic link, its target is replaced.
     """
     path = Path(os.path.realpath(name))
     try:
@@ -83,7 +83,7 @@ def replace_text(name: str, before: str, after: str) -> None:
 
 @contextmanager
 def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
-    """Write a new file in the same folder, sync it to disk and yield it; then remove it, unless it was renamed."""
+    """Write a new file in the same directory, sync it to disk and yield it; then remove it, unless it was renamed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new")
     new = Path(name)
     try:
@@ -100,12 +100,12 @@ def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
 def _be_like(new: Path, before: os.stat_result) -> None:
     """Give a new file the owner, the group and the mode of another, as far as the process may.
 
-    Where the owner or group cannot be kept, the set-user and set-group bits are dropped, and without the group its
+    If the owner or group cannot be kept, the set-user and set-group bits are dropped, and without the group its
     permissions too: they were not meant for another group.
     """
     try:
         os.chown(new, before.st_uid, before.st_gid)
-    except PermissionError:  # the owner of a file may not be able to give one away
+    except PermissionError:  # the owner of a file may not be able to give it away
         with suppress(PermissionError):
             os.chown(new, -1, before.st_gid)
     mode, now = stat.S_IMODE(before.st_mode), new.stat()
@@ -121,7 +121,7 @@ def why(reason: OSError) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the name in a form that can be printed: the bytes of a name need not be valid text."""
+    """Return the name in printable form: the bytes of a file name need not be valid text."""
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -130,7 +130,7 @@ def _refuse_empty(name: str) -> None:
         raise Unreadable("The file name is empty. Specify a file.")
 
 
-# ---- several as one policy -------------------------------------------------------------------------------------
+# ---- several files as one policy -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,16 @@ class Bundle:
 
     @property
     def filename(self) -> str:
-        """Return the files' names joined by commas, without standard input."""
+        """Return the names of the files joined by commas, without standard input."""
         return ", ".join(part.filename for part in self.parts if part.filename != STANDARD_INPUT_SHOWN)
 
     def describe(self, problem: Problem) -> str:
-        """Return the problem's message, with its place in its own file."""
+        """Format a problem, with its position in its own file."""
         part, span = self.located(problem.span)
         return replace(problem, span=span).describe(part)
 
     def located(self, span: Span) -> tuple[Source, Span]:
-        """Return the file in which a span of the whole text stands, and the span within that file."""
+        """Return the file that contains a span of the whole text, and the span within that file."""
         part, start = self._part_at(span.start)
         return part, Span(span.start - start, span.end - start)
 
@@ -164,7 +164,7 @@ class Bundle:
         return f"{file}:{line}"
 
     def line_of_file(self, line: int) -> tuple[str, int]:
-        """Return the name of the file in which a line of the whole text stands, and the line's number there."""
+        """Return the name of the file that contains a line of the whole text, and the line's number there."""
         for part in self.parts[:-1]:
             lines = part.text.count("\n")
             if line <= lines:
@@ -187,7 +187,7 @@ def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
 
 
 def _read(name: str, standard_input: TextIO) -> str:
-    # No translation of newlines: other clients send `\r\n` as it is, and the text must be the same.
+    # No newline translation: other clients send `\r\n` unchanged, and the text must be the same.
     if name == STANDARD_INPUT:
         return decoded(standard_input.buffer.read(), STANDARD_INPUT_SHOWN)
     return text_of_file(name)

@@ -1,4 +1,4 @@
-"""Environments, and the versions of each one's policy."""
+"""Environments, and the versions of their policies."""
 
 from django.conf import settings
 from django.core.validators import RegexValidator
@@ -11,7 +11,7 @@ DEFAULT_SLUG = "default"
 
 
 class Environment(models.Model):
-    """Facts, a policy and keys of their own; most installations have one."""
+    """A policy with its own facts, history and API keys; most installations have one environment."""
 
     slug = models.CharField("slug", max_length=40, unique=True, validators=[SLUG])
     name = models.CharField(max_length=200)
@@ -19,14 +19,14 @@ class Environment(models.Model):
     policy_version = models.ForeignKey(
         "PolicyVersion", null=True, blank=True, on_delete=models.RESTRICT, related_name="+", editable=False
     )
-    offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # grows with every committed change
-    # A new random number whenever facts of a new signature may be stored from then on.
+    offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # incremented by every committed change
+    # A new random number whenever facts of a new signature may be stored.
     signature_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
     # A new random number with every change: while it is the same, the facts and the policy are the same.
     moment = models.BigIntegerField(default=new_moment, editable=False)
-    # A new random number whenever a signature gets its first fact with an end (see `Signature.may_end`).
+    # A new random number whenever a signature gets its first fact with an expiry (see `Signature.may_end`).
     ends_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
-    # The oldest revision as of which all facts are still known; history before it was pruned, or never kept.
+    # The oldest revision as of which all facts are still known; earlier history was pruned, or never kept.
     horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
@@ -38,22 +38,22 @@ class Environment(models.Model):
 
 
 class PolicyVersion(models.Model):
-    """One uploaded text. The active one is where its environment's `policy_version` points."""
+    """A published text. The active one is that of its environment's `policy_version`."""
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="policy_versions")
     number = models.PositiveIntegerField()  # from 1, in each environment
     source = models.TextField()
-    filename = models.TextField(null=True, blank=True)  # noqa: DJ001  as sent: null and "" are answered as such
+    filename = models.TextField(null=True, blank=True)  # noqa: DJ001 as sent: null and "" are returned as they are
     digest = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
-    # Who published it. Its revision says so too, but revisions are pruned with the history, and versions are not.
+    # The publisher. Its revision has it too, but revisions are pruned with the history, and versions are not.
     author = models.TextField(blank=True, default="", db_default="")
-    note = models.TextField(blank=True, default="", db_default="")  # of whoever published it
-    # What was found when it was published; null in versions that are older than these columns. See `policy.publishing`.
+    note = models.TextField(blank=True, default="", db_default="")  # the publisher's
+    # Results of publishing it; null in versions that are older than these columns. See `policy.publishing`.
     tests = models.PositiveIntegerField(null=True)
-    failed_tests = models.PositiveIntegerField(null=True)  # null if the tests were not run to their end
-    rules = models.PositiveIntegerField(null=True)  # how many the text has
-    exercised_rules = models.PositiveIntegerField(null=True)  # by some test; null if finding out took too long
+    failed_tests = models.PositiveIntegerField(null=True)  # null if the tests did not complete
+    rules = models.PositiveIntegerField(null=True)  # number of rules in the text
+    exercised_rules = models.PositiveIntegerField(null=True)  # by any test; null if measuring took too long
 
     class Meta:
         db_table = "policy_version"
@@ -65,20 +65,20 @@ class PolicyVersion(models.Model):
 
 
 class Revision(models.Model):
-    """One committed change of an environment. Its number is the offset that clients see; the first one is 1."""
+    """A committed change of an environment. Its number is the offset that clients see; the first one is 1."""
 
     pk = models.CompositePrimaryKey("environment", "number")
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.BigIntegerField()
-    at = models.BigIntegerField()  # the database's clock, in microseconds; never less than in the revision before
+    at = models.BigIntegerField()  # the database's clock, in microseconds; never less than in the preceding revision
     author = models.TextField(blank=True)  # `key "billing"`, `admin ann`, `load_facts`
     request_id = models.TextField(blank=True)
     policy_version = models.ForeignKey(  # the version that is active from this revision on
         PolicyVersion, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     kind = models.TextField()  # see `policy.ground.journal.Kind`
-    inserted = models.BigIntegerField()  # facts that were not there before
-    deleted = models.BigIntegerField()  # facts that were there before
+    inserted = models.BigIntegerField()  # facts that did not exist before
+    deleted = models.BigIntegerField()  # facts that existed before
 
     class Meta:
         db_table = "revision"
@@ -89,19 +89,19 @@ class Revision(models.Model):
 
 
 class PolicyDraft(models.Model):
-    """A policy text that somebody is writing and has not published: one for each user and environment."""
+    """An unpublished policy text that is being edited: at most one for each user and environment."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
     source = models.TextField()
     filename = models.TextField(blank=True)
-    seen = models.PositiveIntegerField(null=True)  # the version that was active when the draft was begun
+    seen = models.PositiveIntegerField(null=True)  # the version that was active when editing began
     stamp = models.BigIntegerField()  # a new random number each time the draft is saved
     saved_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         db_table = "policy_draft"
-        default_permissions = ()  # the permission to add versions is the permission to have drafts
+        default_permissions = ()  # drafts need the permission to add versions
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class PolicyDraft(models.Model):
 
 
 def environment_named(slug: str) -> Environment | None:
-    """Return the environment with this short name, or None. NUL is ruled out first: PostgreSQL refuses it in a text."""
+    """Return the environment with this slug, or None. NUL is excluded first: PostgreSQL rejects it in a text."""
     return None if "\0" in slug else Environment.objects.filter(slug=slug).first()
 
 

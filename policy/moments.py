@@ -1,4 +1,4 @@
-"""Questions about the past: the moment as of which one is asked is a revision, its time, and the policy of then."""
+"""Time travel: the moment of an `as_of` query is a revision, its time, and the policy that was active then."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from policy.values import whole_number
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A revision; a time in microseconds, at which facts have ended or not; and the policy version to answer by."""
+    """A revision; a time in microseconds, at which facts have expired or not; and the policy version to use."""
 
     revision: int
     at: int
-    version: int | None  # None only where a question is about facts alone
-    offset: int | None = field(default=None, compare=False)  # of the environment, where the moment was looked up
-    # The revision that created the newest signature there was by then; also of the snapshot that looked the moment up.
+    version: int | None  # None only for queries about facts alone
+    offset: int | None = field(default=None, compare=False)  # the environment's, when the moment was looked up
+    # The revision that created the newest signature as of this moment, in the snapshot in which it was looked up.
     signatures: int | None = field(default=None, compare=False)
 
 
 class NoSuchMoment(AuthzError):
-    """The moment is in the future, before the horizon, or not known, or there was no policy then."""
+    """The moment is in the future, before the horizon, or unknown, or there was no policy then."""
 
 
 AsOf = int | datetime  # a revision's number, or a time
-_CLOCKS_APART = 1.0  # seconds by which clocks of servers may differ
+_CLOCKS_APART = 1.0  # seconds by which the clocks of servers may differ
 LAST_REVISION = 2**63 - 1  # the largest number that databases can store
 
 _KNOWN = """
@@ -49,7 +49,7 @@ _LATEST = "(SELECT MAX(l.number) FROM revision l WHERE l.environment_id = e.id A
 
 
 class _Known(NamedTuple):
-    """What the database knows of one revision and of its environment."""
+    """What the database knows of a revision and of its environment."""
 
     horizon: int
     offset: int
@@ -68,7 +68,7 @@ def moment_of(
     needs_policy: bool = True,
     called: str = "as_of",
 ) -> Moment | None:
-    """Return the moment asked for; None for now, by the active policy. A given policy version replaces that of then.
+    """Return the requested moment; None for now, with the active policy. `policy_version` overrides the policy of then.
 
     `called` is what error messages call the moment: the request's member, or the command's option.
     """
@@ -96,14 +96,14 @@ def moment_of(
 
 
 def seen_since(moment: Moment | None, seen: Seen) -> Seen:
-    """Return how far the environment was in the earlier of two statements: of the moment, and of the facts."""
+    """Return the earlier position of two statements: of the one that looked up the moment, and of the one on facts."""
     if moment is None or moment.offset is None or moment.offset >= seen.offset:
         return seen
     return Seen(moment.offset)
 
 
 def present(environment_id: int) -> Moment:
-    """Return the present moment, to ask several questions as of it while others change facts."""
+    """Return the present moment, for several consistent queries while others change facts."""
     known = _read(environment_id, 'e."offset"')
     number = _checked(known, known.offset, "now")
     if known.version is None:
@@ -112,7 +112,7 @@ def present(environment_id: int) -> Moment:
 
 
 def as_of_from_text(text: str, path: str) -> AsOf:
-    """Parse a revision's number, or a time in RFC 3339."""
+    """Parse a revision's number, or an RFC 3339 time."""
     if text.isascii() and text.isdecimal():
         number = whole_number(text, LAST_REVISION)
         if number is None:
@@ -125,12 +125,12 @@ def as_of_from_text(text: str, path: str) -> AsOf:
 
 
 def check_known(environment_id: int, moment: Moment) -> Moment:
-    """Refuse a moment whose history was dropped after it was looked up; return it with the signatures of then."""
+    """Reject a moment whose history was pruned after it was looked up; return it with the signatures as of then."""
     return replace(moment, signatures=check_kept(environment_id, moment.revision))
 
 
 def check_kept(environment_id: int, revision: int) -> int:
-    """Refuse a revision whose history was dropped; return the revision that created the newest signature by then.
+    """Reject a revision whose history was pruned; return the revision that created the newest signature as of then.
 
     Pruning moves the horizon before it deletes rows. So what was read before this check, and passes it, was complete.
     """
@@ -149,7 +149,7 @@ def _read(environment_id: int, number: str, *values: int) -> _Known:
 
 
 def _checked(known: _Known, number: int, asked: str) -> int:
-    """Return the revision's number; refuse it in the future, before the horizon, or if there is no such revision."""
+    """Return the revision's number; reject it in the future, before the horizon, or if there is no such revision."""
     if number > known.offset:
         raise NoSuchMoment(f"{asked} does not exist yet; the latest is revision {known.offset}")
     if number < known.horizon:
@@ -162,7 +162,7 @@ def _checked(known: _Known, number: int, asked: str) -> int:
 
 
 def _is_settled(at: int, now: int) -> bool:
-    """Say whether this database surely has all that was committed by then: a replica may lag behind the primary."""
+    """Return whether this database surely has everything committed by then: a replica may lag behind the primary."""
     behind = settings.REPLICA_MAX_LAG + _CLOCKS_APART
     return connection.alias == DEFAULT_DB_ALIAS or at < now - int(behind * 1_000_000)
 

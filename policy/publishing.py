@@ -24,18 +24,18 @@ from policy.rules.program import Program
 from policy.testing import TestReport
 
 # ---- figures ------------------------------------------------------------------------------------------------------
-# What a policy version keeps besides its text: the figures of its tests and their coverage, and a publisher's note.
+# What is stored with a policy version besides its text: test results, coverage, and the publisher's note.
 
-# What the apps above do when a policy is published. They are named here and imported when needed.
+# Hooks of the apps above. They are named here and imported when needed.
 TEST_RUNNER = "checks.testing.run"
 COVERAGE = "checks.testing.measured"
 FACT_AUDIT = "facts.accept.ignored_facts"
 
-MAX_NOTE = 500  # characters, of one line
+MAX_NOTE = 500  # of one line
 
 
 def note_fault(note: str) -> str:
-    """Say what is wrong with a note, or "". Lists and terminals show notes, so a note is one line of printable text."""
+    """Return what is wrong with a note, or "". Lists and terminals show notes, so a note is one printable line."""
     if len(note) > MAX_NOTE:
         return f"must not be longer than {MAX_NOTE} characters"
     return "" if note.isprintable() else "must not contain control characters"
@@ -43,7 +43,7 @@ def note_fault(note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many rules a policy has, and where the rules stand that none of its tests exercises."""
+    """How many rules a policy has, and the positions of those that none of its tests exercises."""
 
     rules: int
     missing: tuple[Span, ...] = ()
@@ -55,7 +55,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures found when a version was published; None: not known."""
+    """The results that were recorded when a version was published; None: unknown."""
 
     tests: int | None = None
     failed_tests: int | None = None
@@ -68,7 +68,7 @@ class Figures:
 
     @classmethod
     def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> Figures:
-        """Return the figures of so many tests. `report` is None if the tests were not run to their end."""
+        """Return the figures of this many tests. `report` is None if the tests did not complete."""
         failed = sum(bool(test.failures) for test in report.tests) if report is not None else None
         if coverage is None:
             return cls(tests, failed)
@@ -76,7 +76,7 @@ class Figures:
 
     @property
     def tests_text(self) -> str:
-        """Return `12 passed`, `1 of 12 failed` or the like; "" if not known."""
+        """Return `12 passed`, `1 of 12 failed` or the like; "" if unknown."""
         if self.tests is None:
             return ""
         if not self.tests:
@@ -94,27 +94,24 @@ class Figures:
 
     @property
     def coverage_text(self) -> str:
-        """Return `9 of 10 rules`; "" if not known."""
+        """Return `9 of 10 rules`; "" if unknown."""
         if self.rules is None or self.exercised_rules is None:
             return ""
         return f"{self.exercised_rules:,} of {self.rules:,} rules" if self.rules else "no rules"
 
     @property
     def percent(self) -> int | None:
-        """Return the percentage of rules that tests exercise, rounded down: 100 means all; None if not known."""
+        """Return the percentage of rules that tests exercise, rounded down so that 100 means all; None if unknown."""
         if not self.rules or self.exercised_rules is None:
             return None
         return 100 * self.exercised_rules // self.rules
 
 
 # ---- publishing ---------------------------------------------------------------------------------------------------
-# Publish a policy: compile it, run its tests, store it as a version and make it active, or do none of these.
-#
-# What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it. The
-# transaction first takes the environment's turn, so two publishers run one after the other, and the last one's text
-# holds, whole.
+# Slow steps (compiling, running tests) precede the transaction, so that no writer waits for them. The transaction first
+# takes the environment's turn, so concurrent publishers are serialized, and the last one's text is active, whole.
 
-COVERAGE_SECONDS = 2.0  # the most time that publishing takes to find which rules the tests exercise
+COVERAGE_SECONDS = 2.0  # time limit of publishing for measuring the tests' coverage
 Transaction = Callable[[], AbstractContextManager]
 
 
@@ -124,12 +121,12 @@ class CheckedDraft:
 
     program: Program
     report: TestReport
-    untested: str = ""  # why the tests were not run to their end, in spite of which the text is published
+    untested: str = ""  # why the tests did not complete; the text is published nevertheless
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """How many stored facts a policy has no use for; `or_more` where counting stopped."""
+    """How many stored facts a policy doesn't use; `or_more` if counting stopped at a limit."""
 
     count: int = 0
     or_more: bool = False
@@ -144,7 +141,7 @@ class Published:
 
     version: PolicyVersion
     offset: int
-    draft: CheckedDraft | None = None  # None where the policy was active already, and its tests were not run again
+    draft: CheckedDraft | None = None  # None if the policy was already active, and its tests were not run again
     ignored: Ignored = Ignored()
     is_unchanged: bool = False
 
@@ -157,7 +154,7 @@ class Published:
 
 
 class ReplacedMeanwhile(AuthzError):
-    """Raised on publishing and activating: the version to be replaced is not the active one any more."""
+    """Raised on publishing and activating: the version to be replaced is no longer active."""
 
     def __init__(self, number: int | None):
         is_active = "no version is active now" if number is None else f"version {number} is active now"
@@ -182,18 +179,18 @@ def publish(
 ) -> Published:
     """Make the text the environment's active policy. `within` opens the transaction for it.
 
-    `force` publishes in spite of failing tests, never an invalid text. If the text is active already, no version is
+    `force` publishes despite failing tests, but never an invalid text. If the text is already active, no version is
     stored, and the note is dropped.
 
-    `replaces` is the number of the version that the author saw, 0 for none: if another version is active when this one
-    would become so, raise `ReplacedMeanwhile`. None replaces whatever is active.
+    `replaces` is the number of the version that the author saw, 0 for none: if another version is active at the time of
+    publishing, raise `ReplacedMeanwhile`. None replaces whatever is active.
     """
     if fault := note_fault(note):
         raise MalformedRequest("note", fault)
     digest = _digest(text)
     if unchanged := _unchanged(environment_id, digest):
         return unchanged
-    _check_replaced(environment_id, replaces)  # early, so that nobody waits for the tests of what will be refused
+    _check_replaced(environment_id, replaces)  # early, to avoid running the tests of what will be refused
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
     figures = _figures(drafted)
     with within():
@@ -225,7 +222,7 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
 
 
 def run_tests(program: Program, *, fail_fast: bool) -> TestReport:
-    """Run the program's tests. The app that answers questions does so."""
+    """Run the program's tests. The app that answers queries does so."""
     report: TestReport = import_string(TEST_RUNNER)(program, fail_fast=fail_fast)
     return report
 
@@ -253,10 +250,10 @@ def activate(
     by: By = NOBODY,
     replaces: int | None = None,
 ) -> Published:
-    """Make a version active that was published before. Its tests are run again: a newer engine may answer differently.
+    """Activate a previously published version. Its tests are run again: a newer engine may return different results.
 
-    `force` activates it in spite of failing tests. If the version is active already, no tests are run. `replaces` is as
-    in `publish`.
+    `force` activates it despite failing tests. If the version is already active, no tests are run. `replaces` is as in
+    `publish`.
     """
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
@@ -281,15 +278,15 @@ def tried(program: Program) -> CheckedDraft:
 
 
 def coverage(program: Program, seconds: float) -> Coverage | None:
-    """Return which rules the tests exercise; None if finding out takes longer than `seconds`.
+    """Measure which rules the tests exercise; return None if that takes longer than `seconds`.
 
-    The app that answers questions finds out.
+    The app that answers queries does so.
     """
     return import_string(COVERAGE)(program, seconds)
 
 
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
-    """Return how many stored facts the program has no use for. The app that stores facts counts them."""
+    """Count the stored facts that the program doesn't use. The app that stores facts does so."""
     return import_string(FACT_AUDIT)(environment_id, program)
 
 
@@ -308,7 +305,7 @@ def active_version(environment_id: int) -> PolicyVersion | None:
 
 
 def remarks_on(drafted: CheckedDraft | None, ignored: Ignored) -> list[str]:
-    """Return what the publisher of a draft should know: phrases for a message."""
+    """Return phrases about a draft for a message to its publisher."""
     remarks = [results_of(drafted.report)] if drafted and drafted.report.tests else []
     if drafted and drafted.untested:
         remarks.append(drafted.untested)
@@ -333,7 +330,7 @@ def _figures(drafted: CheckedDraft) -> Figures:
 
 
 def _digest(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()  # the compiler refuses what cannot be encoded
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()  # the compiler rejects what cannot be encoded
 
 
 def _unchanged(environment_id: int, digest: str) -> Published | None:
@@ -344,7 +341,7 @@ def _unchanged(environment_id: int, digest: str) -> Published | None:
 
 
 def _check_replaced(environment_id: int, replaces: int | None) -> None:
-    """Raise `ReplacedMeanwhile` if a version is to be replaced, and another one is active."""
+    """Raise `ReplacedMeanwhile` if `replaces` is given, and another version is active."""
     if replaces is None:
         return
     active = active_version(environment_id)
@@ -370,16 +367,16 @@ def _active_ids(environment_id: int) -> QuerySet:
     return Environment.objects.filter(pk=environment_id).values("policy_version_id")
 
 
-# ---- Drafts: the policy text that somebody is writing is kept on the server meanwhile -----------------------------
-# Each save gives the draft a new random stamp, and the next save must name the stamp that its author last saw. So a
-# text that was saved meanwhile in another window, or on another machine, is never overwritten unseen.
+# ---- Drafts: unpublished policy texts, saved on the server while they are edited ----------------------------------
+# Each save gives the draft a new random stamp, and must name the stamp that its author last saw. This is optimistic
+# locking: a text saved meanwhile in another window, or on another machine, is never overwritten unseen.
 
 User = AbstractBaseUser | AnonymousUser
 
 
 @dataclass(frozen=True, slots=True)
 class DraftText:
-    """A text that is being written, and the number of the version that was active when it was begun."""
+    """A text that is being edited, and the number of the version that was active when editing began."""
 
     source: str
     filename: str
@@ -387,7 +384,7 @@ class DraftText:
 
 
 class SavedElsewhere(AuthzError):
-    """Raised on saving: there is a newer draft, which the one who saves has not seen."""
+    """Raised on saving: there is a newer draft, which the author has not seen."""
 
     def __init__(self, draft: PolicyDraft):
         super().__init__("a newer draft was saved in another window or on another machine")
@@ -395,21 +392,21 @@ class SavedElsewhere(AuthzError):
 
 
 def draft_of(user: User, environment: Environment) -> PolicyDraft | None:
-    """Return the draft to go on with; None if there is none, or if its text is that of the active policy."""
+    """Return the draft to resume; None if there is none, or if its text is that of the active policy."""
     draft = _drafts(user, environment).first()
     return None if draft is None or is_active(environment, draft.source) else draft
 
 
 def keep(user: User, environment: Environment, written: DraftText, stamp: int | None) -> PolicyDraft | None:
-    """Save the text and return the draft; raise `SavedElsewhere` if the present draft has another stamp than `stamp`.
+    """Save the text and return the draft; raise `SavedElsewhere` if the stored draft has another stamp than `stamp`.
 
-    A present draft of the same text, or of the active policy's text, may be overwritten whatever its stamp.
+    A stored draft with the same text, or with the active policy's text, may be overwritten whatever its stamp.
 
-    A text equal to the active policy's is not kept: the draft is deleted, and None returned.
+    A text equal to the active policy's is not stored: the draft is deleted, and None returned.
     """
     assert user.pk is not None, "whoever has drafts is logged in"
     with changing():
-        # The user's row, since two windows may save a first draft: there is no draft yet that one could wait for.
+        # Lock the user's row, since two windows may save a first draft: there is no draft yet that could be locked.
         get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
         draft = _drafts(user, environment).select_for_update().first()
         if draft is not None and not _is_known(draft, written, stamp):
@@ -422,7 +419,7 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
 
 def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool:
-    """Say whether the present draft may be overwritten: it was seen, has the same text, or the active policy's text."""
+    """Return whether the stored draft may be overwritten: it was seen, or has the same text or the active policy's."""
     if draft.stamp == stamp or draft.source == written.source:
         return True
     return is_active(draft.environment, draft.source)
@@ -433,8 +430,8 @@ def discard(user: User, environment: Environment) -> None:
 
 
 def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
-    """Delete the draft that has just been published; a draft that was saved after it stays."""
-    # One statement, which looks at what the draft holds by the time that it is deleted.
+    """Delete the draft that has just been published, unless it was saved again since."""
+    # A single statement, which tests the draft's content as of its deletion.
     _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
 
 

@@ -1,6 +1,6 @@
-"""Serializers of bodies and query strings, from which both the decoding and the OpenAPI document follow.
+"""Serializers of bodies and query strings, which define both their decoding and the OpenAPI document.
 
-A serializer's docstring and its fields' help texts appear in the OpenAPI document: callers read them.
+A serializer's docstring and its fields' help texts appear in the OpenAPI document, for callers.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MAX_FILENAME = 1000  # characters
 
 
 class JsonType(NamedTuple):
-    """A type of JSON values: `decode(raw, path)` makes our value of the JSON at a path, `schema` describes the JSON."""
+    """A type of JSON values: `decode(raw, path)` converts the JSON at a path, `schema` describes the JSON."""
 
     decode: Callable[[Any, str], Any]
     schema: Schema
@@ -26,7 +26,7 @@ class JsonType(NamedTuple):
 class DecodedField(serializers.Field):
     """A member of a body. An optional member that is missing or null gets the value `absent`.
 
-    It skips what the framework does for forms, which takes longer than answering a question.
+    It skips the framework's processing of forms, which takes longer than answering a query.
     """
 
     def __init__(self, kind: JsonType, optional: bool = False, absent: object = None, help_text: str = ""):
@@ -42,7 +42,7 @@ class DecodedField(serializers.Field):
         return self.absent if raw is None and not self.required else self.decode(raw, self.path)
 
     def reader(self) -> Callable[[dict], Any]:
-        """Return a function that does what the two methods do, in one call."""
+        """Return a function that combines `get_value` and `run_validation` in one call."""
         get, decode, path, absent = self.get_value, self.decode, self.path, self.absent
         if self.required:
             return lambda body: decode(get(body), path)
@@ -55,7 +55,7 @@ class DecodedField(serializers.Field):
 
     @cached_property
     def path(self) -> str:
-        """Return where the member stands in the request: names joined by dots."""
+        """Return the member's position in the request: names joined by dots."""
         names: list[str] = []
         field: serializers.BaseSerializer | serializers.Field | None = self
         while field is not None:
@@ -70,7 +70,7 @@ class DecodedField(serializers.Field):
 
 
 def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
-    """Return the decoded members of a body; `path` is where in the request the body stands."""
+    """Return the decoded members of a body; `path` is the body's position in the request."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be a JSON object")
     try:
@@ -83,7 +83,7 @@ def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> 
 
 @cache
 def _readers(kind: type[serializers.Serializer]) -> tuple[tuple[str, Callable[[dict], Any]], ...]:
-    """Return a function for each of the serializer's fields that reads it from a body.
+    """Return one function for each of the serializer's fields, which reads it from a body.
 
     All requests share the fields: creating them takes longer than using them, and they keep no state of a request.
     """

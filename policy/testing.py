@@ -1,13 +1,13 @@
-"""The results of running a policy's tests: the classes that the runner, uploads and commands share."""
+"""The results of a policy's tests: classes shared by the test runner, publishing and commands."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AssertionOutcome:
-    """One assertion that was run; `message` says what was found instead, and is empty if the assertion passed.
+    """The result of an assertion; `message` says what was found instead, and is empty if the assertion passed.
 
-    `too_much`: the assertion failed because something holds which it says does not hold.
+    `too_much`: the assertion failed because something holds that should not.
     """
 
     text: str  # as written
@@ -19,9 +19,9 @@ class AssertionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TestOutcome:
-    """One test that was run. `total` counts all its assertions, also those that a run with `fail_fast` left out."""
+    """The result of a test. `total` counts all its assertions, including those skipped by `fail_fast`."""
 
-    __test__ = False  # pytest collects classes named Test…; this is none of its
+    __test__ = False  # pytest collects classes named Test…; this is not one
 
     name: str
     total: int
@@ -39,7 +39,7 @@ class TestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """Every test that was run, in the order of the text."""
+    """The results of all tests that were run, in text order."""
 
     __test__ = False
 
@@ -51,5 +51,5 @@ class TestReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Return a sentence for each assertion that failed."""
+        """Return a sentence for each failed assertion."""
         return tuple(failure for test in self.tests for failure in test.failures)

@@ -1,4 +1,4 @@
-"""The policy's endpoints, by their path below /api."""
+"""The endpoints about policies, by their path below /api."""
 
 from policy import views
 

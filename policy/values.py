@@ -1,7 +1,7 @@
-"""Typed values: the arguments of every fact, rule and question.
+"""Typed values: the arguments of every fact, rule and query.
 
-A value is a type name and an id, both text. Each value of a primitive type has one canonical spelling, so that values
-are equal if their texts are equal, in Python and in every database.
+A value is a type name and an id, both text. Each value of a primitive type has a single canonical spelling, so that
+values are equal if their texts are equal, in Python and in every database.
 """
 
 import re
@@ -39,7 +39,7 @@ class Value:
 
     @property
     def noted(self) -> str:
-        """Return the value as people write it in facts: `User:ann`, `User:"a b"`, `"admin"`; `str` returns Polar."""
+        """Return the value in the notation of facts: `User:ann`, `User:"a b"`, `"admin"`; `str` returns Polar."""
         if self.type in (INTEGER, BOOLEAN):
             return self.id
         is_plain = self.type != STRING and _PLAIN_ID.fullmatch(self.id)
@@ -48,13 +48,13 @@ class Value:
 
 
 def quoted(text: str) -> str:
-    """Return the text as a Polar string literal."""
+    """Format a text as a Polar string literal."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 
 
 def canonical_id(type_name: str, text: str) -> str:
-    """Return the canonical spelling of a primitive's id, or raise ValueError; ids of other types stay as they are.
+    """Return a primitive's id in its canonical spelling, or raise `ValueError`; other types' ids are unchanged.
 
     `canonical_id("Integer", "+07")` -> `"7"`.
     """
@@ -71,9 +71,9 @@ def canonical_id(type_name: str, text: str) -> str:
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """Return the number that a text of decimal digits from outside says; None if it says none from 0 to `most`.
+    """Parse untrusted decimal digits; return None unless they are a number from 0 to `most`.
 
-    Python refuses to read thousands of digits, so those that count are counted first.
+    Python refuses to parse thousands of digits, so the significant ones are counted first.
     """
     digits = text.lstrip("0") or "0"
     if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)):

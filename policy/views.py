@@ -70,7 +70,7 @@ class PolicyEndpoint(Endpoint):
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
         """Add the `error_type` that clients expect in errors of publishing, except for 401, 403 and 429.
 
-        A body that has an `error_type` already keeps it.
+        An existing `error_type` is kept.
         """
         is_at_the_door = status in (401, 403, 429)
         return {"error_type": "Generic", **body} if request.method == "POST" and not is_at_the_door else body
@@ -94,7 +94,7 @@ class PolicyMetadata(Endpoint):
     }
 
     def get(self, request: Request) -> Response:
-        """Return a version's names. Clients name the version by `version`, the published API document by `id`."""
+        """Return a version's names. Clients pass the version as `version`, the published API document as `id`."""
         version = _asked_version(request, "version", "id")
         if version is None:
             raise NotFound("no policy has been published")
@@ -102,7 +102,7 @@ class PolicyMetadata(Endpoint):
 
 
 def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
-    """Return the version whose number the query string gives under one of the names, else the active version."""
+    """Return the version whose number the query string gives under any of the names; by default, the active version."""
     who = caller(request)
     given = {name: _number(name, request.query_params[name]) for name in names if name in request.query_params}
     if not given:
@@ -120,7 +120,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _message(published: Published, suggesting: bool) -> str:
-    """Return the message of the response; with `show_suggestions`, with the compiler's warnings."""
+    """Return the message of the response; with `show_suggestions`, including the compiler's warnings."""
     if not (suggesting and published.draft and published.draft.program.warnings):
         return published.message
     program = published.draft.program
@@ -131,7 +131,7 @@ def _message(published: Published, suggesting: bool) -> str:
 
 
 def metadata_of(program: Program) -> dict[str, object]:
-    """Return each block's roles, permissions and relations, sorted, with inherited ones; `global` is always there."""
+    """Return each block's roles, permissions and relations, sorted, with inherited ones; `global` is always present."""
     resources = {"global": _entry(program.global_roles, program.global_permissions, {})}
     for name, known in program.types.items():
         resources[name] = _entry(known.roles, known.permissions, known.relations)

@@ -1,7 +1,7 @@
-"""Read YAML that people write into plain values and maps, with the line of each key.
+"""Parse YAML into plain values and maps, with the line of each key.
 
-Anchors and aliases, merge keys, tags and deep nesting are short to write and may take long to read: they are refused
-while the text is parsed, before they cost anything.
+Anchors and aliases, merge keys, tags and deep nesting are short to write and may be expensive to read: they are
+rejected during parsing, before they cost anything.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from yaml.events import (
 )
 
 LARGEST = 1024 * 1024  # characters of the document
-DEEPEST = 20  # maps and lists in one another
+DEEPEST = 20  # levels of nested maps and lists
 MOST_NODES = 50_000
 
-_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml if it is installed: thirty times as fast
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml if available: thirty times as fast
 _MERGE = "<<"
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -37,7 +37,7 @@ _WORDS: dict[str, bool | None] = {
 
 
 class YamlRejected(Exception):
-    """The text is not YAML, or more than this reader accepts; `key` is set if the error is about one key."""
+    """Raised for a text that is not YAML, or that exceeds the limits; `key` is set if the error is about one key."""
 
     def __init__(self, reason: str, key: str = "", line: int | None = None):
         self.reason, self.key, self.line = reason, key, line
@@ -45,7 +45,7 @@ class YamlRejected(Exception):
 
 
 class LocatedMap(dict[object, object]):
-    """A map that knows the line of each of its keys, as they are written."""
+    """A map with the line of each of its keys, by the key as written."""
 
     __slots__ = ("lines",)
 
@@ -55,10 +55,10 @@ class LocatedMap(dict[object, object]):
 
 
 def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], None] = lambda: None) -> object:
-    """Return what the document says, with maps as `LocatedMap`; None if the text has no document.
+    """Parse a document, with maps as `LocatedMap`; return None if the text has no document.
 
-    Numbers and dates stay the texts that they are. With `is_typed`, they are what YAML 1.1 takes them for, and keys are
-    always texts. `on_node` is called for each key and value, and may raise to end the reading.
+    Numbers and dates remain strings. With `is_typed`, they are converted as in YAML 1.1, and keys are always strings.
+    `on_node` is called for each key and value, and may raise an exception to abort.
     """
     if len(text) > LARGEST:
         raise YamlRejected(f"must have at most {LARGEST:,} characters")
@@ -97,7 +97,7 @@ class _YamlReader:
         return self._map(depth)
 
     def _map(self, depth: int) -> LocatedMap:
-        """Read a map. A key that stands twice is refused: to keep the last one would hide a mistake."""
+        """Read a map. Duplicate keys are rejected: to keep the last one would hide a mistake."""
         found = LocatedMap()
         for event in self._until(MappingEndEvent):
             key = self._key(event, depth)
@@ -117,7 +117,7 @@ class _YamlReader:
         return event
 
     def _until(self, end: type[Event]) -> Iterator[Event]:
-        """Yield the first event of each node before the end; the caller takes the rest of the node before going on."""
+        """Yield the first event of each node before the end; the caller consumes the rest of the node in between."""
         for event in self._events:
             if type(event) is end:
                 return
@@ -139,12 +139,12 @@ class _YamlReader:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
-        except (ValueError, yaml.YAMLError) as reason:  # such as a month that no year has
+        except (ValueError, yaml.YAMLError) as reason:  # such as month 13
             raise _refused(event, f"is not valid YAML: {reason}") from None
 
 
 def _plain(event: ScalarEvent) -> object:
-    """Return the scalar's value; words such as `true` and `null` have a meaning only without quotes."""
+    """Return the scalar's value; words such as `true` and `null` are special only without quotes."""
     return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
 
 

@@ -1,5 +1,5 @@
-"""The pages of stored facts in the admin.
+"""The admin's pages of stored facts.
 
-`listing` says which facts a page is about, and how they are shown; `browse`, `value`, `change` and `files` (import and
-export) are the pages; `addresses` leads to them.
+`listing` selects the facts of a page and formats them; `browse`, `change` and `files` (import and export) are the
+pages; `addresses` builds their URLs.
 """

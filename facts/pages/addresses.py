@@ -1,4 +1,4 @@
-"""The addresses of the pages of facts."""
+"""The URLs of the pages of facts."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ BROWSE = "admin:facts_signature_changelist"
 
 @cache
 def address_of(name: str) -> str:
-    """Return the address of a page without parameters. It is cached: looking it up for each link would take long."""
+    """Return the URL of a page without parameters. It is cached, as resolving it for each link would take long."""
     return reverse(name)
 
 
 def value_url(slug: str, value: Value, **others: str) -> str:
-    """Return the address of a value's page."""
+    """Return the URL of a value's page."""
     asked = {"environment": slug, "type": value.type, "id": value.id, **others}
     return f"{address_of('admin:facts_value')}?{urlencode(asked)}"
 
 
 def browse_url(environment_id: int | None = None, **narrowed: str) -> str:
-    """Return the address of the list of stored facts, narrowed to a predicate, a type or an id if given."""
+    """Return the URL of the list of stored facts, optionally filtered by predicate, type or id."""
     asked = {} if environment_id is None else {"environment": str(environment_id)}
     asked |= {name: text for name, text in narrowed.items() if text}
     return f"{address_of(BROWSE)}?{urlencode(asked)}" if asked else address_of(BROWSE)
 
 
 def ask_url(slug: str, kind: str, **asked: str) -> str:
-    """Return the address of the page for questions, with this one filled in."""
+    """Return the URL of the Check page, with this check filled in."""
     return f"{reverse('admin:go', args=['ask'])}?{urlencode({'environment': slug, 'kind': kind, **asked})}"
 
 
 def token_of(mark: Mark) -> str:
-    """Return a signed token for a fact's place on a walk, to be put into an address."""
+    """Return a signed token for a mark, to be put into a URL."""
     return signing.dumps([*mark.column, *mark.row], compress=True)
 
 
 def mark_of(token: str) -> Mark | None:
-    """Return the place that a token stands for; None if the token is empty or no page gave it out."""
+    """Return the mark of a token; None if the token is empty or was not issued by a page."""
     if not token:
         return None
     try:

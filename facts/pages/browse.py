@@ -1,4 +1,4 @@
-"""Pages that browse facts, and the page of one value."""
+"""The page that lists and searches facts, and the page of a value."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from policy.values import Value
 
 # ---- The page that lists stored facts and searches them -----------------------------------------------------------
 
-_OFFERED = 40  # ids that the completion of a field offers
-_NEAR = 12  # similar values that are shown, at most, when a search finds no fact
-_MOST_KINDS = 40  # kinds whose ids are offered; those of further kinds need a narrower choice, such as a type
+_OFFERED = 40  # ids offered to complete a field
+_NEAR = 12  # maximum number of similar values to suggest when a search finds no fact
+_MOST_KINDS = 40  # signatures whose ids are offered; for further ones, a filter is needed, such as a type
 EXPORTS = (("notation", "Text, one fact per line"), ("json", "JSON Lines"), ("csv", "CSV"))
-NamedValue = tuple[Value, str]  # a value and the address of its page
+NamedValue = tuple[Value, str]  # a value and the URL of its page
 
 
 def shown(request: HttpRequest) -> dict[str, object]:
-    """Return what the template needs to show a page of the facts that the address asks for."""
+    """Return the template context of a page of the facts that the URL selects."""
     asked = narrowed(request.GET)
     walk = asked.walk
     found = turned(request, walk, asked.asked)
@@ -62,14 +62,14 @@ def only_environment(asked: Narrowed) -> Environment | None:
 
 
 def _useless(asked: Narrowed) -> list[Useless]:
-    """Return what the policy has no use for; nothing if the page is narrowed to less than one whole environment."""
+    """Return what the policy doesn't use; nothing if the page is filtered to less than a whole environment."""
     environment = only_environment(asked)
     program = None if asked.asked.keys() - {"environment"} else program_of(environment)
     return [] if environment is None or program is None else useless(environment, program)
 
 
 def _summary(asked: Narrowed, counted: str) -> str:
-    """Return a sentence that says how many facts match."""
+    """Return a sentence with the number of matching facts."""
     if not asked.is_valid:
         return "The filters do not match an existing environment, predicate or type."
     if not asked.text:
@@ -86,13 +86,13 @@ def short(text: str, most: int = 80) -> str:
 
 
 def _history_url(asked: Narrowed) -> str:
-    """Return the address of the history of the only kind, else of the chosen environment, else of all facts."""
+    """Return the URL of the history of the only signature, else of the chosen environment, else of all facts."""
     if len(asked.kinds) == 1:
         return fact_url((asked.kinds[0].pk,), 0)
     return timeline_url(asked.environment.pk) if asked.environment else reverse("admin:facts_signature_history")
 
 
-# ---- ids that there are ------------------------------------------------------------------------------------------
+# ---- existing ids ------------------------------------------------------------------------------------------------
 
 
 def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
@@ -105,7 +105,7 @@ def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
 
 
 def _near(asked: Narrowed) -> list[NamedValue]:
-    """Return values whose ids begin like the one that was not found; halve the beginning until there are some."""
+    """Return values that share a prefix with the id that was not found; halve the prefix until there are some."""
     start = asked.text[:64]
     while start:
         found = _values(asked, start)
@@ -134,17 +134,15 @@ def _types(asked: Narrowed) -> dict[int, list[str]]:
     return {environment_id: sorted(names) for environment_id, names in found.items()}
 
 
-# ---- The page of a value: every fact that mentions it, and questions about it -------------------------------------
-
 # ---- abilities ----------------------------------------------------------------------------------------------------
-# Questions about a value that its page offers. Answers are expensive: only the question that is chosen is asked.
+# Checks that the page of a value offers. They are expensive, so only the chosen one is run.
 
-NamedAbility = tuple[str, str, str]  # a type, an id, and the address of that value's page
+NamedAbility = tuple[str, str, str]  # a type, an id, and the URL of that value's page
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to the chosen question, and the address of the page that asks it again and explains it."""
+    """The result of the chosen check, and the URL of the page that repeats and explains it."""
 
     ask_url: str
     told: str = ""
@@ -162,7 +160,7 @@ class QuestionChoice:
 
 @dataclass(frozen=True)
 class Ability:
-    """Questions that differ only in their action, about resources of one type or about this value."""
+    """Checks that differ only in their action, about resources of one type or about this value."""
 
     what: str
     choices: tuple[QuestionChoice, ...]
@@ -172,20 +170,20 @@ class Ability:
 @dataclass(frozen=True)
 class Section:
     title: str
-    name: str  # of its place on the page
+    name: str  # its anchor on the page
     abilities: tuple[Ability, ...]
 
 
 # ---- value --------------------------------------------------------------------------------------------------------
-# The page of a value: every fact that mentions it, and where to ask what it may do and who may do what to it.
+# The page of a value: every fact that mentions it, and checks of what it may do and who may do what to it.
 
-COUNTED = 10_000  # facts that are counted in each column; beyond it, the page says "more than"
+COUNTED = 10_000  # facts counted in each column; beyond it, the page says "more than"
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 
 
 @dataclass(frozen=True)
 class Where:
-    """An argument of a kind of facts where the value stands, and the number of these facts."""
+    """An argument of a signature that contains the value, and the number of these facts."""
 
     column: SearchColumn
     count: Count
@@ -198,7 +196,7 @@ class Where:
 
     @property
     def types(self) -> list[tuple[str, bool]]:
-        """Return the type of each argument, and whether the value stands there."""
+        """Return the type of each argument, and whether the value is in it."""
         return [(name, at == self.column.position) for at, name in enumerate(types_of_text(self.kind.types))]
 
     @property
@@ -207,7 +205,7 @@ class Where:
 
 
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:
-    """Return the environment and the value that the address names; None if either is missing or cannot exist."""
+    """Return the environment and the value that the URL names; None if either is missing or cannot exist."""
     environment = Environment.objects.filter(slug=_plain(request.GET.get("environment", ""))).first()
     type_name, text = _plain(request.GET.get("type", "")), request.GET.get("id", "")
     if environment is None or not type_name or not text or "\0" in text:
@@ -220,7 +218,7 @@ def _plain(text: str) -> str:
 
 
 def shown_value(request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
-    """Return what the template needs: a page of the value's facts, in all columns or in the one the address names."""
+    """Return the template context: a page of the value's facts, in all columns or in the one the URL names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
     columns = keyset_pages.search_columns(fitting, exactly(value.id), value.type)

@@ -30,10 +30,10 @@ from policy.models import Environment
 from policy.rules import program
 from policy.rules.program import Program
 
-# ---- The page where one fact is added -----------------------------------------------------------------------------
+# ---- The page that adds a fact -------------------------------------------------------------------------------------
 
-_MOST_SHAPES = 12  # of facts that are shown as examples
-_MOST_TYPES = 3  # of one argument
+_MOST_SHAPES = 12  # shapes of facts that are shown as examples
+_MOST_TYPES = 3  # per argument
 
 
 class NewFact(forms.Form):
@@ -55,7 +55,7 @@ class NewFact(forms.Form):
         self.ends_stay = ends_stay
 
     def clean(self) -> dict:
-        """Store the fact, which validates it as in the API; turn what storing raises into errors of the form."""
+        """Store the fact, which validates it as in the API; convert exceptions to errors of the form."""
         super().clean()
         asked = self.cleaned_data
         if not self.errors:
@@ -77,7 +77,7 @@ def _ending(fact: Fact, at: datetime | None) -> Fact:
 
 
 def kind_of(environment: Environment, fact: Fact) -> Signature:
-    """Return the signature under which a stored fact is filed."""
+    """Return the signature of a stored fact."""
     kinds = Signature.objects.filter(environment=environment, predicate=fact.predicate)
     return next(kind for kind in kinds if types_of_text(kind.types) == fact.signature.types)
 
@@ -113,10 +113,10 @@ def _named(types: frozenset[str]) -> str:
 
 
 # ---- deleting -----------------------------------------------------------------------------------------------------
-# Deleting selected facts: the page first lists them and asks; then all of them are deleted, or none.
+# Deleting selected facts: the page first lists them and asks for confirmation; then all or none of them are deleted.
 #
-# The confirmation holds for the facts as the page showed them. If one has got another end since then, or was deleted
-# and stored again, nothing is deleted and the page asks again. A fact that is gone by then is only reported.
+# The confirmation applies to the facts as the page showed them. If one has got another expiry since then, or was
+# deleted and stored again, nothing is deleted and the page asks again. A fact that is gone by then is only reported.
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class ShownFact:
 
 @dataclass(frozen=True)
 class DeletionOutcome:
-    """What became of the facts. If one has changed, nothing is deleted, and all that are stored are `asked_again`."""
+    """The result of a deletion. If a fact has changed, nothing is deleted, and all stored ones are `asked_again`."""
 
     asked_again: tuple[ShownFact, ...] = ()
     deleted: tuple[tuple[Signature, Fact], ...] = ()
@@ -165,7 +165,7 @@ def asked_about(tokens: Iterable[str]) -> tuple[tuple[ShownFact, ...], tuple[Fac
 
 
 def confirmed(tokens: Iterable[str]) -> tuple[ChosenFact, ...]:
-    """Return the facts that the page asked about, from the tokens it gave out; leave out invalid tokens."""
+    """Return the facts that the page asked about, from the tokens that it issued; drop invalid tokens."""
     return tuple(filter(None, map(_chosen_fact, tokens)))
 
 
@@ -174,7 +174,7 @@ def delete(asked: Sequence[ChosenFact], by: By) -> DeletionOutcome:
     rows = {each.row: each for each in asked}
     kinds = _kinds(rows)
     with changing():
-        # Lock the environments first, so that nothing changes before the deletion; in one order, against deadlocks.
+        # Lock the environments first, so that nothing changes before the deletion; in a fixed order, against deadlocks.
         where = sorted({kind.environment_id for kind in kinds.values()})
         list(Environment.objects.select_for_update().filter(pk__in=where).order_by("pk").values_list("pk"))
         found = kept(kinds.values(), rows.keys())

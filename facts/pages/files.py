@@ -37,11 +37,11 @@ class FileOnDisk(FileResponse):
         self.path = path
 
 
-# ---- The facts that a page shows, as a file: all of them, of one moment -------------------------------------------
-# The file is complete before its first byte is sent. So a failure is an error and not a truncated file, a slow reader
+# ---- Export: all facts that a page shows, as a file of one snapshot -----------------------------------------------
+# The file is complete before its first byte is sent. So a failure is an error and not a truncated file, a slow client
 # keeps no transaction open, and the file is not held in memory.
 
-KEPT = 60.0  # seconds until the name of a file is removed; the server must have opened the file by then
+KEPT = 60.0  # seconds until a file is unlinked; the server must have opened the file by then
 _ENDINGS = {"json": "jsonl", "csv": "csv", "notation": "txt"}
 _TYPES = {"json": "application/jsonl", "csv": "text/csv; charset=utf-8", "notation": "text/plain; charset=utf-8"}
 FORMATS = tuple(WRITERS)
@@ -63,7 +63,7 @@ def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
 
 
 def _written(walk: Sequence[SearchColumn], form: str) -> str:
-    number, path = tempfile.mkstemp(prefix="facts-")  # for the eyes of this user only
+    number, path = tempfile.mkstemp(prefix="facts-")  # readable only by this user
     _left.add(path)
     try:
         with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, read_snapshot():
@@ -95,10 +95,10 @@ def _forget_all() -> None:
 
 
 # ---- importing ----------------------------------------------------------------------------------------------------
-# The page that imports facts from a text or a file: it stores all of them, or none and says why.
+# The page that imports facts from a text or a file: it stores all of them, or none and reports why.
 
 _FORMATS = (("notation", "Text or JSON Lines"), ("csv", "CSV: predicate,type,id,type,id…"))
-_LONGEST = 300  # characters of a line that is shown
+_LONGEST = 300  # characters of a displayed line
 
 
 class ImportForm(forms.Form):
@@ -123,7 +123,7 @@ class ImportForm(forms.Form):
         return sent
 
     def clean_file(self) -> UploadedFile | None:
-        """Refuse a file that is not UTF-8: neither its lines nor what is wrong with them could be shown."""
+        """Reject a file that is not UTF-8: neither its lines nor their errors could be displayed."""
         file = self.cleaned_data["file"]
         try:
             content = file.read() if file else b""
@@ -152,7 +152,7 @@ class ImportForm(forms.Form):
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong line: its number, what is wrong with it, and its text."""
+    """An invalid line: its number, the error, and its text."""
 
     number: int
     reason: str
@@ -168,7 +168,7 @@ class ImportOutcome:
 
 
 def act(form: ImportForm, by: By, ends_stay: bool = True) -> ImportOutcome:
-    """Store what was sent, all of it or nothing."""
+    """Store what was submitted, all or nothing."""
     try:
         with form.opened() as file:
             where, lines = form.cleaned_data["environment"].pk, READERS[form.reader](file)
@@ -181,7 +181,7 @@ def act(form: ImportForm, by: By, ends_stay: bool = True) -> ImportOutcome:
 
 
 def _wrong(form: ImportForm, bad: tuple[BadLine, ...]) -> Iterator[Wrong]:
-    """Yield the wrong lines with their reasons and texts; long texts are cut."""
+    """Yield the invalid lines with their errors and texts; long texts are cut."""
     wanted = {each.number for each in bad}
     with form.opened() as file:
         lines = {number: line for number, line in enumerate(file, 1) if number in wanted}

@@ -1,4 +1,4 @@
-"""Facts as pages show them: which ones, one per line."""
+"""How pages select facts, and how they display them, one per line."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from policy.rules.program import Program
 from policy.rules.signatures import PLACE
 from policy.values import PRIMITIVES, Value
 
-# ---- narrowing ----------------------------------------------------------------------------------------------------
-# Which facts a page is about: those of an environment, a predicate and a type, with an id or the beginning of one.
+# ---- filters ------------------------------------------------------------------------------------------------------
+# Which facts a page is about: those of an environment, a predicate and a type, with an id or a prefix of one.
 
 EXACTLY, BEGINS = "exactly", "begins"
 
 
 class NarrowingForm(forms.Form):
-    """What part of the facts to show; every field may be left open."""
+    """Filters for facts; every field is optional."""
 
     environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="All environments")
     predicate = forms.ChoiceField(required=False)
@@ -72,14 +72,14 @@ class NarrowingForm(forms.Form):
 
 
 def _with_match(sent: Mapping[str, str]) -> dict[str, str]:
-    """Return what was sent, with a default for `match`: the exact id if one is named, else the beginning of one."""
+    """Return the submitted values, with a default for `match`: "is" if an id is given, else "starts with"."""
     found = {name: sent[name] for name in NarrowingForm.base_fields if name in sent}
     return {"match": EXACTLY if found.get("id") else BEGINS} | {name: text for name, text in found.items() if text}
 
 
 @dataclass(frozen=True)
 class Narrowed:
-    """The facts that were chosen; if the choice is not valid, only the form, which has the errors."""
+    """The selected facts; if the filters are invalid, only the form, which has the errors."""
 
     form: NarrowingForm
     kinds: tuple[Signature, ...] = ()
@@ -105,7 +105,7 @@ class Narrowed:
 
     @property
     def asked(self) -> dict[str, str]:
-        """Return the parameters of an address that chooses these facts."""
+        """Return the URL parameters that select these facts."""
         found = {
             "environment": str(self.environment.pk) if self.environment else "",
             "predicate": self.predicate,
@@ -132,9 +132,9 @@ def narrowed(sent: Mapping[str, str]) -> Narrowed:
 
 
 # ---- listing ------------------------------------------------------------------------------------------------------
-# Facts as pages show them: grouped by kind, one line each, with a link from every value to its page.
+# Facts as pages show them: grouped by signature, one per line, with a link from every value to its page.
 
-LONG = 60  # characters of an id, from which on it has a line of its own
+LONG = 60  # characters of an id from which on it is displayed on a line of its own
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class ListingCell:
 
     @property
     def is_name(self) -> bool:
-        """Say whether the value is of a primitive type, such as the role that relates the other arguments."""
+        """Return whether the value is of a primitive type, such as the role that relates the other arguments."""
         return self.value.type in PRIMITIVES
 
 
@@ -171,7 +171,7 @@ class ListingColumn:
 
 @dataclass(frozen=True)
 class FactGroup:
-    """Successive facts of one kind. On the page of a value, `is_here` marks the column of the value."""
+    """Consecutive facts of one signature. On the page of a value, `is_here` marks the column of the value."""
 
     kind: Signature
     url: str
@@ -202,16 +202,16 @@ def _line(met: Met, is_about: Value | None) -> ListingLine:
 
 
 def end_of(fact: Fact) -> str:
-    """Say until when a fact is stored; return an empty text if it has no end."""
+    """Return until when a fact is stored; an empty text if it has no expiry."""
     return "" if fact.expires_at is None else f"until {minute(fact.expires_at)}"
 
 
-# ---- from page to page -------------------------------------------------------------------------------------------
+# ---- pagination --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Turned:
-    """A page of a walk, and the addresses of the first, previous and next pages; empty where there is none."""
+    """A page of a walk, and the URLs of the first, previous and next pages; empty if there is none."""
 
     page: FactPage
     first: str = ""
@@ -220,7 +220,7 @@ class Turned:
 
 
 def turned(request: HttpRequest, walk: list[SearchColumn], asked: Mapping[str, str]) -> Turned:
-    """Return the page that the address asks for: after a fact, before one, or the first page."""
+    """Return the page that the URL asks for: after a fact, before one, or the first page."""
     after, before = mark_of(request.GET.get("after", "")), mark_of(request.GET.get("before", ""))
     page = page_after(walk, after) if before is None else page_before(walk, before)
     here = f"?{urlencode(asked)}" if asked else "?"
@@ -242,19 +242,19 @@ def _step(step: str, name: str, met: Met | None) -> str:
     return "" if met is None else f"{step}{urlencode({name: token_of(met.mark)})}"
 
 
-# ---- Stored facts that the active policy has no use for, with a link to the facts of each kind --------------------
+# ---- Stored facts that the active policy doesn't use, with a link to the facts of each signature ------------------
 
 
 @dataclass(frozen=True)
 class Useless:
-    """A sentence about facts without use, and the address of the page that lists them."""
+    """A sentence about unused facts, and the URL of the page that lists them."""
 
     sentence: str
     url: str
 
 
 def useless(environment: Environment, program: Program) -> list[Useless]:
-    """Return the kinds that the policy does not accept, then the roles and relations that it does not know."""
+    """Return the signatures that the policy does not accept, then the roles and relations that it does not know."""
     found = [
         Useless(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
         for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]

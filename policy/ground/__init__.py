@@ -1,7 +1,7 @@
-"""What all apps stand on. Nothing here knows what a policy, a fact or a question is.
+"""The foundation of all apps. Nothing here depends on policies, facts or queries.
 
 * `journal`, `clock`    revisions, the transactions that add them, and the database's clock
-* `waking`              waits for the next change of an environment
+* `waking`, `threads`   wait for the next change of an environment, and start threads
 * `cache`, `memory`     a cache whose hits take no lock, and the memory budget of a process
-* `spans`               timed parts of a request
+* `spans`               timed spans of a request
 """

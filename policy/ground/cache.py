@@ -1,4 +1,4 @@
-"""A bounded cache whose hits take no lock, and settings that every request reads."""
+"""A bounded cache with lock-free hits, and cached settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.conf import LazySettings, settings
 from django.core.signals import setting_changed
 
 # ---- recent -------------------------------------------------------------------------------------------------------
-# A cache with room for so much, whose hits take no lock: most questions look up two things that are there.
+# Hits take no lock because most requests make two lookups that both hit.
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -22,20 +22,20 @@ class _Kept(Generic[V]):
 
     def __init__(self, value: V, weight: int):
         self.value, self.weight = value, weight
-        self.is_used = False  # since it was stored, or last passed over
+        self.is_used = False  # since it was stored, or last spared from eviction
 
 
 class Recent(Generic[K, V]):
-    """Evicts the oldest values first, but passes over those that were used since, once for each time it comes by.
+    """A CLOCK (second-chance) cache: evicts the oldest values, but spares those used since the last pass.
 
-    So what is used often stays. An LRU cache would do it by moving a value at each use, which takes a lock.
+    Frequently used values therefore stay. An LRU cache would move a value at each hit, which takes a lock.
     """
 
     def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
-        """Make room for `most` values; with `weigh`, for values of that weight together."""
+        """Limit the cache to `most` values or, with `weigh`, to values of that total weight."""
         self._most, self._weigh = most, weigh
-        self._weight = 0  # of all
-        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()  # the next to be evicted first
+        self._weight = 0  # total
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()  # next to evict first
         self._changing = Lock()
 
     def get(self, key: K) -> V | None:
@@ -46,7 +46,7 @@ class Recent(Generic[K, V]):
         return found.value
 
     def store(self, key: K, value: V) -> None:
-        """Store a value, which must not weigh more than there is room for."""
+        """Store a value. It must not weigh more than the cache's capacity."""
         weight = self._weigh(value) if self._weigh else 1
         assert weight <= self._most, "a value has room"
         with self._changing:
@@ -61,7 +61,7 @@ class Recent(Generic[K, V]):
             self._drop(key)
 
     def drop_all(self, is_meant: Callable[[K], bool]) -> None:
-        """Drop the values of all keys that are meant."""
+        """Drop the values of all keys for which `is_meant` returns true."""
         with self._changing:
             for key in [key for key in self._kept if is_meant(key)]:
                 self._drop(key)
@@ -80,7 +80,7 @@ class Recent(Generic[K, V]):
             self._weight -= found.weight
 
     def _evict(self) -> None:
-        """Evict the first value, or pass over it."""
+        """Evict the first value, or give it a second chance."""
         key, first = next(iter(self._kept.items()))
         if first.is_used:
             first.is_used = False
@@ -94,14 +94,14 @@ class Recent(Generic[K, V]):
 #
 #     if configured.RATE_LIMIT is not None: …
 #
-# Django's own attribute lookup takes longer than what is done with the setting. Each setting is looked up once, and
-# again after a test has overridden any setting with a fixture or `override_settings`. Assigning to an attribute of
-# Django's `settings` is not noticed.
+# Django's own attribute lookup costs more than most uses of a setting. Each setting is looked up once, and again after
+# a test has overridden any setting with a fixture or `override_settings`. Assigning to an attribute of Django's
+# `settings` is not noticed.
 
 
 class _Configured:
     def __getattr__(self, name: str) -> Any:
-        """Look a setting up the first time it is read, and keep it as an attribute."""
+        """Look up a setting when it is first read, and cache it as an attribute."""
         found = self.__dict__[name] = getattr(settings, name)
         return found
 

@@ -14,12 +14,12 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 
 # ---- timeline -----------------------------------------------------------------------------------------------------
-# The timeline of the database: a number that PostgreSQL raises whenever a standby takes over from a primary.
+# The timeline of the database: a number that PostgreSQL increments whenever a standby is promoted.
 #
-# A failover may lose committed changes, and then the numbers of their revisions, policy versions and signatures are
-# used again for others. So caches by such numbers are cleared before the first statement on a new timeline.
+# A failover may lose committed changes. The numbers of their revisions, policy versions and signatures are then reused
+# for other ones, so caches keyed by such numbers are cleared before the first statement on a new timeline.
 
-# The first eight hexadecimal digits of a WAL file's name are the timeline. A server in recovery names no file.
+# The first eight hexadecimal digits of a WAL file's name are the timeline. A server in recovery has no current file.
 NUMBER = (
     "CASE WHEN pg_is_in_recovery() THEN 0"
     " ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
@@ -29,20 +29,20 @@ log = logging.getLogger("authz.database")
 
 
 class Timeline:
-    """The latest timeline that this process has met; 0 as long as it has met none."""
+    """The latest timeline that this process has seen; 0 before the first."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.has_moved = False  # whether this process has met an earlier timeline
+        self.has_moved = False  # whether this process has seen an earlier timeline
         self._lock = Lock()
         self._forgetting: list[Callable[[], object]] = []
 
     def forgets(self, forget: Callable[[], object]) -> None:
-        """Register a function to be called when a new timeline is met: it clears a cache."""
+        """Register a function that clears a cache when the timeline changes."""
         self._forgetting.append(forget)
 
     def meet(self, number: int) -> None:
-        """Note the timeline of a server that takes changes; raise `OperationalError` if a later one has been met."""
+        """Note the timeline of a primary; raise `OperationalError` if a later one has been seen."""
         if number in (0, self.number):
             return
         with self._lock:
@@ -64,7 +64,7 @@ timeline = Timeline()
 def meet_connection(sender: object, connection: Any, **_: object) -> None:
     """Read the timeline of a new connection to the primary, before any other statement runs on it.
 
-    If another server of the URL takes changes on a later timeline, the connection is replaced by one to that server.
+    If another server of the URL is a primary on a later timeline, replace the connection by one to that server.
     """
     if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
         return
@@ -84,41 +84,41 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
 
 
 def is_outdated(connection: Any) -> bool:
-    """Say whether a connection is to a server from which another one has taken over."""
+    """Return whether a connection is to a former primary, which another server has replaced."""
     return 0 < getattr(connection, "timeline", 0) < timeline.number
 
 
 # ---- clock --------------------------------------------------------------------------------------------------------
-# The time by the database's clock, which all servers share, as one number: microseconds since 1970.
+# The time by the database's clock, which all servers share, as one integer: microseconds since 1970.
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _START) // timedelta(microseconds=1)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)", re.ASCII | re.IGNORECASE)
 _LOST_PLUS = re.compile(r" \d\d:\d\d$", re.ASCII)
-# SQLite's clock counts milliseconds. As a fraction of a day they are off by up to 40 microseconds, so they are rounded.
+# SQLite's clock counts milliseconds. As fractions of a day they are off by up to 40 microseconds, hence the rounding.
 _NOW = {
     "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
 }
 
 
-# Django stores a `DateTimeField` on SQLite as text, with a fraction only if that is not zero. `CURRENT_TIMESTAMP` never
-# has one, so as a text it is less than every time within its second. As numbers both are exact to the millisecond.
+# On SQLite, Django stores a `DateTimeField` as text, with a fraction only if it is not zero. `CURRENT_TIMESTAMP` never
+# has one, so as text it sorts before every time within its second. As numbers, both are exact to the millisecond.
 _TO_COME = {"sqlite": "julianday({column}) > julianday('now')", "postgresql": "{column} > CURRENT_TIMESTAMP"}
 
 
 def is_to_come(vendor: str, column: str) -> str:
-    """Return the SQL condition that the time in a `DateTimeField`'s column is later than now."""
+    """Return the SQL condition that the time in a `DateTimeField` column is in the future."""
     return _TO_COME[vendor].format(column=column)
 
 
 def now_in(vendor: str) -> str:
-    """Return the SQL expression that reads the clock."""
+    """Return the SQL expression for the current time."""
     return _NOW[vendor]
 
 
 def now() -> int:
-    """Return the time now. Within a transaction too it is the time now, not that of the transaction's start."""
+    """Return the current time; within a transaction too, not the time at which the transaction started."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {now_in(connection.vendor)}")
         return cursor.fetchone()[0]
@@ -133,7 +133,7 @@ def microseconds_of(time: datetime) -> int:
 
 
 def time_of_text(text: str) -> datetime:
-    """Return the time that a text in RFC 3339 gives, in UTC; raise `ValueError` with advice for any other text."""
+    """Parse an RFC 3339 time and return it in UTC; raise `ValueError` with advice if it is invalid."""
     try:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -151,19 +151,19 @@ def _advice(text: str) -> str:
 
 
 def text_of(microseconds: int) -> str:
-    """Return a time as responses show it: `2026-11-03T14:02:11.123456Z`."""
+    """Format a time for responses: `2026-11-03T14:02:11.123456Z`."""
     return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def short_text_of(microseconds: int) -> str:
-    """Return the same text, with a fraction only if it is not zero: `2026-12-01T00:00:00Z`."""
+    """Format a time like `text_of`, but with a fraction only if it is not zero: `2026-12-01T00:00:00Z`."""
     return time_of(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def microseconds_of_text(text: str) -> int:
-    """Return a time in RFC 3339, with its offset, as microseconds; raise ValueError for any other text.
+    """Parse an RFC 3339 time with an offset, as microseconds; raise `ValueError` if it is invalid.
 
-    Digits below microseconds are cut off.
+    Digits beyond microseconds are truncated.
     """
     if not _RFC_3339.fullmatch(text):
         raise ValueError("not a time of RFC 3339")
@@ -174,5 +174,5 @@ def microseconds_of_text(text: str) -> int:
 
 
 def new_moment() -> int:
-    """Return a random number that identifies one state of one environment, also among copies of this database."""
+    """Return a random number that identifies one state of one environment, even among copies of this database."""
     return secrets.randbits(62)

@@ -1,4 +1,4 @@
-"""Writers take turns, and every committed change adds a revision."""
+"""Serialize writers, and record every committed change as a revision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from policy.ground.waking import watch
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------
-# The log of changes: every committed change adds a revision, which says who did what, and when.
+# The history: every committed change adds a revision, which records its author and time.
 
 
 class Kind(StrEnum):
@@ -32,15 +32,15 @@ class Kind(StrEnum):
     LOAD = "load"  # a file of facts
     CLEAR = "clear"  # all facts are deleted
     COPY = "copy"  # the facts of another environment
-    EXPIRY = "expiry"  # facts whose end has come
-    POLICY = "policy"  # another version is active
+    EXPIRY = "expiry"  # facts that have expired
+    POLICY = "policy"  # another version becomes active
     ENVIRONMENT = "environment"  # the environment is renamed
-    UPGRADE = "upgrade"  # an older database, which kept no revisions, begins to keep them
+    UPGRADE = "upgrade"  # an older database, without revisions, begins to record them
 
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who makes a change: `key 3 "billing"`, `admin ann`, `command load_facts`; and in which request."""
+    """The author of a change (`key 3 "billing"`, `admin ann`, `command load_facts`), and the request's id."""
 
     author: str = ""
     request_id: str = ""
@@ -54,13 +54,13 @@ def by_command(name: str) -> By:
 
 
 def by_admin(request: HttpRequest) -> By:
-    """Return the user who is logged in to the admin."""
+    """Return the user who is logged in to the admin, as the author of a change."""
     return By(f"admin {request.user.get_username()}", getattr(request, "request_id", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A change to be committed as a revision of its own, with how many facts it really changed."""
+    """A change to be committed as a revision of its own, with the number of facts it actually changed."""
 
     number: int
     kind: Kind
@@ -74,9 +74,9 @@ COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, ki
 
 
 def record(environment_id: int, changes: Sequence[Done]) -> None:
-    """Store the revisions, whose numbers are consecutive. A writing transaction does this last.
+    """Store the revisions, whose numbers are consecutive. This is the last step of a writing transaction.
 
-    Their time is that of the database's clock, but never less than that of the revision before them.
+    Their time is that of the database's clock, but never less than that of the preceding revision.
     """
     rows = ", ".join([f"(%s, %s, {time_of_revision()}, %s, %s, %s, %s, %s, %s)"] * len(changes))
     first = changes[0].number
@@ -87,21 +87,21 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
 
 def time_of_revision() -> str:
-    """Return the SQL of a revision's time; its values are the environment's id, and the number of the one before it."""
+    """Return SQL for a revision's time. Its parameters: the environment's id, and the preceding revision's number."""
     latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
     before = "SELECT at FROM revision WHERE environment_id = %s AND number = %s"
     return f"{latest}({now_in(connection.vendor)}, COALESCE(({before}), 0))"
 
 
 def note_recorded(environment_id: int, changes: Sequence[Done]) -> None:
-    """Tell whoever waits for changes of these revisions, once they are committed."""
+    """Notify those who wait for changes of these revisions, once they are committed."""
     transaction.on_commit(partial(_tell, environment_id, changes[-1].number))
     if spans.is_on:
         transaction.on_commit(partial(_note, changes))
 
 
 def _tell(environment_id: int, number: int) -> None:
-    """Wake those in this process who wait for changes, and note how far a replica must be to show this change."""
+    """Wake this process's waiting threads, and note the position that a replica needs in order to show this change."""
     watch.tell(environment_id, number)
     note_change(environment_id, number)
 
@@ -119,7 +119,7 @@ def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int |
 
 
 def newest_and_horizon(environment_id: int) -> tuple[int, int]:
-    """Return the numbers of the latest revision, and of the oldest one as of which all facts are known."""
+    """Return the numbers of the latest revision, and of the horizon: the oldest one as of which all facts are known."""
     with connection.cursor() as cursor:
         cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
         row = cursor.fetchone()
@@ -129,14 +129,14 @@ def newest_and_horizon(environment_id: int) -> tuple[int, int]:
 
 
 # ---- offsets ------------------------------------------------------------------------------------------------------
-# Writing transactions take turns, and each moves its environment's counter, which clients see as `OsoOffset`.
+# Writing transactions are serialized. Each increments its environment's counter, which clients see as `OsoOffset`.
 #
-# Waiting for a turn has a timeout of its own, `WRITE_TIMEOUT`, apart from that of questions. A change that reaches it
-# is not made, and may be tried again.
+# Waiting for a turn has a timeout of its own, `WRITE_TIMEOUT`, separate from that of queries. A change that reaches it
+# is not made, and can be retried.
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.005  # seconds between looks at whether an SQLite file is free
-READ_ONLY = "25006"  # PostgreSQL's code where a server takes no changes: it is a standby, or has become one
-QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time, or that somebody ended
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.005  # seconds between attempts to lock the SQLite file
+READ_ONLY = "25006"  # PostgreSQL's code when a server is read-only: it is a standby, or has become one
+QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that timed out or was cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ class WriterTurn:
 
     offset: int
     policy_version_id: int | None
-    ends_mark: int  # 0 as long as no fact has had an end
+    ends_mark: int  # 0 as long as no fact has had an expiry
 
 
 @contextmanager
 def changing(waited: float = 0.0) -> Iterator[None]:
-    """Open a writing transaction; raise `Busy`, `Cancelled` or `NoPrimary` where the database refuses it.
+    """Open a writing transaction; raise `Busy`, `Cancelled` or `NoPrimary` if the database refuses it.
 
-    The change has `waited` so many seconds for its turn already, and waits no longer than `WRITE_TIMEOUT` in all.
+    `waited` is how many seconds the change has already waited for its turn; `WRITE_TIMEOUT` limits the total.
     """
     try:
         with _Transaction(waited):
@@ -173,9 +173,9 @@ def changing(waited: float = 0.0) -> Iterator[None]:
 
 
 class _Transaction(transaction.Atomic):
-    """A transaction that waits until nobody else writes to the SQLite file.
+    """A transaction that waits until no one else writes to the SQLite file.
 
-    It polls the file itself: SQLite's own waiting polls ever more rarely, in the end only ten times a second.
+    It does its own polling: SQLite's busy handler backs off until it polls only ten times a second.
     """
 
     def __init__(self, waited: float):
@@ -197,7 +197,7 @@ class _Transaction(transaction.Atomic):
             raise
         try:
             _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
-        except BaseException as error:  # the transaction has begun, and nobody else would end it
+        except BaseException as error:  # the transaction has begun, and no one else would end it
             self.__exit__(type(error), error, error.__traceback__)
             raise
 
@@ -220,12 +220,12 @@ def _set_busy_timeout(connection: Any, seconds: float) -> None:
 
 
 def left(waited: float) -> float:
-    """Return how many seconds more a change may wait for others."""
+    """Return how many more seconds a change may wait for its turn."""
     return max(0.0, settings.WRITE_TIMEOUT - waited) if settings.WRITE_TIMEOUT else math.inf
 
 
 def is_busy(error: Exception) -> bool:
-    """Say whether SQLite failed because somebody else is writing."""
+    """Return whether SQLite failed because another connection is writing."""
     return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY
 
 
@@ -234,19 +234,19 @@ def was_cancelled(error: Exception) -> bool:
 
 
 def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
-    """Take the environment's next turn. A writing transaction does this first, so writers queue here.
+    """Take the environment's next turn. This is the first step of a writing transaction, so writers queue here.
 
-    The environment's row stays locked until the transaction ends. So the writers of an environment run one after the
-    other, none sees the policy change under it, and as all take this lock first, there is no deadlock.
+    The environment's row stays locked until the transaction ends. So the writers of an environment are serialized, the
+    policy cannot change while one of them runs, and since all take this lock first, there is no deadlock.
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with spans.noted("wait", of="turn"):
                 row = _turn_on_server(cursor, environment_id, left(waited))
-            if waited > settings.WRITE_TIMEOUT / 10:  # the limit for the wait may be too short for what follows
+            if waited > settings.WRITE_TIMEOUT / 10:  # the timeout for the wait may be too short for what follows
                 cursor.execute(_limit(left(0)))
-        else:  # on SQLite, the transaction has waited for its turn before it began
+        else:  # on SQLite, the transaction waited for its turn before it began
             cursor.execute(_NEXT_TURN, (new_moment(), environment_id))
             row = cursor.fetchone()
     if row is None:
@@ -261,9 +261,9 @@ _NEXT_TURN = (
 
 
 def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) -> Sequence[Any] | None:
-    """Take the turn within `limit` seconds. If the transaction has not begun yet, that is one round trip in all.
+    """Take the turn within `limit` seconds. If the transaction has not begun yet, this is one round trip in all.
 
-    Statements that are sent together have no parameters: their two numbers become part of the text.
+    Statements that are sent together have no parameters, so their two numbers are formatted into the text.
     """
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
@@ -295,7 +295,7 @@ def _limit(seconds: float) -> str:
 
 
 def claim(environment_id: int, offsets: int) -> None:
-    """Take so many more offsets for the same transaction, the ones after its turn's offset."""
+    """Reserve this many more offsets for the same transaction, following its turn's offset."""
     if offsets:
         with connection.cursor() as cursor:
             cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))

@@ -1,11 +1,11 @@
-"""The memory budget of a server process: what all of its requests may take together, and who is refused beyond it.
+"""The memory budget of a server process: what all of its requests may use together, and which one is refused beyond it.
 
-Three things are counted: rows that a question has fetched, as they come; what SQLite allocates for statements, while
-they run; and large request bodies, from before they are read until they are answered. If the sum passes the budget, the
-question that holds the most is refused, and the others go on. Bodies wait for room instead (`Room`).
+Three things are counted: rows that a query has fetched, as they arrive; what SQLite allocates for statements, while
+they run; and large request bodies, from before they are read until they are answered. If the sum exceeds the budget,
+the query that holds the most is refused, and the others go on. Bodies wait for room instead (`Room`).
 
-The counts are estimates on the high side: they stand for all that is made of a row or a body until the response is
-sent. Commands have no budget: `start` sets it, and only a server calls that.
+The counts are estimates on the high side: they include everything made from a row or a body until the response is sent.
+Commands have no budget: `start` sets it, and only servers call that.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from policy.errors import TooLarge, Unavailable
 log = logging.getLogger("authz.server")
 
 MEGABYTE = 1_000_000
-AT_ONCE = 100  # rows that are fetched before they are counted
-FEW = 20  # rows that are not worth counting
-COPIES = 3  # of what was fetched: the rows, what an answer is made of, and its JSON
-_SMALL = MEGABYTE  # a request that holds no more than this is never refused for what others hold
-LARGE = 8 * MEGABYTE  # from so much on, the memory of a request is returned to the system
+AT_ONCE = 100  # rows per fetch; each fetch is then counted
+FEW = 20  # results this small are not counted
+COPIES = 3  # of what was fetched: the rows, the result built from them, and its JSON
+_SMALL = MEGABYTE  # a request that holds no more than this is never refused on account of others
+LARGE = 8 * MEGABYTE  # after a request of this size, memory is returned to the system soon
 TRIM_EVERY = 60.0  # seconds after which it is returned in any case
-# Address space that is free before something large is parsed or sent, and again once memory ran out. It is not used,
-# and so takes no memory. Granian's allocator takes 32 MiB at a time, at an address that is a multiple of it.
+# Address space that must be free before something large is parsed or sent, and again after memory ran out. It is never
+# touched, so it takes no physical memory. Granian's allocator maps 32 MiB at a time, aligned to that size.
 SPARE = 64 * MEGABYTE
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # options of glibc's `mallopt`
-_FOR_BODIES = 8  # 1/_FOR_BODIES of the budget is for bodies that are being read
-_LEAST = 8  # 1/_LEAST of the budget is left to questions, however much bodies take
-# Bytes that JSON takes once it is parsed, for each object, array, further element, and half a text.
+_FOR_BODIES = 8  # bodies that are being read may use 1/_FOR_BODIES of the budget
+_LEAST = 8  # 1/_LEAST of the budget is reserved for queries, however much bodies take
+# Bytes that parsed JSON takes for each object, array, further element, and half a string (each has two quotes).
 _OF_JSON = ((b"{", 190), (b"[", 72), (b",", 36), (b'"', 28))
 
 
 class NeedsTooMuchMemory(TooLarge):
-    """The request alone takes most of the budget."""
+    """This request alone takes most of the budget."""
 
     def __init__(self, most: int):
         super().__init__(
@@ -60,14 +60,14 @@ class NeedsTooMuchMemory(TooLarge):
 
 
 class MemoryInUse(Unavailable):
-    """Several requests together pass the budget, and this one holds the most."""
+    """Several requests together exceed the budget, and this one holds the most."""
 
     def __init__(self) -> None:
         super().__init__("other requests are using all of MEMORY_BUDGET; try again")
 
 
 class NoMemory(Unavailable):
-    """The system would not give what is needed next."""
+    """The system would refuse the next allocation."""
 
     def __init__(self) -> None:
         super().__init__("out of memory; try again")
@@ -80,9 +80,9 @@ class Holding:
 
     def __init__(self) -> None:
         self.rows = 0
-        self.statement = 0  # what SQLite has allocated since the statement was first looked at
-        self.most = 0  # that it has held at a time
-        self.refusal: Callable[[], Exception] | None = None  # makes a new one each time: one that is kept keeps frames
+        self.statement = 0  # what SQLite has allocated since the statement was first checked
+        self.most = 0  # the peak
+        self.refusal: Callable[[], Exception] | None = None  # makes a new one each time: a reused error keeps frames
 
     @property
     def bytes(self) -> int:
@@ -90,22 +90,22 @@ class Holding:
 
 
 class Budget:
-    """Counts what requests hold. Its lock is held for a moment only, and nothing is called meanwhile."""
+    """Counts what requests hold. Its lock is held only briefly, and nothing is called while it is held."""
 
     def __init__(self, most: int = 0, allocated: Callable[[], int] | None = None):
         self.most = most  # 0 is no limit
         self._allocated = allocated or allocated_by_sqlite
         self._lock = threading.Lock()
-        self._holdings: set[Holding] = set()  # that hold something
-        self._running: set[Holding] = set()  # those with a statement on SQLite that takes long
+        self._holdings: set[Holding] = set()  # those that hold something
+        self._running: set[Holding] = set()  # those with a long-running SQLite statement
         self._rows = self._bodies = 0
-        self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last look
+        self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last check
         self._rooms: list[Room] = []
         self._is_trim_due = False
         self._trimmed_at = monotonic()
 
     def count(self, holding: Holding, size: int) -> None:
-        """Count rows of so many bytes. Raise an error if the request is to be refused."""
+        """Count fetched rows of this many bytes. Raise an error if the request is refused."""
         with self._lock:
             holding.rows += size
             self._rows += size
@@ -114,7 +114,7 @@ class Budget:
         self.check(holding)
 
     def look(self, holding: Holding) -> None:
-        """Note what SQLite has allocated since the last look, for this statement. Raise an error if it is refused."""
+        """Count what SQLite has allocated since the last check for this statement. Raise an error if it is refused."""
         allocated = self._allocated()
         with self._lock:
             if not self._running:
@@ -127,7 +127,7 @@ class Budget:
         self.check(holding)
 
     def end_statement(self, holding: Holding) -> int:
-        """Note that SQLite has let go of what the statement took, and return how much that was."""
+        """Note that SQLite has freed the statement's memory, and return how much that was."""
         if holding not in self._running:
             return 0
         allocated, taken = self._allocated(), holding.statement
@@ -138,7 +138,7 @@ class Budget:
         return taken
 
     def end(self, holding: Holding) -> None:
-        """Give back all that the request holds."""
+        """Release all that the request holds."""
         if holding not in self._holdings:
             return
         with self._lock:
@@ -150,19 +150,19 @@ class Budget:
         self._admit()
 
     def check(self, holding: Holding) -> None:
-        """Raise the refusal if the request was refused, perhaps by another thread."""
+        """Raise an error if the request was refused, perhaps by another thread."""
         if holding.refusal is not None:
             raise holding.refusal()
 
     @property
     def held(self) -> int:
-        """Return what all requests hold."""
+        """Return the total that all requests hold."""
         return self._rows + self._bodies + self._of_statements
 
     def tick(self) -> None:
-        """Refuse bodies that have waited for too long. Return free memory to the system, after a large request at once.
+        """Time out waiting bodies, and return free memory to the system: periodically, and soon after a large request.
 
-        Called several times a second, by a thread that answers nobody.
+        Called several times a second, by a thread that handles no requests.
         """
         for room in self._rooms:
             room.expire()
@@ -172,7 +172,7 @@ class Budget:
             self._trimmed_at = monotonic()
 
     def trim_soon(self) -> None:
-        """Have free memory returned to the system at the next `tick`."""
+        """Return free memory to the system at the next `tick`."""
         self._is_trim_due = True
 
     @property
@@ -180,13 +180,13 @@ class Budget:
         return max(0, self._last - self._before) if self._running else 0
 
     def _judge(self, holding: Holding) -> None:
-        """If the budget is passed, refuse the request that holds the most, or else this one. The lock is held."""
+        """If the budget is exceeded, refuse the request that holds the most, or else this one. The lock is held."""
         holding.most = max(holding.most, holding.bytes)
         questions = self._rows + self._of_statements
         if not self.most or questions <= max(self.most - self._bodies, self.most // _LEAST):
             return
         largest = max(self._holdings, key=lambda each: each.bytes)
-        if largest not in self._running:  # it has fetched all: only those that still do can be refused
+        if largest not in self._running:  # it has fetched everything: too late to refuse
             largest = holding
         if largest.refusal is None and largest.bytes > _SMALL:
             is_alone = largest.bytes > self.most // 2
@@ -199,20 +199,20 @@ class Budget:
         return self._room(self.most // _FOR_BODIES)
 
     def room_to_parse(self) -> Room:
-        """Return a room for what is made of bodies that have been read."""
+        """Return a room for what is parsed from bodies that have been read."""
         return self._room(self.most)
 
     @property
     def is_awaited(self) -> bool:
-        """Say whether bodies wait for others to be read or answered."""
+        """Return whether bodies wait for room."""
         return any(room.is_awaited for room in self._rooms)
 
     def _room(self, most: int) -> Room:
-        self._rooms.insert(0, Room(self, most))  # later ones go first: what they let through is read already
+        self._rooms.insert(0, Room(self, most))  # later rooms go first: what they admit has already been read
         return self._rooms[0]
 
     def _takes(self, size: int) -> bool:
-        """Take so much for a body if it is free. The caller holds the lock of the room."""
+        """Reserve this much for a body, and return whether it was free. The caller holds the room's lock."""
         with self._lock:
             if self.most and self._rows + self._of_statements + self._bodies + size > self.most:
                 return False
@@ -242,7 +242,7 @@ class Waiter(NamedTuple):
 
 
 class Room:
-    """Admits bodies as long as they fit; the others wait, in the order in which they came. One alone always fits."""
+    """An admission queue for bodies: admits them in order of arrival while they fit. A single one always fits."""
 
     def __init__(self, budget: Budget, most: int):
         self._budget, self._most = budget, most
@@ -251,7 +251,7 @@ class Room:
         self._lock = threading.Lock()
 
     def enter(self, size: int, begin: Callable[[], object], refuse: Callable[[], object], seconds: float) -> None:
-        """Call `begin` once there is room, now or on another thread; call `refuse` if that takes too many seconds."""
+        """Call `begin` once there is room, now or on another thread; call `refuse` after `seconds` (0: no timeout)."""
         with self._lock:
             must_wait = bool(self._waiting) or not self._takes(size)
             if must_wait:
@@ -269,7 +269,7 @@ class Room:
         self._budget._give(size)
 
     def admit(self) -> None:
-        """Let in those that wait, as long as they fit."""
+        """Admit waiting bodies while they fit."""
         while True:
             with self._lock:
                 if not self._waiting or not self._takes(self._waiting[0].size):
@@ -278,7 +278,7 @@ class Room:
             _call(waiter.begin)
 
     def expire(self) -> None:
-        """Refuse those that have waited for too long."""
+        """Refuse bodies that have waited too long."""
         now = monotonic()
         with self._lock:
             late = [each for each in self._waiting if each.until <= now]
@@ -308,10 +308,10 @@ def allocated_by_sqlite() -> int:
 
 @cache
 def _gauge() -> Callable[[], int]:
-    """Return the function of SQLite that tells; if there is none, one that tells the process's memory.
+    """Return SQLite's own counter of allocated bytes or, failing that, one of the process's resident memory.
 
-    It is looked up in the library of the driver, and so found in the SQLite that the driver is linked to. Some builds
-    of SQLite do not count: with them it always returns 0.
+    The function is looked up in the driver's library, and so in the SQLite that the driver is linked to. Some builds of
+    SQLite do not count: there it always returns 0.
     """
     with suppress(AttributeError, OSError):
         found = ctypes.PyDLL(getattr(_sqlite3, "__file__", None)).sqlite3_memory_used
@@ -326,7 +326,7 @@ def _gauge() -> Callable[[], int]:
 
 
 def _resident() -> int:
-    """Return the resident memory of the process; 0 where the system does not tell it."""
+    """Return the process's resident memory; 0 if the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
@@ -334,7 +334,7 @@ def _resident() -> int:
 
 @cache
 def _c_library() -> ctypes.CDLL | None:
-    """Return glibc, which keeps freed memory; None where there is another C library."""
+    """Return glibc, which caches freed memory; None with another C library."""
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         if library.malloc_trim and library.mallopt:
@@ -343,10 +343,10 @@ def _c_library() -> ctypes.CDLL | None:
 
 
 def _prefer_to_return() -> None:
-    """Have the C library keep less of what is freed.
+    """Make the C library cache less freed memory.
 
-    By itself, it has eight arenas for each processor, and threads leave pieces in each. And once a large block was
-    freed, it takes others of that size out of arenas, too.
+    By default, it has eight arenas per processor, and threads leave fragments in each. And once a large block has been
+    freed, further blocks of that size are taken from arenas too.
     """
     if (library := _c_library()) is not None:
         library.mallopt(_ARENA_MAX, 2)
@@ -354,10 +354,10 @@ def _prefer_to_return() -> None:
 
 
 def trim() -> None:
-    """Return memory to the system: of objects that refer to one another, and what the C library has kept.
+    """Return memory to the system: collect reference cycles, and release what the C library has cached.
 
-    By itself, Python looks for the former so rarely (`gc.set_threshold` in `wsgi.py`) that those of hours come
-    together, such as what compiling a policy leaves. A collection takes milliseconds: what was imported is frozen.
+    By default, Python collects cycles so rarely (`gc.set_threshold` in `wsgi.py`) that those of hours accumulate, such
+    as the garbage of compiling a policy. A collection takes milliseconds, since imported modules are frozen.
     """
     gc.collect()
     if (library := _c_library()) is not None:
@@ -368,7 +368,7 @@ def trim() -> None:
 
 
 def _call(work: Callable[[], object]) -> None:
-    """Do work of another request than this thread's: what goes wrong there goes wrong there alone."""
+    """Run a callback of another request. Its errors must not affect this thread's request."""
     try:
         work()
     except Exception:
@@ -379,20 +379,20 @@ budget = Budget()
 
 
 def start(most: int, replace: Callable[[], object]) -> None:
-    """Hold the requests of this process to so many bytes; 0 is no limit. `replace` has another process take its place.
+    """Limit the requests of this process to `most` bytes in total; 0 is no limit. `replace` restarts the process.
 
-    That is called if memory runs out all the same: then nobody knows what was left half done.
+    `replace` is called if memory runs out all the same, since any operation may then have stopped halfway.
     """
     global _replace, _reserve
     _replace = replace
     _reserve = mmap(-1, SPARE)
     budget.most = most
     _prefer_to_return()
-    allocated_by_sqlite()  # finds SQLite now, and not at the first long statement
+    allocated_by_sqlite()  # locate SQLite now, not at the first long statement
 
 
 def exhausted() -> None:
-    """Note that the system gave no more memory: this process is to be replaced."""
+    """Handle an allocation failure: have this process replaced."""
     global _replace, _reserve
     replace, _replace = _replace, None
     _reserve = None
@@ -401,9 +401,9 @@ def exhausted() -> None:
 
 
 def demand(size: int) -> None:
-    """Raise `NoMemory` unless the system would give so much memory now.
+    """Raise `NoMemory` unless the system would allocate this much memory now.
 
-    It is for what libraries are about to allocate that end the process where they get none: granian and orjson.
+    For allocations of libraries that abort the process on failure: granian and orjson.
     """
     if size <= _SMALL:
         return
@@ -415,22 +415,22 @@ def demand(size: int) -> None:
 
 
 def demand_to_write() -> None:
-    """Raise `NoMemory` unless the system would give the memory for a response of the rows that this thread has read."""
+    """Raise `NoMemory` unless there is memory for a response with the rows that this thread has read."""
     mine = _mine.holding
     if mine is not None:
-        demand(mine.rows)  # which counts them several times
+        demand(mine.rows)  # which counts each row several times
 
 
 _replace: Callable[[], object] | None = None
-_reserve: mmap | None = None  # which nobody touches: let go when memory runs out, so that requests in flight can end
+_reserve: mmap | None = None  # never touched; released when memory runs out, so that requests in flight can finish
 
 
 # ---- the request of this thread ------------------------------------------------------------------------------------
 
 
 class _RequestOfThread(threading.local):
-    is_counted = False  # outside of requests, nothing is
-    holding: Holding | None = None  # from the first use on: most requests need none
+    is_counted = False  # nothing is counted outside of requests
+    holding: Holding | None = None  # set on first use: most requests need none
 
 
 _mine = _RequestOfThread()
@@ -449,14 +449,14 @@ def end_request() -> None:
 
 
 def holding() -> Holding | None:
-    """Return what this thread's request holds; None where nothing is counted."""
+    """Return what this thread's request holds; None if nothing is counted."""
     if _mine.holding is None and _mine.is_counted:
         _mine.holding = Holding()
     return _mine.holding
 
 
 def check() -> None:
-    """Raise the refusal if this thread's request was refused."""
+    """Raise an error if this thread's request was refused."""
     mine = _mine.holding
     if mine is not None:
         budget.check(mine)
@@ -467,7 +467,7 @@ class Fetches(Protocol):
 
 
 def fetched(cursor: Fetches, overhead: int = 0) -> list[Any]:
-    """Return all rows, counted as they come; each is counted as `overhead` bytes larger than it is."""
+    """Fetch all rows, counting them as they arrive, each as `overhead` bytes larger than it is."""
     rows = cursor.fetchmany(AT_ONCE)
     if len(rows) > FEW:
         count(rows, overhead)
@@ -479,12 +479,12 @@ def fetched(cursor: Fetches, overhead: int = 0) -> list[Any]:
 
 
 def count(rows: Sequence[tuple[Any, ...]], overhead: int = 0) -> None:
-    """Count rows for this thread's request. Raise an error if it is to be refused."""
+    """Count rows for this thread's request. Raise an error if it is refused."""
     if len(rows) > FEW and (mine := holding()) is not None:
         size = sum(map(getsizeof, rows)) + sum(map(getsizeof, chain.from_iterable(rows)))
         budget.count(mine, COPIES * size + overhead * len(rows))
 
 
 def size_of_parsed(body: bytes) -> int:
-    """Estimate how many bytes a body takes that is parsed as JSON, itself included."""
+    """Estimate how many bytes a body takes once it is parsed as JSON, including the body itself."""
     return len(body) + sum(body.count(character) * size for character, size in _OF_JSON)

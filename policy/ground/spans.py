@@ -1,4 +1,4 @@
-"""Timed parts of a request, for metrics, logs and traces."""
+"""Timed spans of a request, for metrics, logs and traces."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 now = perf_counter
-WAITS_SINCE = "authz.waits_since"  # in a request's environ: since when it waits for a thread, by `now`
-MOST = 1_000  # parts that one request keeps; further ones are told as if they belonged to no request
+WAITS_SINCE = "authz.waits_since"  # in a request's environ: when it began to wait for a thread, by `now`
+MOST = 1_000  # parts that one request keeps; further ones are reported as if they belonged to no request
 
 
 class Part(NamedTuple):
     name: str
-    began: float  # by `now`; 0.0 where it took no time
+    began: float  # by `now`; 0.0 for an event without duration
     seconds: float
     facts: Mapping[str, Any]
 
 
 Listener = Callable[[Part], None]
-Noted = tuple[str, float, float, Mapping[str, Any]]  # a part as it is kept: a `Part` takes five times as long
+Noted = tuple[str, float, float, Mapping[str, Any]]  # a part as it is stored: a `Part` takes five times as long
 Parts = list[Noted]
 
 
@@ -32,7 +32,7 @@ class _ThreadParts(threading.local):
 
 
 is_on = False
-under_way: Counter[str] = Counter()  # by the names of parts that last
+under_way: Counter[str] = Counter()  # by the names of parts in progress
 _counting = threading.Lock()
 _FOR_A_THREAD = {"of": "thread"}
 _FEW = 10
@@ -41,17 +41,17 @@ _thread = _ThreadParts()
 _listeners: tuple[Listener, ...] = ()
 
 
-# ---- for those who watch -----------------------------------------------------------------------------------------
+# ---- for observers --------------------------------------------------------------------------------------------------
 
 
 def watch(is_watched: bool) -> None:
-    """Begin to note parts, or stop."""
+    """Start or stop recording parts."""
     global is_on
     is_on = is_watched
 
 
 def listen(listeners: tuple[Listener, ...]) -> None:
-    """Tell these listeners of parts that belong to no request: those of upkeep, and the few above `MOST`."""
+    """Set the listeners for parts that belong to no request: those of background work, and those beyond `MOST`."""
     global _listeners
     _listeners = listeners
 
@@ -67,16 +67,16 @@ def end() -> None:
     _thread.parts = None
 
 
-# ---- for those who are watched -----------------------------------------------------------------------------------
+# ---- for the observed ------------------------------------------------------------------------------------------------
 
 
 def note(name: str, began: float | None = None, **facts: object) -> None:
-    """Note a part that `began` then, by `now`, and ends now; without `began`, it took no time."""
+    """Record a part that started at `began`, by `now`, and ends now; without `began`, an event without duration."""
     add((name, 0.0, 0.0, facts) if began is None else (name, began, now() - began, facts))
 
 
 def add(part: Noted) -> None:
-    """Note a part that is already made. Its facts must not change afterwards."""
+    """Record a part that is already built. Its facts must not change afterwards."""
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
         parts.append(part)
@@ -85,7 +85,7 @@ def add(part: Noted) -> None:
 
 
 def fetched(began: float, rows: int) -> None:
-    """Note a statement that `began` then, ends now, and has so many rows: a faster `note`, for every question."""
+    """Record a statement that started at `began` and returned this many rows: a faster `note`, for every query."""
     part = ("statement", began, now() - began, _ROWS[rows] if rows < _FEW else {"rows": rows})
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
@@ -101,7 +101,7 @@ def _tell(part: Part) -> None:
 
 @contextmanager
 def noted(name: str, **facts: object) -> Iterator[None]:
-    """Note what is done inside, and the kind of error if it fails. For what takes long anyway: `note` is faster."""
+    """Record the block as a part, with the type of its error if it fails. For slow operations: `note` is faster."""
     if not is_on:
         yield
         return
@@ -116,7 +116,7 @@ def noted(name: str, **facts: object) -> Iterator[None]:
 
 @contextmanager
 def lasting(name: str) -> Iterator[None]:
-    """Note what is done inside, and that it is under way meanwhile."""
+    """Record the block as a part, and count it in `under_way` meanwhile."""
     with _counting:
         under_way[name] += 1
     try:
@@ -128,7 +128,7 @@ def lasting(name: str) -> Iterator[None]:
 
 
 def carried(work: Callable[[], T]) -> Callable[[], T]:
-    """Return the work for another thread to do; its parts will belong to this thread's request."""
+    """Wrap `work` to run in another thread: its parts belong to this thread's request."""
     parts = _thread.parts
 
     def done() -> T:

@@ -1,4 +1,4 @@
-"""Wait for the next change of an environment, and what a server lets its threads do."""
+"""Waiting for the next change of an environment, and hooks that a server installs in its threads."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from policy.ground.clock import timeline
 from policy.ground.threads import start_thread
 
 # ---- server thread ------------------------------------------------------------------------------------------------
-# What a server lets each of its threads do: have a change made with a database connection, and give up its slot.
+# Hooks of a server's threads: run a change on a thread with a database connection, and give up a concurrency slot.
 #
-# In a server, threads that wait for the commits of others have no database connection. Such a thread hands each piece
-# of work that needs a connection to a thread that has one.
+# In a server, threads that wait for other transactions to commit have no database connection. They hand work that needs
+# one to a thread that has one.
 #
-# A server has few slots, because most questions are answered in less time than it takes to switch threads. A thread
-# that takes longer than most gives up its slot, so that another request can begin, and goes on without one.
+# A server has few slots, because most requests take less time than a thread switch. A thread that takes longer than
+# most gives up its slot, so that another request can begin, and continues without one.
 
 T = TypeVar("T")
 
 
 class _ThreadLimits(threading.local):
-    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # of a thread without a connection
-    give_up: Callable[[], None] | None = None  # of a thread that has a slot
+    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection
+    give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
 thread = _ThreadLimits()
@@ -44,14 +44,14 @@ def run_with_connection(change: Callable[[], T]) -> T:
 
 
 def give_up_slot() -> None:
-    """Give up this thread's slot, if it has one, so that another thread may begin."""
+    """Release this thread's slot, if it has one, so that another thread may begin."""
     if thread.give_up is not None:
         thread.give_up()
 
 
 # ---- Waiting for an environment's next change, whichever process makes it -----------------------------------------
 # A commit in this process wakes its waiting threads at once. Commits of other processes are found by polling: a few
-# times a second one statement for all waiting threads, and none while nobody waits.
+# times a second, one statement for all waiting threads, and none while no thread waits.
 
 LOOK_EVERY = 0.15  # seconds
 
@@ -59,18 +59,18 @@ log = logging.getLogger("authz.changes")
 
 
 class OffsetWatch:
-    """The newest known offsets of the environments that some thread waits for."""
+    """The newest known offsets of the environments that threads wait for."""
 
     def __init__(self) -> None:
         self._news = Condition()
         self._waiting: dict[int, int] = {}  # how many threads wait, by environment
         self._newest: dict[int, int] = {}  # the newest known offset, by environment
         self._is_looking = False
-        self._must_look = False  # at once, without the usual pause
+        self._must_look = False  # at once, without the usual delay
         self._is_over = False
 
     def wait(self, environment_id: int, offset: int, until: float) -> bool:
-        """Wait until the environment is past the offset, and return True; False at `until`, a time by `monotonic`."""
+        """Wait until the environment has passed `offset`; return False on timeout at `until`, a time by `monotonic`."""
         with self._news:
             self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
             try:
@@ -84,13 +84,13 @@ class OffsetWatch:
                 self._leave(environment_id)
 
     def tell(self, environment_id: int, offset: int) -> None:
-        """Wake those who wait for this committed change."""
+        """Wake the threads that wait for this committed change."""
         if environment_id in self._waiting:
             with self._news:
                 self._learn({environment_id: offset})
 
     def end(self) -> None:
-        """End all waiting: `wait` returns False at once from now on. For when the process stops."""
+        """Make all calls of `wait` return False at once, now and later. For shutdown."""
         with self._news:
             self._is_over = True
             self._news.notify_all()
@@ -119,16 +119,16 @@ class OffsetWatch:
         self._news.notify_all()
         if not self._is_looking:
             start_thread("changes", self._keep_looking)
-            self._is_looking = True  # not where no thread can be started: the next one who waits tries again
+            self._is_looking = True  # not set if no thread could be started: the next waiter retries
 
     def _keep_looking(self) -> None:
-        """Poll, over one connection, as long as somebody waits."""
+        """Poll, over one connection, as long as any thread waits."""
         is_lost = False
         while waiting := self._pause():
             try:
                 newest = offsets_of(waiting)
                 is_lost = False
-            except Exception as error:  # waiting threads are not told; their clients see the error at the next request
+            except Exception as error:  # waiters are not notified; their clients see the error at the next request
                 if not is_lost:
                     log.warning("cannot check for changes: %s", " ".join(str(error).split())[:200])
                 is_lost = True
@@ -140,7 +140,7 @@ class OffsetWatch:
         _forget_connection()
 
     def _pause(self) -> list[int]:
-        """Pause, and return the environments to look at then; none: polling ends, as nobody waits."""
+        """Pause, and return the environments to poll next; an empty list ends polling, as no thread waits."""
         with self._news:
             self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
             self._must_look = False
@@ -155,10 +155,10 @@ def _let_go() -> None:
 
 
 def _forget_connection() -> None:
-    """Take this thread's connection object apart, as the thread ends.
+    """Dismantle this thread's connection object as the thread ends.
 
-    The object and its parts refer to one another. Left whole, they would stay until a garbage collection: 14 kB for
-    each time that somebody has waited.
+    The object and its parts form reference cycles. Left alone, they would stay until a garbage collection: 14 kB for
+    each polling thread.
     """
     vars(connections[DEFAULT_DB_ALIAS]).clear()
     del connections[DEFAULT_DB_ALIAS]

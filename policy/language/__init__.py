@@ -2,11 +2,11 @@
 
 Read it in this order:
 
-* `source`                  the text, places in it, and the exception that says what is wrong with it
+* `source`                  the text, positions in it, and the exception that reports its errors
 * `lexer`, `grammar`        tokens, and the productions; `nodes` builds the nodes of `ast`, the syntax tree
 * `parser`                  runs PLY, and describes syntax errors
-* `printer`, `format`       the tree as canonical text, and the layout of a text with its comments
-* `names`, `completion`     for editors: where each name stands, and what can stand at a position
+* `printer`, `format`       the tree as canonical text, and the formatter, which keeps comments
+* `names`, `completion`     for editors: the occurrences of each name, and completions at a position
 """
 
 from policy.language.parser import parse

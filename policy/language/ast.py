@@ -1,4 +1,4 @@
-"""The syntax tree of a policy: what was written.
+"""The syntax tree of a policy, as written.
 
 Nothing here is resolved or checked. Every node but `Policy` has a `span`. Equality ignores spans, so two texts that
 differ only in layout have equal trees.
@@ -23,7 +23,7 @@ def _span() -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An identifier where only an identifier can stand: a type, a predicate, a relation, a test's fixture."""
+    """An identifier where only an identifier can occur: a type, a predicate, a relation, a test's fixture."""
 
     text: str
     span: Span = _span()
@@ -43,7 +43,7 @@ class Literal:
 
     value: Value
     span: Span = _span()
-    type_span: Span | None = field(default=None, compare=False, repr=False)  # where an entity's type stands
+    type_span: Span | None = field(default=None, compare=False, repr=False)  # position of an entity's type
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Parameter:
     span: Span = _span()
 
 
-# ---- formulas: the bodies of rules, long and short -----------------------------------------------
+# ---- formulas: the bodies of rules, in longhand and shorthand -----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """`roles = [...]` or `permissions = [...]`; `keyword` is the word as written, which may be a wrong one."""
+    """`roles = [...]` or `permissions = [...]`; `keyword` is as written, and may be wrong."""
 
     keyword: Name
     names: tuple[String, ...]
@@ -176,13 +176,13 @@ class NameList:
 @dataclass(frozen=True, slots=True)
 class Relation:
     name: Name
-    type: Name | None  # None if the policy gives no type, or more than one; such a policy is refused
+    type: Name | None  # None if the policy gives no type, or more than one; such a policy is rejected
     span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
 class RelationMap:
-    """`relations = { name: Type }`; `keyword` is the word as written, which may be a wrong one."""
+    """`relations = { name: Type }`; `keyword` is as written, and may be wrong."""
 
     keyword: Name
     relations: tuple[Relation, ...]

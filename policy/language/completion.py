@@ -9,9 +9,9 @@ from itertools import chain, pairwise
 from policy.language.lexer import Word, words_in
 
 # ---- What a text declares, for editor tools such as completion. The text need not parse ---------------------------
-# The outline is read from words and signs alone, so a mistake in one place hides nothing in another. The head of a
-# block or test (`resource Repo {`, `test "owners read" {`) cannot stand inside another one, so it always begins a new
-# block or test, even if an earlier brace is still open.
+# The outline is read from tokens alone, so an error in one place hides nothing in another. The head of a block or test
+# (`resource Repo {`, `test "owners read" {`) cannot occur inside another one, so it always begins a new block or test,
+# even if an earlier brace is still open.
 
 LISTS = ("roles", "permissions")
 PRIMITIVES = ("String", "Integer", "Boolean")
@@ -23,7 +23,7 @@ HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
 
 @dataclass(slots=True)
 class OutlineBlock:
-    """An `actor`, `resource` or `global` block, as far as it is written."""
+    """An `actor`, `resource` or `global` block, possibly incomplete."""
 
     kind: str
     name: str  # empty for `global`
@@ -36,12 +36,12 @@ class OutlineBlock:
 @dataclass(frozen=True, slots=True)
 class TextOutline:
     types: Mapping[str, OutlineBlock]
-    everything: OutlineBlock  # of all `global` blocks
+    everything: OutlineBlock  # union of all `global` blocks
     predicates: Mapping[str, tuple[str, ...]]  # name -> arguments, as first written
     fixtures: tuple[str, ...]
 
     def of(self, type_name: str) -> OutlineBlock:
-        """Return the block of a type, merged with what it inherits; an empty block for a type without one."""
+        """Return the block of a type, including what it inherits; an empty block for a type without one."""
         found = OutlineBlock("", type_name)
         waiting, seen = [type_name], set()
         while waiting:
@@ -58,11 +58,11 @@ class TextOutline:
 
 
 def words_of(text: str) -> list[Word]:
-    """Return all words and signs, without comments; other characters are skipped."""
+    """Return all words and symbols, without comments; other characters are skipped."""
     return [word for word in words_in(text) if word.kind != "COMMENT"]
 
 
-# ---- what begins a block or a test -------------------------------------------------------------------------------
+# ---- starts of blocks and tests ----------------------------------------------------------------------------------
 
 
 def head_length(words: Sequence[Word], at: int) -> int:
@@ -129,7 +129,7 @@ def _block_of(head: Sequence[Word], types: dict[str, OutlineBlock], everything: 
 
 
 def _read_declaration(words: Sequence[Word], at: int, block: OutlineBlock) -> None:
-    """Read `roles = [...]`, `permissions = [...]` or `relations = {...}` into the block, as far as it is written."""
+    """Read `roles = [...]`, `permissions = [...]` or `relations = {...}` into the block; it may be incomplete."""
     kinds = [word.kind for word in words[at + 1 : at + 3]]
     if words[at].text in LISTS and kinds == ["EQ", "LBRACKET"]:
         names: list[str] = getattr(block, words[at].text)
@@ -154,7 +154,7 @@ def _until(words: Sequence[Word], at: int, end: str) -> Iterator[Word]:
 def _declared_predicates(words: Sequence[Word]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield every called name and its arguments, from the last call to the first.
 
-    `dict` keeps the last pair of several with the same name, so it keeps the first call of each name.
+    `dict` keeps the last of several pairs with the same name, and so the first call of each name.
     """
     called = [at for at, word in enumerate(words[:-1]) if is_called(word, words[at + 1])]
     for at in reversed(called):
@@ -162,7 +162,7 @@ def _declared_predicates(words: Sequence[Word]) -> Iterator[tuple[str, tuple[str
 
 
 def is_called(word: Word, following: Word) -> bool:
-    """Say whether the two words are `name (`. They are not in `not (` and `actor (`, which begin with a keyword."""
+    """Return whether the two words are `name (`. In `not (` and `actor (`, the first word is a keyword."""
     return following.kind == "LPAREN" and word.kind == "NAME"
 
 
@@ -192,7 +192,7 @@ def split_arguments(words: Sequence[Word], at: int = 0) -> list[list[Word]]:
 # ---- cursor context -----------------------------------------------------------------------------------------------
 # The context of a position in a text: the block or test around it, the statement and the call.
 #
-# The words before the position determine the context. The words after it show what else belongs to the statement.
+# The words before the position determine the context. The words after it complete the statement.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +202,10 @@ class CursorContext:
     head: Sequence[Word]  # of the block or test, up to its `{`; empty if none is open
     is_setup: bool
     statement: Sequence[Word]  # the words of the statement before the position
-    ahead: Sequence[Word]  # the words after the position; they may go on beyond the statement
+    ahead: Sequence[Word]  # the words after the position; may extend beyond the statement
     outline: TextOutline
     in_string: bool
-    opened: tuple[int, ...]  # indexes in `statement` of the brackets that are still open
+    opened: tuple[int, ...]  # indexes in `statement` of unclosed brackets
 
     @property
     def kind(self) -> str:
@@ -241,8 +241,8 @@ class CursorContext:
     def call(self) -> tuple[str, int, list[list[Word]]] | None:
         """Return the innermost call around the position; None if there is none.
 
-        This is the predicate, the index of the argument that is being written, and the words of all arguments, with `_`
-        at the position. With `|` for the position: has_role(user, |, repo) -> "has_role", 1, [[user], [_], [repo]].
+        The result is the predicate, the index of the argument being typed, and the words of all arguments, with `_` at
+        the position. With `|` for the position: has_role(user, |, repo) -> "has_role", 1, [[user], [_], [repo]].
         """
         for at in reversed(self.opened):
             if self.statement[at].kind == "LPAREN" and at and is_called(self.statement[at - 1], self.statement[at]):
@@ -254,7 +254,7 @@ class CursorContext:
 
     @property
     def list_of(self) -> str:
-        """Return the keyword of the declaration whose list the position is in; an empty string outside of such lists.
+        """Return the keyword of the list declaration around the position; an empty string outside of such lists.
 
         The keyword is roles, permissions or relations, unless the text has another word there.
         """
@@ -301,18 +301,18 @@ def _opened(statement: Sequence[Word]) -> list[int]:
 
 
 # ---- Completions at a position in the text of a policy, for an editor or a language server ------------------------
-# The text need not parse, and seldom does while somebody types. The context is read from the words around the
-# position (`cursor_context`), and the names to choose from are read from the whole text (`outline`).
+# The text need not parse, and rarely does while it is being edited. The context is read from the words around the
+# position (`context_of`), and the candidate names from the whole text (`outline_of`).
 
-MOST = 500  # options; nobody looks through more
-_AHEAD = 2_000  # characters that are read after the position
+MOST = 500  # options; no one looks through more
+_AHEAD = 2_000  # characters read after the position
 _KNOWN = {
     "allow": ("actor", "action", "resource"),
     "has_permission": ("actor", "permission", "resource"),
     "has_role": ("actor", "role", "resource"),
     "has_relation": ("subject", "relation", "object"),
-}  # built-in predicate -> what its arguments are
-# Predicate -> the list that declares the names in its second argument, and the index of the argument whose type has it.
+}  # built-in predicate -> its arguments
+# Predicate -> the list that declares the names in its second argument, and the index of the argument of that type.
 _NAMINGS = {"allow": ("permissions", 2), "has_permission": ("permissions", 2), "has_role": ("roles", 2),
             "has_relation": ("relations", 0)}  # fmt: skip
 _SINGULAR = {"roles": "role", "permissions": "permission", "relations": "relation"}
@@ -331,7 +331,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """Options to replace the text from `start` to `end`, likeliest first, not filtered by what is typed there yet."""
+    """Options to replace the text from `start` to `end`, most likely first, not filtered by the text already typed."""
 
     start: int
     end: int
@@ -339,7 +339,7 @@ class Completions:
 
 
 def completions(text: str, place: int, known: TextOutline | None = None) -> Completions:
-    """Return the options at `place`, an offset in the text, but at most MOST.
+    """Return the options at `place`, an offset in the text: at most MOST.
 
     `known` replaces the outline of `text`, for example if `text` is only a part of a policy.
     """
@@ -362,7 +362,7 @@ def _is_in_comment(text: str, before: Sequence[Word], place: int) -> bool:
 
 
 def _is_typed(word: Word, place: int) -> bool:
-    """Say whether the word is still being typed: the position is in it, or at the end of a name or an open string."""
+    """Return whether the word is still being typed: the position is in it, or at the end of a name or open string."""
     if word.kind == "STRING":
         return word.start < place < word.end or (word.is_open_string and place <= word.end)
     return place <= word.end and word.text[0].isidentifier()
@@ -395,7 +395,7 @@ def _options(context: CursorContext) -> Iterable[Completion]:
         case "EXTENDS":
             return _types(context, ABSTRACT)
         case "ACTOR" | "RESOURCE" | "DECLARE" if len(context.statement) == 1 and not context.kind:
-            return ()  # the name is new, so there is nothing to choose from
+            return ()  # a new name: nothing to choose from
     if context.call:
         return _in_call(context)
     match context.kind:
@@ -407,7 +407,7 @@ def _options(context: CursorContext) -> Iterable[Completion]:
 
 
 def _names(context: CursorContext) -> Iterable[Completion]:
-    """Return the names that can stand in the string at the position."""
+    """Return the candidates for the string at the position."""
     call = context.call
     if call:
         return _named_in_call(context, *call)
@@ -443,7 +443,7 @@ def _named_in_call(context: CursorContext, predicate: str, here: int, whole: lis
 def _type_of(context: CursorContext, argument: Sequence[Word]) -> str:
     """Return the type of an argument: `User{"ann"}`, `user: User`, or a variable that gets a type in the statement.
 
-    Return an empty string if the type is not known.
+    Return an empty string if the type is unknown.
     """
     match [word.kind for word in argument]:
         case ["NAME", "LBRACE", *_]:
@@ -553,7 +553,7 @@ def _of_block(block: OutlineBlock, lists: Iterable[str], suffix: str = "") -> It
 
 
 def _through(context: CursorContext, block: OutlineBlock, relation: str) -> Iterator[Completion]:
-    """Return the names that can stand before `on "relation"`: those of the relation's type."""
+    """Return the names that can precede `on "relation"`: those of the relation's type."""
     target = block.relations.get(relation, "")
     return _of_block(context.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')
 
@@ -569,7 +569,7 @@ def _every(context: CursorContext, kind: str) -> Iterator[Completion]:
 
 
 def _names_elsewhere(context: CursorContext, kind: str) -> Iterator[Completion]:
-    """Yield the names that other types have and this block lacks: the same thing is best called the same everywhere."""
+    """Yield the names that other types have and this block lacks, since names are best used consistently."""
     if kind not in LISTS:
         return
     own = getattr(context.block, kind)

@@ -1,4 +1,4 @@
-"""Format policies: one layout for all, with the same words and comments."""
+"""Format policies: a single layout, with the same tokens and comments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from policy.language.parser import parse_with_tokens
 from policy.language.source import PolicyRejected, Source, without_collections
 
 # ---- document -----------------------------------------------------------------------------------------------------
-# Documents: texts with possible line breaks between them, to be written on one line or on several.
+# Documents: texts with possible line breaks between them, to be rendered on one line or on several.
 #
-# A group breaks at all of its possible line breaks or at none. It breaks at none if nothing forces a break and it
-# fits into the width, together with the text after it up to the next line break. Nested parts are indented further.
-# This is Wadler's method ("A prettier printer", 2003), which most formatters use.
+# A group breaks at all of its possible line breaks or at none. It breaks at none if nothing forces a break and it fits
+# into the width, together with the text after it up to the next line break. Nested parts are indented further. This is
+# Wadler's method ("A prettier printer", 2003), which most formatters use.
 
 WIDTH = 100
 STEP = 2
@@ -25,26 +25,26 @@ STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class LineBreak:
-    """A possible line break: the line breaks here if its group breaks.
+    """A possible line break, taken if its group breaks.
 
     `always` forces the group to break. With `blank`, the break leaves a blank line.
     """
 
-    flat: str = " "  # what stands there on one line
+    flat: str = " "  # the text if the group does not break
     always: bool = False
     blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EndComment:
-    """A comment at the end of a line. It forces its group to break, and it may go beyond the width."""
+    """A comment at the end of a line. It forces its group to break, and may exceed the width."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class IfBroken:
-    """A text that is written only if its group is broken."""
+    """A text that is written only if its group breaks."""
 
     text: str
 
@@ -52,7 +52,7 @@ class IfBroken:
 @dataclass(frozen=True, slots=True)
 class Nest:
     parts: Sequence[LayoutDocument]
-    forced: bool  # whether it contains a line break that is always there
+    forced: bool  # whether it contains a forced line break
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Group:
 
 
 LayoutDocument = str | LineBreak | EndComment | IfBroken | Nest | Group
-_Pending = tuple[int, bool, LayoutDocument]  # the indentation, whether the group around is broken, and the document
+_Pending = tuple[int, bool, LayoutDocument]  # the indentation, whether the enclosing group is broken, and the document
 
 
 def nest(parts: Sequence[LayoutDocument]) -> Nest:
@@ -82,7 +82,7 @@ def _breaks(parts: Iterable[LayoutDocument]) -> bool:
 
 
 def written(document: LayoutDocument, indent: int) -> str:
-    """Return the document as text. Its first line begins at column `indent`, but is returned without indentation."""
+    """Render the document as text. Its first line starts at column `indent`, but is returned without indentation."""
     out: list[str] = []
     column = indent
     pending: list[_Pending] = [(indent, True, document)]
@@ -113,7 +113,7 @@ def written(document: LayoutDocument, indent: int) -> str:
 
 
 def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
-    """Say whether the group on one line, with the text after it up to the next line break, fits into `room` columns."""
+    """Return whether the group on one line, with what follows it up to a line break, fits into `room` columns."""
     pending: list[tuple[bool, LayoutDocument]] = [(False, tried)]
     left = len(after)
     while room >= 0:
@@ -141,14 +141,13 @@ def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
 
 
 # ---- The words of a policy, each with the comments before it ------------------------------------------------------
-# A comment may stand between any two words of the text, but the formatter breaks lines only at some places. So a word
-# that belongs to the word before it (a comma, an operator, an opening bracket) moves in front of the comments
-# between:
+# A comment may occur between any two words of the text, but the formatter breaks lines only at some places. So a word
+# that belongs to the word before it (a comma, an operator, an opening bracket) moves in front of the comments between:
 #
 #     reader(x) # who reads          reader(x) and  # who reads
 #     and writer(x);            ->   writer(x);
 #
-# Then comments are left only before words that may begin a line: an operand, a closing bracket, a statement.
+# Afterwards, comments precede only words that may begin a line: an operand, a closing bracket, a statement.
 
 NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds that can be names, and are names before `(`
 END = "END"  # the kind of the word that marks the end of the text
@@ -163,7 +162,7 @@ _MAY_FOLLOW_COMMA = frozenset({"RBRACKET", "RBRACE", "LBRACE"})  # LBRACE: `acto
 
 class Comment(NamedTuple):
     text: str
-    breaks: int  # line breaks before it; 0 if it stands on the line of the word before it
+    breaks: int  # line breaks before it; 0 if it is on the same line as the word before it
 
 
 class FormattedWord(NamedTuple):
@@ -174,7 +173,7 @@ class FormattedWord(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """What stands between two words."""
+    """The comments and line breaks between two words."""
 
     comments: tuple[Comment, ...]
     breaks: int
@@ -209,7 +208,7 @@ def words_of(text: str, tokens: Iterable[Token]) -> list[FormattedWord]:
 
 
 def pass_on(words: list[FormattedWord], at: int) -> None:
-    """Give the comments and line breaks before the word at `at` to the next word; the caller leaves this word out."""
+    """Give the comments and line breaks before the word at `at` to the next word; the caller drops this word."""
     word, following = words[at], words[at + 1]
     gap = _joined(_Gap(word.comments, word.breaks), _Gap(following.comments, following.breaks))
     words[at + 1] = following._replace(comments=gap.comments, breaks=gap.breaks)
@@ -229,7 +228,7 @@ def _gap(between: str) -> _Gap:
 
 
 def _belongs_before(kind: str, previous: str, gap: _Gap) -> bool:
-    """Say whether a word of this kind moves in front of the comments in the gap before it."""
+    """Return whether a word of this kind moves in front of the comments in the gap before it."""
     match kind:
         case "LPAREN":
             return previous in NAMES
@@ -245,7 +244,7 @@ def _without_free_lines(gap: _Gap) -> _Gap:
 
 
 def _joined(first: _Gap, second: _Gap) -> _Gap:
-    """Return both gaps as one; the word that stood between them has moved or is left out."""
+    """Join two gaps; the word between them has moved or is dropped."""
     if first is _NOTHING:
         return second
     comments, breaks = second
@@ -258,7 +257,7 @@ def _joined(first: _Gap, second: _Gap) -> _Gap:
 
 
 # ---- spacing ------------------------------------------------------------------------------------------------------
-# Which words stand together without a space between them. This depends only on the kinds of the two words.
+# Which words are joined without a space. This depends only on the kinds of the two words.
 
 _NEVER_BEFORE = {"COMMA", "SEMI", "COLON", "RPAREN", "RBRACKET"}
 _NEVER_AFTER = {"LPAREN", "LBRACKET"}
@@ -292,14 +291,14 @@ TOGETHER = frozenset((before, after) for before in tokens for after in tokens if
 #
 # Most functions take the words and the index of their first word, and also return the index after their last word.
 
-MOST_BESIDE = 2  # conditions of a rule that may stand on one line with its head
+MOST_BESIDE = 2  # conditions of a rule that may share a line with its head
 _SPACE, _NONE, _ALWAYS_BREAK = " ", "", LineBreak(always=True)
 _ENDS = frozenset({"AND", "OR", "IF", "IFF", "SEMI", "COMMA", "RPAREN", "RBRACKET", "RBRACE", END})
 _CLOSING = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
 
 
 def statement(words: Sequence[FormattedWord], at: int, is_rule: bool) -> Group:
-    """Return the document of a statement, with its `;`.
+    """Return the document of a statement, including its `;`.
 
     A rule outside of blocks (`is_rule`) with more than MOST_BESIDE conditions breaks even if it fits on one line.
     """
@@ -317,7 +316,7 @@ def statement(words: Sequence[FormattedWord], at: int, is_rule: bool) -> Group:
 
 
 def heading(words: Sequence[FormattedWord]) -> Group:
-    """Return the document of a block's head, with its `{`; `words` end before the `{`.
+    """Return the document of a block's head, including its `{`; `words` end before the `{`.
 
     The third word is `extends`, if the head has it.
     """
@@ -339,7 +338,7 @@ def heading(words: Sequence[FormattedWord]) -> Group:
 
 
 def _lead(word: FormattedWord, flat: str, first: bool = False) -> list[LayoutDocument]:
-    """Return what stands before a word: a possible line break, or comments. With `first`, no blank line begins it."""
+    """Return what precedes a word: a possible line break, or comments. With `first`, without a leading blank line."""
     if not word.comments:
         return [LineBreak(flat, blank=word.breaks > 1 and not first)]
     return [*_remarks(word, first), LineBreak(always=True, blank=word.breaks > 1)]
@@ -362,7 +361,7 @@ def _remarks(word: FormattedWord, first: bool = False) -> list[LayoutDocument]:
 def _formula(words: Sequence[FormattedWord], at: int) -> tuple[list[LayoutDocument], int, int]:
     """Return conditions with `and` and `or` between them, the number of these operators, and the index after them.
 
-    The conditions are no group of their own: they break with the group around them.
+    The conditions are not a group of their own: they break with the group around them.
     """
     alternatives: list[LayoutDocument] = []  # before the last `or`
     conjunction, at = _run(words, at)
@@ -445,9 +444,8 @@ def _elements(words: Sequence[FormattedWord], at: int, closing: str, flat: str, 
 
 
 # ---- Words -> the text of a policy, statement by statement --------------------------------------------------------
-# Each statement begins a line, and the contents of a block are indented by two columns. Where the text has blank
-# lines between statements, one is kept. A top-level block with contents always has a blank line between it and its
-# neighbors.
+# Each statement starts a line, and the contents of a block are indented by two columns. Of blank lines between
+# statements, one is kept. A top-level block with contents is always separated from its neighbors by a blank line.
 
 _OPERATORS = ("AND", "OR")
 
@@ -478,18 +476,18 @@ def _statements(words: list[FormattedWord], at: int, level: int, lines: list[str
         first, apart = False, is_large
 
 
-# ---- what stands before a statement -------------------------------------------------------------------------------
+# ---- comments and blank lines before a statement ------------------------------------------------------------------
 
 
 def _space(word: FormattedWord, level: int, lines: list[str], first: bool) -> None:
-    """Write the comments before a statement, and its blank line if it has one. No block begins with a blank line."""
+    """Write the comments before a statement, and its blank line if it has one. No block starts with a blank line."""
     first = _comments(word, level, lines, first)
     if word.breaks > 1 and not first:
         lines.append("")
 
 
 def _comments(word: FormattedWord, level: int, lines: list[str], first: bool) -> bool:
-    """Write the comments before a word, and return whether the block is still without any line of its own."""
+    """Write the comments before a word, and return whether the block still has no lines of its own."""
     for comment in word.comments:
         if comment.breaks == 0 and lines:
             lines[-1] += f"  {comment.text}"
@@ -504,7 +502,7 @@ def _comments(word: FormattedWord, level: int, lines: list[str], first: bool) ->
 def _apart(word: FormattedWord) -> FormattedWord:
     """Return the word with a blank line before it or one of its comments.
 
-    If it has none yet, the blank line goes before the first comment that begins a line, or else before the word.
+    If it has none yet, the blank line goes before the first comment that starts a line, or else before the word.
     """
     own = [index for index, comment in enumerate(word.comments) if comment.breaks]
     if word.breaks > 1 or any(word.comments[index].breaks > 1 for index in own):
@@ -551,13 +549,13 @@ def _block(words: list[FormattedWord], at: int, brace: int, level: int, lines: l
     return at + 1
 
 
-# ---- what ends with `;` ---------------------------------------------------------------------------------------------
+# ---- statements that end with `;` -----------------------------------------------------------------------------------
 
 
 def _simple(words: list[FormattedWord], start: int, level: int, lines: list[str]) -> int:
     """Write a statement and return the index after it.
 
-    It stands on one line, unless it is too long, has comments inside, or is a rule with many conditions.
+    It takes one line, unless it is too long, has comments inside, or is a rule with many conditions.
     """
     parts: list[str] = [" " * level]
     previous, depth, operators, has_comments = "LPAREN", 0, 0, False
@@ -586,31 +584,30 @@ def _simple(words: list[FormattedWord], start: int, level: int, lines: list[str]
 
 
 # ---- The formatter: one layout for every policy, with the same words and comments ---------------------------------
-# `words` splits a text into words, each with the comments before it. `statements` writes the words, statement by
-# statement. For a statement that does not fit on one line, `breaking` builds a `document`, which says where lines may
-# break.
+# `words_of` splits a text into words, each with the comments before it. `laid_out` writes the words, statement by
+# statement. For a statement that does not fit on one line, `statement` builds a document with its possible line breaks.
 #
-# All words, parentheses included, stay as they are and in their order, so the policy keeps its meaning. The only
-# exceptions: a comma before a closing `]` or `}` is written if and only if the line breaks there, a comma before the
-# `{` of a block is left out, and so is the `;` of an empty statement.
+# All words, parentheses included, are kept, in their order, so the policy keeps its meaning. The only exceptions: a
+# comma before a closing `]` or `}` is written if and only if the line breaks there, a comma before the `{` of a block
+# is dropped, and so is the `;` of an empty statement.
 
 __all__ = ["formatted", "formatted_tokens", "says_the_same"]
 
 
 def formatted(text: str, filename: str = "") -> str:
-    """Return the policy in its one layout; raise `PolicyRejected` if the text does not parse."""
+    """Format a policy; raise `PolicyRejected` if the text does not parse."""
     _, tokens = parse_with_tokens(Source(text, filename))
     return formatted_tokens(text, tokens)
 
 
 def formatted_tokens(text: str, tokens: list[Token]) -> str:
-    """Return the same as `formatted`, for a text that is parsed already; `tokens` are its tokens."""
+    """Format a text that has already been parsed; `tokens` are its tokens."""
     with without_collections():
         return laid_out(words_of(text, tokens))
 
 
 def says_the_same(before: str, after: str) -> bool:
-    """Say whether two texts differ only in layout: they have equal trees, and the same comments in the same order.
+    """Return whether two texts differ only in layout: they have equal trees, and the same comments in the same order.
 
     Return False if either text does not parse.
     """

@@ -4,10 +4,9 @@ from policy.language import ast, nodes
 from policy.language.nodes import Production
 
 # ---- conditions ---------------------------------------------------------------------------------------------------
-# The productions of formulas and their terms: the part of the grammar that stands after `if`.
+# The productions of formulas and their terms: the part of the grammar that follows `if`.
 #
-# Longhand and shorthand rules share them, so a string alone is a condition here; `nodes` refuses it in longhand
-# rules.
+# Longhand and shorthand rules share them, so a string alone is a condition here; `nodes` rejects it in longhand rules.
 
 # ---- formulas ------------------------------------------------------------------------------------
 
@@ -230,9 +229,9 @@ def p_refused_comparison(p: Production) -> None:
     p[0] = nodes.compared_list(p)
 
 
-# ---- The productions of a policy and its items; `conditions` has the productions of formulas ----------------------
-# Both modules hold only productions. PLY reads each production from the function's docstring. The grammar accepts
-# somewhat more than Polar, so that an error message can say what is wrong instead of "unexpected".
+# ---- The productions of a policy and its items --------------------------------------------------------------------
+# PLY reads each production from the function's docstring. The grammar accepts somewhat more than Polar, so that an
+# error message can say what is wrong instead of "unexpected".
 
 # ---- policy --------------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
-"""Text -> words and tokens. Whatever reads Polar takes its words from here: the parser, completion, highlighting.
+"""Text -> words and tokens. Everything that reads Polar uses this lexer: the parser, completion, highlighting.
 
 Only a few words are reserved (`RESERVED`). The words in `CONTEXTUAL` are keywords in certain positions and names
 everywhere else, so `actor`, `resource` or `test` can be variables, types and predicates.
 
-`tokens_of` is for the parser. It also recognizes common mistakes, such as `==` or `1.5`. It notes the error, and then
-yields the nearest valid token or skips the text, so that the parser does not report the same mistake again.
-`words_in` is for text that is being written, or that is only shown: it notes nothing, and skips what is no word.
+`tokens_of` is for the parser. It also recognizes common mistakes, such as `==` or `1.5`. It records the error, and then
+yields the nearest valid token or skips the text, so that the parser does not report the same mistake again. `words_in`
+is for text that is being edited, or only displayed: it records nothing, and skips what is not a word.
 """
 
 import re
@@ -23,8 +23,8 @@ CONTEXTUAL = {
     "actor": "ACTOR", "resource": "RESOURCE", "global": "GLOBAL", "extends": "EXTENDS", "declare": "DECLARE",
     "type": "TYPE", "test": "TEST", "fixture": "FIXTURE", "setup": "SETUP", "assert": "ASSERT",
     "assert_not": "ASSERT_NOT",
-}  # fmt: skip  # the production `name` turns each of these into a name where it is no keyword
-LEGACY = {  # word -> hint: the word is refused with this hint, and then parsed as a name
+}  # fmt: skip  # the production `name` turns these into names where they are not keywords
+LEGACY = {  # word -> hint: the word is rejected with this hint, and then parsed as a name
     "cut": "rules have no order; state the exception with `not`",
     "debug": "policies print nothing; state what you expect in a `test` block",
     "print": "policies print nothing; state what you expect in a `test` block",
@@ -43,7 +43,7 @@ tokens = ["NAME", "AT_NAME", "STRING", "INTEGER", *dict.fromkeys(_KINDS.values()
 
 # ---- patterns of words, and of mistakes with their error messages --------------------------------------------------
 
-_QUOTES = "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"  # typographic quotes, as word processors make them
+_QUOTES = "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"  # typographic quotes, as word processors insert them
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"  # soft hyphen, zero-width space, word joiner, byte order mark
 _NOT_IN_NAMES = rf"\x00-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x9f\s{_QUOTES}{_INVISIBLE}"
 WORD = rf"[^{_NOT_IN_NAMES}\d][^{_NOT_IN_NAMES}]*+"
@@ -69,7 +69,7 @@ _MISTAKES = {
     "OPERATOR": r"===?|:=|=<|=>|<>|!==|!(?!=)|&&?|\|\|?|:-(?![0-9])|<-(?![0-9])|->",
     "ARITHMETIC": rf'(?:[*/%]|[+-](?![0-9]))\s*(?:{NAME}|[0-9]+|{_UNCLOSED}")?',
 }
-# Kind -> message, hint, and the token to go on with: its kind and value.
+# Kind -> message, hint, and the token to continue with: its kind and value.
 _MESSAGES: dict[str, tuple[str, str, tuple[str, str] | None]] = {
     "UNCLOSED": (
         "the string is not closed on its line",
@@ -89,8 +89,8 @@ _MESSAGES: dict[str, tuple[str, str, tuple[str, str] | None]] = {
     "NEW": ("`new` does not exist", 'an entity is written with its id: `User{"alice"}`', None),
     "STRAY": ("unexpected character {}", "choose a name without it, or put it inside a string", None),
 }
-_SHOWN = {"FOREIGN_COMMENT": 2, "ARITHMETIC": 1}  # characters of the text in the message; of others, the whole text
-_OPERATORS = {  # operator -> hint, and the token to go on with
+_SHOWN = {"FOREIGN_COMMENT": 2, "ARITHMETIC": 1}  # characters of the text to show; of others, the whole text
+_OPERATORS = {  # operator -> hint, and the token to continue with
     "==": ("write `=`", ("EQ", "=")),
     "===": ("write `=`", ("EQ", "=")),
     ":=": ("write `=`", ("EQ", "=")),
@@ -113,8 +113,8 @@ def _any_of(patterns: dict[str, str]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in patterns.items()))
 
 
-# A regex takes the first match, so mistakes stand before the numbers and signs that they begin with. The byte order
-# mark is space too: some editors put one at the start of a file.
+# A regex takes the first match, so mistakes precede the numbers and signs that they begin with. The byte order mark
+# counts as space: some editors put one at the start of a file.
 _TOKEN = _any_of(_WORDS | {"SPACE": r"[\s\ufeff]+"} | _MISTAKES | _NUMBERS_AND_SIGNS | {"STRAY": r"[\s\S]"})
 _WORD = _any_of(_WORDS | _NUMBERS_AND_SIGNS)
 # What follows the word `new` in `new User(...)` or `new User{...}`. Elsewhere, `new` is a name.
@@ -124,7 +124,7 @@ _CREATION = re.compile(rf"\s+(?!(?:{'|'.join(map(re.escape, RESERVED))})\b){NAME
 
 
 class Word(NamedTuple):
-    """A word, a sign or a comment. `text` is always as written, but the lexer replaces the text of some mistakes."""
+    """A word, a sign or a comment. `text` is always as written, whereas tokens replace the text of some mistakes."""
 
     kind: str  # that of the token: NAME, STRING, LPAREN, …; or COMMENT
     text: str
@@ -153,7 +153,7 @@ def words_in(text: str) -> Iterator[Word]:
 
 
 def tokens_of(notes: Notes) -> Iterator[Token]:
-    """Yield the tokens of the text. A mistake is noted when it is reached."""
+    """Yield the tokens of the text. Mistakes are recorded as they are reached."""
     text = notes.source.text
     for found in _TOKEN.finditer(text):
         group = found.lastgroup or ""
@@ -173,7 +173,7 @@ _REFUSED = frozenset({*_MESSAGES, "LEGACY", "OPERATOR"})
 
 
 def _instead(notes: Notes, token: Token) -> Token | None:
-    """Note the mistake, and return the token to go on with; None to skip the text."""
+    """Record the mistake, and return the token to continue with; None to skip the text."""
     kind, written = token.type, token.value
     instead: tuple[str, str] | None = ("NAME", written)
     match kind:

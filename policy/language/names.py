@@ -1,4 +1,4 @@
-"""Where each name of a text stands: where it is defined, used and granted.
+"""The occurrences of each name in a text: definitions, uses and grants.
 
 Names are read from words alone, like the outline, so the text need not parse. Roles, permissions and relations are
 named by strings, and several types may share a string (`role if role on "folder"` passes every role on under its own
@@ -22,11 +22,11 @@ from policy.language.source import Span
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"
 _WORDS = frozenset({"NAME", *CONTEXTUAL.values()})
 _BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
-_SHORTHAND = ("role", "permission", "actor", "resource")  # words that mean something in a block
+_SHORTHAND = ("role", "permission", "actor", "resource")  # words with a meaning in a block
 
 
 class NameKey(NamedTuple):
-    """The name that an occurrence belongs to. `statement` is the number of a variable's statement, otherwise 0."""
+    """The name that an occurrence refers to. `statement` is the number of a variable's statement, otherwise 0."""
 
     kind: str
     name: str
@@ -44,7 +44,7 @@ class Occurrence(NamedTuple):
 class Symbol:
     """A block, a test, a fixture, a rule, a declaration, or a list in a block."""
 
-    kind: str  # the keyword that begins it, or rule
+    kind: str  # the keyword that introduces it, or rule
     name: str
     span: Span
     name_span: Span
@@ -53,7 +53,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Names:
-    occurrences: tuple[Occurrence, ...]  # in the order of the text
+    occurrences: tuple[Occurrence, ...]  # in text order
     symbols: tuple[Symbol, ...]
     grants: Mapping[str, tuple[Span, ...]]  # name of a role, permission or relation -> the statements that grant it
 
@@ -69,7 +69,7 @@ class Names:
         return found
 
     def at(self, place: int) -> Occurrence | None:
-        """Return the occurrence that contains the offset `place` or ends there; None if there is none."""
+        """Return the occurrence that contains or ends at the offset `place`; None if there is none."""
         index = bisect_right(self._starts, place) - 1
         if index < 0 or place > self.occurrences[index].span.end:
             return None
@@ -79,7 +79,7 @@ class Names:
         return self._by_key.get(key, ())
 
     def definitions(self, key: NameKey) -> list[Occurrence]:
-        """Return where the name is defined; a variable without a type is defined by its first occurrence."""
+        """Return the definitions of a name; a variable without a type is defined by its first occurrence."""
         found = [each for each in self.of(key) if each.is_definition]
         return found or list(self.of(key)[:1] if key.kind == VARIABLE else ())
 
@@ -104,8 +104,8 @@ class _Reading:
     symbols: list[Symbol] = field(default_factory=list)
     grants: dict[str, list[Span]] = field(default_factory=dict)
     statement: int = 0
-    symbol: Symbol | None = None  # the block or test that is open
-    kind: str = ""  # kind of the block or test that is open: ACTOR, RESOURCE, GLOBAL, TEST, or empty
+    symbol: Symbol | None = None  # the current block or test
+    kind: str = ""  # kind of the current block or test: ACTOR, RESOURCE, GLOBAL, TEST, or empty
 
     def read(self) -> None:
         at = 0
@@ -177,7 +177,7 @@ class _Reading:
         return end
 
     def _end(self, at: int) -> int:
-        """Return the index where the statement ends: after its semicolon, or before a word that cannot belong to it."""
+        """Return the index after the statement: after its semicolon, or before a word that cannot belong to it."""
         depth = 0
         for place in range(at, len(self.words)):
             kind = self.words[place].kind
@@ -207,7 +207,7 @@ class _Reading:
                 self._add(NAME, word, is_definition=True, block=block)
 
     def _granted(self, words: Sequence[Word], span: Span) -> None:
-        """Note the names that a statement grants: the head of shorthand, or strings in the head of a rule.
+        """Record the names that a statement grants: the head of shorthand, or strings in the head of a rule.
 
         In a block, `"read" if "owner";` grants read. Outside, `has_role(u: User, "owner", r: Repo);` grants owner.
         """
@@ -234,7 +234,7 @@ class _Reading:
             if word.kind == "IF":
                 in_head = False
             if word.kind == "STRING":
-                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an entity's id is no name
+                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an entity's id is not a name
                     self._add(NAME, word)
             elif word.kind in _WORDS:
                 self._word(word, before, after, in_head, is_declared, first=at == 0)
@@ -253,7 +253,7 @@ class _Reading:
             self._add(VARIABLE, word, is_definition=after in ("COLON", "MATCHES", "MATCHES_EXACTLY"))
 
     def _is_of_language(self, word: Word, after: str) -> bool:
-        """Say whether the word is a keyword here: one of _SHORTHAND in a block, or `global` before a string or name."""
+        """Return whether this is a keyword here: a _SHORTHAND word in a block, or `global` before a string or name."""
         in_block = self.kind in _BLOCKS and word.text in _SHORTHAND
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 

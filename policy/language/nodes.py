@@ -1,4 +1,4 @@
-"""Build the nodes of the syntax tree, where a constructor alone is not enough."""
+"""Build the nodes of the syntax tree for which a constructor alone is not enough."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.values import BOOLEAN, INTEGER, STRING, Value, canonical_id
 
 # ---- notes --------------------------------------------------------------------------------------------------------
-# The state of one parse: the mistakes found so far, the depth of nesting, and the string literals seen.
+# The state of a parse: the errors found so far, the depth of nesting, and the string literals seen.
 
-MAX_PROBLEMS = 50  # nobody reads more, and a hostile text must not cause an endless message
+MAX_PROBLEMS = 50  # no one reads more, and a hostile text must not cause an endless message
 MAX_DEPTH = 200  # bounds the recursion of later passes over formulas
 MAX_SHOWN = 40  # characters of user text in a message
 
@@ -28,7 +28,7 @@ class Notes:
     values: dict[str, Value] = field(default_factory=dict)  # string literals seen before, by their source text
 
     def refuse(self, span: Span, message: str, hint: str = "") -> None:
-        """Note an error, unless one is noted at the same start: the later one is most likely its consequence.
+        """Record an error, unless there is one at the same start: the later one is most likely its consequence.
 
         Raise `PolicyRejected` once there are MAX_PROBLEMS.
         """
@@ -52,18 +52,18 @@ class Notes:
 
 
 def shown(text: str) -> str:
-    """Return user text for a message, clipped and in backticks."""
+    """Clip user text for a message, and put it in backticks."""
     return f"`{clipped(text)}`"
 
 
 def clipped(text: str) -> str:
-    """Return user text for a message, cut to MAX_SHOWN characters; what is not printable is then escaped."""
+    """Clip user text for a message to MAX_SHOWN characters, and then escape unprintable ones."""
     short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
 
 
 def spelled_out(text: str, kept: str = "") -> str:
-    """Return user text for a line of a report: unprintable characters that are not in `kept` are escaped as in JSON."""
+    """Escape user text for a line of a report: unprintable characters that are not in `kept` are escaped as in JSON."""
     return "".join(char if char.isprintable() or char in kept else json.dumps(char)[1:-1] for char in text)
 
 
@@ -71,9 +71,9 @@ def spelled_out(text: str, kept: str = "") -> str:
 
 
 class Token:
-    """A token as PLY's parser takes it. `value` is as written, unless the token stands for a mistake."""
+    """A token as PLY's parser expects it. `value` is as written, unless the token replaces a mistake."""
 
-    __slots__ = ("end", "lexer", "lexpos", "type", "value")  # PLY sets `lexer` on a token that it does not expect
+    __slots__ = ("end", "lexer", "lexpos", "type", "value")  # PLY sets `lexer` on an unexpected token
 
     def __init__(self, kind: str, value: str, start: int, end: int):
         self.type = kind
@@ -83,7 +83,7 @@ class Token:
 
 
 class Lexer(Protocol):
-    """What PLY passes on to each production as `p.lexer`."""
+    """What PLY passes to each production as `p.lexer`."""
 
     notes: Notes
 
@@ -109,14 +109,14 @@ class Production(Protocol):
 
 
 class Rewrite(Protocol):
-    """A production in the parser's tables: the name on its left, and how many symbols are on its right."""
+    """A production in the parser's tables: the name on its left, and the number of symbols on its right."""
 
     name: str
     len: int
 
 
 class Parser(Protocol):
-    """A parser within a parse: its stacks and its tables.
+    """A parser during a parse: its stacks and its tables.
 
     `action[state][token]` is a number: 0 accepts, a positive one shifts, and -n reduces by `productions[n]`.
     """
@@ -131,7 +131,7 @@ class Parser(Protocol):
     def parse(self, *, lexer: Lexer, tokenfunc: Callable[[], Token | None]) -> ast.Policy: ...
 
 
-# ---- Find where a production's symbols stand in the text, and note errors there -----------------------------------
+# ---- Locate a production's symbols in the text, and report errors there -------------------------------------------
 # `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token.
 
 
@@ -154,12 +154,12 @@ def refuse(p: Production, n: int, message: str, hint: str) -> None:
 
 
 def enter(p: Production) -> None:
-    """Note one more level of nesting, which the `not` or `(` on top of the parser's stack begins."""
+    """Enter a level of nesting, which starts with the `not` or `(` on top of the parser's stack."""
     start = p.stack[-1].lexpos
     p.lexer.notes.enter(Span(start, start + len(p.stack[-1].value)))
 
 
-# ---- Turn a literal as written into one canonical value, or note a problem ----------------------------------------
+# ---- Convert a literal to its canonical value, or report a problem ------------------------------------------------
 
 MAX_BYTES = 512
 _ESCAPE = re.compile(r"\\([\s\S])")
@@ -167,7 +167,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 
 def text_of(written: str) -> str:
-    """Return the text that a string literal stands for; `written` includes the quotes."""
+    """Return the text of a string literal; `written` includes the quotes."""
     if "\\" not in written:
         return written[1:-1]
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), written[1:-1])
@@ -205,7 +205,7 @@ def entity_value(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span
 
 
 def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
-    """Say whether facts can hold the text. If not, note a problem, which calls the text `what`."""
+    """Return whether facts can contain the text. If not, report a problem, which calls the text `what`."""
     if not text:
         notes.refuse(span, f"{what} cannot be empty", "for any value, use a variable or `_`")
     elif text == "*":
@@ -221,10 +221,10 @@ def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
 
 # ---- Build the nodes of the grammar's productions, where a constructor alone is not enough ------------------------
 # `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token. The grammar accepts
-# more than Polar. For what Polar does not allow, these functions note an error and return a placeholder, so that
-# parsing goes on.
+# more than Polar. For what Polar does not allow, these functions report an error and return a placeholder, so that
+# parsing continues.
 
-WORDS = ("role", "permission")  # bare words that shorthand knows
+WORDS = ("role", "permission")  # bare words allowed in shorthand
 
 
 # ---- terms ---------------------------------------------------------------------------------------
@@ -260,14 +260,14 @@ def unknown_constant(p: Production) -> ast.CurrentTime:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """A list as written; it becomes part of the node around it."""
+    """A list as written; it becomes part of the enclosing node."""
 
     terms: list[ast.Term]
     span: Span
 
 
 def membership(p: Production, n: int) -> ast.Membership:
-    """Return `x in [...]`, where the list is the n-th symbol. Refuse elements that are not literals."""
+    """Return `x in [...]`, where the list is the n-th symbol. Report elements that are not literals."""
     for term in p[n].terms:
         if not isinstance(term, ast.Literal):
             p.lexer.notes.refuse(term.span, "a list holds strings, numbers or entities", "variables cannot stand in it")
@@ -290,7 +290,7 @@ def compared_list(p: Production) -> ast.Membership:
 
 
 def call(p: Production, n: int) -> ast.Call:
-    """Return the n-th symbol, a call inside a body. Refuse arguments with a type, such as `user: User`."""
+    """Return the n-th symbol, a call inside a body. Report arguments with a type, such as `user: User`."""
     called: ast.Call = p[n]
     for arg in called.args:
         if isinstance(arg, ast.Parameter):
@@ -521,7 +521,7 @@ def assertion(p: Production, iff: ast.ValuesClause | None, end: int) -> ast.Asse
 
 
 def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Parameter | ast.Term, ...]) -> None:
-    """Refuse the variable of an `iff` that is not an argument of the assertion. Each `_` is a new variable."""
+    """Report the variable of an `iff` that is not an argument of the assertion. Each `_` is a new variable."""
     variables = [arg.variable if isinstance(arg, ast.Parameter) else arg for arg in args]
     if variable.name == "_":
         notes.refuse(variable.span, "`iff` cannot speak of `_`", "give the variable a name")

@@ -20,7 +20,7 @@ from policy.language.nodes import Notes, Parser, Production, StackSymbol, Token,
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 
 # ---- unexpected ---------------------------------------------------------------------------------------------------
-# Describe a syntax error in words: where it is, what stands there, and what was expected instead.
+# Describe a syntax error: its position, the unexpected token, and what was expected instead.
 
 _PUNCTUATION = {
     "LPAREN": "`(`", "RPAREN": "`)`", "LBRACKET": "`[`", "RBRACKET": "`]`", "LBRACE": "`{`", "RBRACE": "`}`",
@@ -28,9 +28,9 @@ _PUNCTUATION = {
 }  # fmt: skip
 _WORDS = {kind: f"`{word}`" for word, kind in (RESERVED | CONTEXTUAL).items()}
 _OPENING = {"LPAREN": "(", "LBRACKET": "[", "LBRACE": "{"}
-_BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token between items and nowhere else
+_BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token only between items
 _NAMES = {"NAME", *CONTEXTUAL.values()}
-# Groups of tokens that a person thinks of as one thing: the tokens that identify the group, its name, and its other
+# Groups of tokens that a person regards as one thing: the tokens that identify the group, its name, and its other
 # tokens. If all identifying tokens are expected, the name stands for the whole group. Earlier groups take tokens first.
 # Example: {"STRING", "RBRACKET"} -> "a string or `]`".
 _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
@@ -48,7 +48,7 @@ _AFTER_NAME = re.compile(r"\s*[:,)]")
 def problem_at(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token | None) -> Problem:
     """Return the problem with a token that the parser cannot accept (None at the end of the text).
 
-    `kept` are the tokens up to that one.
+    `kept` has the tokens up to and including that one.
     """
     expected = _acceptable(parser)
     earlier = kept[-2:-1] if token else kept[-1:]
@@ -130,7 +130,7 @@ def _hint(previous: StackSymbol, token: Token, expected: set[str]) -> str:
 
 
 def _written(symbol: StackSymbol) -> str | None:
-    """Return the word that a symbol on the parser's stack stands for: the text of a name, or the value as it is."""
+    """Return the word that a symbol on the parser's stack stands for: the text of a name, or the value itself."""
     return symbol.value.text if isinstance(symbol.value, ast.Name) else symbol.value
 
 
@@ -144,11 +144,11 @@ def _in_words(expected: set[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-# ---- plumbing -----------------------------------------------------------------------------------------------------
-# The interface to PLY: its tables are built once, in memory, and each parse uses its own copy of the parser.
+# ---- interface to PLY ---------------------------------------------------------------------------------------------
+# PLY's tables are built once, in memory, and each parse uses its own copy of the parser.
 
 MAX_BYTES = 1_000_000
-MAX_TOKENS = 400_000  # twice what an ordinary text of MAX_BYTES has; bounds the parse time of a hostile text
+MAX_TOKENS = 400_000  # twice as many as an ordinary text of MAX_BYTES has; bounds the parse time of a hostile text
 # Characters that cannot be stored (lone surrogates and NUL), or that make a text look like another one: bidirectional
 # controls, and carriage returns without a line feed, which end a line (and a comment) only in some editors.
 _UNFIT = re.compile("[\ud800-\udfff\0\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
@@ -164,7 +164,7 @@ def parse(source: Source) -> ast.Policy:
 
 
 def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
-    """Parse as `parse` does, and return the tokens too; between them are whitespace and comments."""
+    """Parse a text, and return its syntax tree and its tokens; between them are only whitespace and comments."""
     notes = Notes(source)
     _refuse_unfit(notes)
     kept: list[Token] = []
@@ -182,14 +182,14 @@ def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
     try:
         return parser.parse(lexer=SimpleNamespace(notes=notes), tokenfunc=functools.partial(next, tokens, None))
     except _Stop:
-        deque(tokens, maxlen=0)  # notes the lexical mistakes in the rest of the text
+        deque(tokens, maxlen=0)  # records the lexical errors in the rest of the text
         return None
 
 
 def tokens_in(source: Source) -> list[Token]:
     """Return the tokens of a text, which need not parse.
 
-    Raise `PolicyRejected` for lexical mistakes, for forbidden characters, and for a text that is too long.
+    Raise `PolicyRejected` for lexical errors, for forbidden characters, and for a text that is too long.
     """
     notes = Notes(source)
     _refuse_unfit(notes)
@@ -229,7 +229,7 @@ def _refuse_unfit(notes: Notes) -> None:
 
 
 def _stop(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token | None) -> NoReturn:
-    # After an earlier mistake, a syntax error is most likely only its consequence, so it is not reported.
+    # After an earlier error, a syntax error is most likely its consequence, so it is not reported.
     if not notes.problems:
         notes.problems.append(problem_at(parser, notes, kept, token))
     raise _Stop
@@ -248,7 +248,7 @@ class _Strict:
     """An error log for PLY that raises AssertionError for a conflict, an unused token or another warning."""
 
     def warning(self, message: str, *args: object) -> None:
-        # PLY warns that there is no `p_error`. None is needed: each parse sets `errorfunc` on its copy of the parser.
+        # PLY warns that there is no `p_error`. It is not needed: each parse sets `errorfunc` on its copy of the parser.
         assert "p_error" in message, message % args
 
     error = critical = warning
@@ -259,10 +259,10 @@ class _Strict:
     debug = info
 
 
-# ---- Check the syntax of a changed text by parsing only what has changed ------------------------------------------
-# A policy is a sequence of statements, and whether a statement parses does not depend on the others. So if every
-# piece of a text parses, the whole text parses too, wherever it was cut between two tokens. A caller that keeps the
-# pieces of an earlier policy need not parse these again.
+# ---- Check the syntax of an edited text by parsing only the changed parts ----------------------------------------- A
+# policy is a sequence of statements, each of which parses independently of the others. So if every piece of a text
+# parses, the whole text parses too, wherever it was cut between two tokens. A caller that keeps the pieces of an
+# earlier policy need not parse these again.
 
 _ENDS = frozenset({"SEMI", "RBRACE"})  # these end a statement outside of all brackets
 
@@ -293,7 +293,7 @@ def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
 
 
 def are_policies(pieces: Iterable[str]) -> bool:
-    """Say whether every piece parses. If not, the whole text may still parse: it may have been cut in a wrong place."""
+    """Return whether every piece parses. If not, the whole text may still parse: the cuts may be in wrong places."""
     try:
         for piece in pieces:
             parse(Source(piece))

@@ -9,7 +9,7 @@ _INDENT = "  "
 
 
 def print_policy(policy: ast.Policy) -> str:
-    """Return the text of a policy. A blank line separates two items, except two rules in a row."""
+    """Return the text of a policy, with a blank line between items except between two rules."""
     paragraphs: list[str] = []
     for index, item in enumerate(policy.items):
         if index and not (isinstance(item, ast.Rule) and isinstance(policy.items[index - 1], ast.Rule)):

@@ -1,4 +1,4 @@
-"""The text of a policy, places in it, and what is wrong with it."""
+"""The text of a policy, positions in it, and errors in it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from threading import Lock
 
 from policy.errors import AuthzError
 
-# ---- The text of a policy, and places in it -----------------------------------------------------------------------
-# Nodes carry a `Span` of offsets; lines, columns and snippets are worked out only when shown.
+# ---- The text of a policy, and positions in it --------------------------------------------------------------------
+# Nodes carry a `Span` of offsets; lines, columns and snippets are computed only for display.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Source:
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the line and the column of an offset, both counted from 1."""
+        """Return the line and the column of an offset, both starting at 1."""
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def line_start(self, line: int) -> int:
-        """Return the offset at which a line starts; lines are counted from 1."""
+        """Return the offset at which a line starts; the first line is 1."""
         return self._line_starts[line - 1]
 
     def line_text(self, line: int) -> str:
@@ -69,8 +69,8 @@ def _clipped(text: str, place: int) -> tuple[str, int]:
     return f"{left}{shown}{right}", place - start + len(left)
 
 
-# ---- What is wrong with the text of a policy ----------------------------------------------------------------------
-# A `Problem` is one mistake: data, collected by the passes and raised together as `PolicyRejected`.
+# ---- Errors in the text of a policy ------------------------------------------------------------------------------- A
+# `Problem` is one error, as data; passes collect them, and `PolicyRejected` raises them together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Problem:
     severity: str = "error"  # or "warning"
 
     def describe(self, source: Source) -> str:
-        """Return `file:line:column: message (hint)`, then the source line with carets under the place."""
+        """Return `file:line:column: message (hint)`, then the source line with carets under the span."""
         advice = f" ({self.hint})" if self.hint else ""
         line, column = source.position(self.span.start)
         place = f"{source.filename or 'policy'}:{line}:{column}"
@@ -89,7 +89,7 @@ class Problem:
 
 
 class PolicyRejected(AuthzError):
-    """Raised for a text that is not a valid policy; `problems` has all mistakes found, in text order."""
+    """Raised for a text that is not a valid policy; `problems` has all errors found, in text order."""
 
     version: int | None = None  # the published version with this text, if `of_version` set one
 
@@ -100,7 +100,7 @@ class PolicyRejected(AuthzError):
         super().__init__("\n".join(self.descriptions))
 
     def of_version(self, number: int) -> PolicyRejected:
-        """Return this error for published version `number`. Its `body` lists no problems: the request is not wrong."""
+        """Return this error for published version `number`. Its `body` lists no problems: the request is valid."""
         found = PolicyRejected(self.source, self.problems)
         found.version = number
         found.message = f"policy version {number} no longer compiles:\n{self.message}"
@@ -114,18 +114,18 @@ class PolicyRejected(AuthzError):
         return {"error_type": "Validation", "message": self.message, "errors": errors}
 
 
-# ---- Read large inputs with the cyclic garbage collector switched off ---------------------------------------------
+# ---- Read large inputs with the cyclic garbage collector disabled -------------------------------------------------
 
 _lock = Lock()
-_inside = 0  # how many threads are inside: the first one switches the collector off, the last one on again
+_inside = 0  # number of threads inside: the first one disables the collector, the last one enables it again
 _was_enabled = True
 
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Switch the cyclic garbage collector off inside the `with` block, for all threads; then restore its state.
+    """Disable the cyclic garbage collector inside the `with` block, for all threads; then restore its state.
 
-    Reading a large text creates a million objects without cycles and keeps nearly all of them. Collections would find
+    Parsing a large text creates a million objects without cycles, and keeps nearly all of them. Collections would find
     nothing and take a third of the time.
     """
     _enter()

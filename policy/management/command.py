@@ -1,4 +1,4 @@
-"""What commands share: their options, progress, files that are watched, and annotations for GitHub."""
+"""Shared code of commands: their options, progress, watched files, and annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from policy.testing import TestReport
 from policy.values import whole_number
 
 # ---- github -------------------------------------------------------------------------------------------------------
-# Problems in files as GitHub workflow commands: lines that make GitHub show them beside the code.
+# Problems in files as GitHub workflow commands: lines that make GitHub show them next to the code.
 #
 # ::error file=main.polar,line=3,col=7,endLine=3,endColumn=12,title=Policy::unknown type `Rep`
 
-_KEPT = "\t\r\n"  # the line ends are escaped, and GitHub shows them
+_KEPT = "\t\r\n"  # line ends are escaped; GitHub displays them
 _IN_TEXT = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_PROPERTY = {**_IN_TEXT, ":": "%3A", ",": "%2C"}
 TEXT, PROPERTY = str.maketrans(_IN_TEXT), str.maketrans(_IN_PROPERTY)
@@ -51,7 +51,7 @@ def problem_line(problem: Problem, bundle: Bundle) -> str:
 
 
 def annotation(severity: str, message: str, title: str, file: str = "", **place: int) -> str:
-    """Return a workflow command; `severity` is error, warning or notice. The standard input is not named as a file."""
+    """Return a workflow command; `severity` is error, warning or notice. Standard input is not named as a file."""
     named: dict[str, object] = {"file": file, **place} if file not in ("", STANDARD_INPUT_SHOWN) else {}
     properties = {**named, "title": title}
     told = ",".join(
@@ -63,19 +63,19 @@ def annotation(severity: str, message: str, title: str, file: str = "", **place:
 # ---- progress -----------------------------------------------------------------------------------------------------
 # The progress of a command, on one line of the terminal, once the command takes longer than `PATIENCE`.
 #
-# A thread of its own draws the line, so that the clock moves even while a single SQL statement takes a minute. The
-# code that works only calls `tell`, as often as it likes. If the output is not a terminal, nothing is drawn.
+# A separate thread draws the line, so that the clock advances even while a single SQL statement takes a minute. The
+# working code only calls `tell`, as often as it likes. If the output is not a terminal, nothing is drawn.
 
 T = TypeVar("T")
 
-PATIENCE = 2.0  # seconds before anything is shown
-EVERY = 0.2  # seconds between two drawings
+PATIENCE = 2.0  # seconds before anything is displayed
+EVERY = 0.2  # seconds between redraws
 BAR = 24  # characters
 _ERASED_TO_THE_END = "\033[K"
 
 
 class Terminal(Protocol):
-    """A stream of Django's commands."""
+    """An output stream of Django's commands."""
 
     def isatty(self) -> bool: ...
     def write(self, msg: str = "", style_func: None = None, ending: str | None = None) -> None: ...
@@ -83,14 +83,14 @@ class Terminal(Protocol):
 
 
 class Progress:
-    """A context manager that shows a line while it is entered, and erases it at the end."""
+    """A context manager that displays a progress line, and erases it at the end."""
 
     def __init__(self, what: str, stream: Terminal, patience: float = PATIENCE, every: float = EVERY):
         self.what = what
         self.stream = stream
         self.patience, self.every = patience, every
-        self.count: int | None = None  # of what is done
-        self.share: float | None = None  # of all there is to do, where that is known
+        self.count: int | None = None  # of completed items
+        self.share: float | None = None  # completed share of the total, if known
         self.note = ""
         self._is_seen = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._drawn = ""
@@ -110,7 +110,7 @@ class Progress:
             pass
 
     def tell(self, count: int | None = None, share: float | None = None, note: str = "") -> None:
-        """Set what the line shows next; a value that is left out is no longer shown."""
+        """Set what the line displays; omitted values are no longer displayed."""
         self.count, self.share, self.note = count, share, note
 
     def counted(self, items: Iterable[T]) -> Iterator[T]:
@@ -166,10 +166,10 @@ def _clock(seconds: float) -> str:
 
 
 # ---- watching -----------------------------------------------------------------------------------------------------
-# Run something again whenever a file has changed, for people who have the file open in an editor.
+# Repeat an action whenever a file has changed, for people who edit it.
 
-INTERVAL = 0.3  # seconds between two looks at the files
-_State = tuple[int, int, int] | None  # None where there is no file
+INTERVAL = 0.3  # seconds between checks of the files
+_State = tuple[int, int, int] | None  # None if there is no file
 
 
 def add_watch(parser: ArgumentParser) -> None:
@@ -177,12 +177,12 @@ def add_watch(parser: ArgumentParser) -> None:
 
 
 def until_interrupted(files: Sequence[str], act: Callable[[], None], output: OutputWrapper) -> None:
-    """Run `act` now and after each change of a file, until ctrl-C. A `CommandError` is printed and ends nothing."""
+    """Run `act` now and after each change of a file, until Ctrl-C. A `CommandError` is printed, and does not end it."""
     if STANDARD_INPUT in files:
         raise CommandError("Cannot watch standard input. Specify files.")
     try:
         while True:
-            before = _states(files)  # read before `act`, so that a change during it counts
+            before = _states(files)  # before `act`, so that a change during it counts
             try:
                 act()
             except CommandError as reason:
@@ -208,7 +208,7 @@ def _state(path: Path) -> _State:
 
 
 # ---- command ------------------------------------------------------------------------------------------------------
-# What commands share: what is checked before, which environment they are about, and how they end.
+# Base classes of commands: system checks, the environment, and how errors are reported.
 
 PATTERN = "Fact pattern, e.g. `has_role(User:ann, _, Repo:_)`; _ matches anything."
 FILES = "Policy files that make up one policy; - for standard input."
@@ -220,7 +220,7 @@ class ServiceCommand(BaseCommand):
     requires_system_checks = ["policy"]
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Return Django's parser. An option of ours may have the name of one of Django's, as `--version`."""
+        """Return Django's parser, but let our options override those of Django with the same name, as `--version`."""
         return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
 
     def subcommands(self, parser: ArgumentParser, dest: str, about: dict[str, str]) -> dict[str, ArgumentParser]:
@@ -229,7 +229,7 @@ class ServiceCommand(BaseCommand):
         return {name: added.add_parser(name, help=text, description=text) for name, text in about.items()}
 
     def progress(self, what: str) -> Progress:
-        """Return a context manager that shows how far a long task is."""
+        """Return a context manager that displays the progress of a long task."""
         return Progress(what, self.stderr)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -244,7 +244,7 @@ class ServiceCommand(BaseCommand):
 
 
 class PolicyCommand(ServiceCommand):
-    """Calls `act` with an environment. The user's mistakes end it with their message and exit code 1."""
+    """Calls `act` with an environment. Mistakes of the user end it with their message and exit code 1."""
 
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
@@ -289,18 +289,18 @@ def moment_asked(
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------
 
-MOST = 2**31 - 1  # what databases number versions with
+MOST = 2**31 - 1  # the largest version number that databases can store
 
 
 def note(text: str) -> str:
-    """Return the text if it can be the note of a version, which is one line; an argparse type."""
+    """Check that the text is a valid note of a version, which is one line; an argparse type."""
     if fault := note_fault(text):
         raise ArgumentTypeError(f"a note {fault}")
     return text
 
 
 def number(text: str) -> int:
-    """Return a whole number from 0 to `MOST`; an argparse type."""
+    """Parse a whole number from 0 to `MOST`; an argparse type."""
     found = whole_number(text, MOST)
     if found is None:
         raise ArgumentTypeError(f"`{text}` is not a whole number from 0 to {MOST}")
@@ -308,7 +308,7 @@ def number(text: str) -> int:
 
 
 def above_zero(text: str, most: float = 1e9) -> float:
-    """Return a number above 0 and at most `most`; an argparse type."""
+    """Parse a number above 0 and at most `most`; an argparse type."""
     try:
         found = float(text)
     except ValueError:
@@ -318,11 +318,11 @@ def above_zero(text: str, most: float = 1e9) -> float:
     return found
 
 
-# ---- what is wrong with files --------------------------------------------------------------------------------
+# ---- errors in files -----------------------------------------------------------------------------------------
 
 
 def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors: OutputWrapper) -> CommandError:
-    """Write every problem with its place in its own file, and return the error to raise."""
+    """Write every problem with its position in its own file, and return the error to raise."""
     match reason:
         case PolicyRejected():
             lines = [bundle.describe(problem) for problem in reason.problems]

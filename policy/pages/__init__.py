@@ -1,5 +1,5 @@
-"""What the admin shows of policies, in HTML where it is more than text.
+"""The admin's views of policies.
 
-`editing` is the page where policies are written. `highlight` gives words of a policy their classes, shows problems and
-failed tests beside the lines that they are about, and compares two texts.
+`editing` is the policy editor. `highlight` does syntax highlighting, shows problems and failed tests next to the lines
+that they are about, and compares two texts.
 """

@@ -1,4 +1,4 @@
-"""The page where a policy is written, and the requests that it sends."""
+"""The policy editor, and the requests that its page sends."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ from policy.rules.program import Program, Test
 from policy.serializers import MAX_FILENAME
 from policy.testing import TestOutcome
 
-# ---- What the editor is told about a text while it is written -----------------------------------------------------
-# Each process compiles one text at a time and tests one text at a time, so that editors take little time from
-# requests that ask for decisions. If several texts of one window wait, only the last of them is compiled or tested.
+# ---- Feedback on a text while it is being edited ------------------------------------------------------------------
+# Each process compiles one text at a time and tests one text at a time, so that editors take little time from requests
+# for decisions. If several texts of one window wait, only the last of them is compiled or tested.
 
 _KEPT = 400_000  # characters of all texts whose compiled programs are cached
 
 
 class Overtaken(Exception):
-    """A later text of the same window came while this one waited for its turn."""
+    """Raised if a later text of the same window arrived while this one waited for its turn."""
 
 
 class LatestOnly:
-    """A lock for which only the last waiter of each name counts: the others raise `Overtaken` once they get it."""
+    """A lock for only the latest waiter of each name: the others raise `Overtaken` when they acquire it."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._counting = threading.Lock()
-        self._there: Counter[object] = Counter()  # how many have come under a name and not left yet
+        self._there: Counter[object] = Counter()  # number of waiters and holders by name
         self._latest: dict[object, int] = {}  # kept until the last one leaves: earlier waiters compare with it
 
     @contextmanager
@@ -125,7 +125,7 @@ def _known(digest: str) -> Program | None:
 
 
 def problems_to_json(source: Source, window: object) -> dict[str, object]:
-    """Return the errors with their places; for a valid policy, its warnings and numbers of types, rules and tests."""
+    """Return the errors with their positions; for a valid policy, its warnings and counts of types, rules and tests."""
     try:
         program = program_of(source, window)
     except PolicyRejected as reason:
@@ -151,7 +151,7 @@ def completions_to_json(found: Completions) -> dict[str, object]:
 
 
 def tests_to_json(source: Source, place: int | None, window: object) -> dict[str, object]:
-    """Run the test at the place, or all tests if it is None; for a rejected text, return the number of problems."""
+    """Run the test at `place`, or all tests if it is None; for a rejected text, return the number of problems."""
     try:
         program = program_of(source, window)
     except PolicyRejected as reason:
@@ -163,7 +163,7 @@ def tests_to_json(source: Source, place: int | None, window: object) -> dict[str
 
 
 def _tests_at(program: Program, place: int) -> tuple[Test, ...]:
-    """Return the first test that covers the line of the place, as a tuple; an empty one if there is none."""
+    """Return the first test on the line of `place`, as a tuple; an empty one if there is none."""
     line = program.source.position(place)[0]
     for test in program.tests:
         first, last = program.source.position(test.span.start)[0], program.source.position(test.span.end)[0]
@@ -185,17 +185,17 @@ def _typed_outcome(source: Source, test: Test, outcome: TestOutcome) -> dict[str
 
 
 # ---- submission ---------------------------------------------------------------------------------------------------
-# A text that is sent from the page where policies are edited: its form, and the outcome of checking or publishing.
+# A text submitted from the policy editor: its form, and the outcome of checking or publishing.
 
 SPARE_NUMBERS = 500  # line numbers beyond the text, for lines that are added without JavaScript
 MOST_NUMBERS = 20_000
 
 
 class PolicyForm(forms.Form):
-    """What the page sends.
+    """The form of the policy editor.
 
-    `seen` is the version that was active when the text was begun: if another one is active when it is published,
-    nothing is changed, and publishing has to be repeated. `stamp` is that of the draft that the page knows.
+    `seen` is the version that was active when editing began: if another one is active when the text is published,
+    nothing is changed, and publishing must be confirmed. `stamp` is that of the draft that the page knows.
     """
 
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
@@ -212,23 +212,23 @@ class PolicyForm(forms.Form):
         return self.cleaned_data["note"]
 
     def clean_source(self) -> str:
-        # Browsers send every line end as two characters.
+        # Browsers send every line end as CR LF.
         return self.cleaned_data["source"].replace("\r\n", "\n").replace("\r", "\n")
 
 
 @dataclass
 class Submitted:
-    """What the page says after a text was sent. The text is stored only if `published` is set."""
+    """The outcome that the page displays. The text is stored only if `published` is set."""
 
     published: Published | None = None
-    note: str = ""  # good news
+    note: str = ""  # success message
     trouble: str = ""
     excerpts: list[Excerpt] = field(default_factory=list)
     may_force: bool = False
 
 
 def check(sent: dict, with_facts: bool) -> Submitted:
-    """Compile and test the text without publishing it; `with_facts`, also say which stored facts it ignores."""
+    """Compile and test the text without publishing it; `with_facts`, also count the facts that it doesn't use."""
     return _outcome(sent, partial(_checked, with_facts))
 
 
@@ -280,14 +280,14 @@ def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str
     return [(number, one.severity if one else "", one.message if one else "") for number, one in marks]
 
 
-# ---- What was published since somebody began to write: by whom, when, and what it changed -------------------------
+# ---- Concurrent edits: what was published since editing began, by whom, when, and the changes ----------------------
 
 _MOST = 5  # publications that are listed; earlier ones are only counted
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A version that became active."""
+    """A version becoming active."""
 
     number: int
     by: str
@@ -296,13 +296,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Meanwhile:
-    """The publications after the version that was seen, the latest last, and the difference to the active version."""
+    """The publications after the version that the author saw, the latest last, and the diff to the active version."""
 
     seen: int | None
     active: PolicyVersion | None
     publications: tuple[Publication, ...]
     more: int
-    rows: tuple[DifferenceRow, ...]  # from the version that was seen to the active one
+    rows: tuple[DifferenceRow, ...]  # from the version that the author saw to the active one
 
     @property
     def added(self) -> int:
@@ -333,11 +333,11 @@ def _publications(environment: Environment, before: PolicyVersion | None) -> lis
     return [Publication(number, author, time_of(at)) for number, author, at in found if number is not None]
 
 
-# ---- The page where a policy is written, and the requests that it sends while somebody writes ---------------------
+# ---- The editor's page, and the requests that it sends during editing ---------------------------------------------
 
 
 class Pane(NamedTuple):
-    """A pane beside the text. The page sends the text to `address`, which answers with a piece of HTML."""
+    """A pane next to the text. The page posts the text to `address`, which returns an HTML fragment."""
 
     name: str
     title: str
@@ -345,7 +345,7 @@ class Pane(NamedTuple):
 
 
 class TypedForm(PolicyForm):
-    """A text as it is typed. `window` tells the open pages of one user apart."""
+    """A text during editing. `window` distinguishes the open pages of one user."""
 
     place = forms.IntegerField(required=False, min_value=0)
     window = forms.CharField(required=False, max_length=40)
@@ -358,12 +358,12 @@ _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}. Check the user name at the top of the p
 
 
 def may_view_facts(request: HttpRequest) -> bool:
-    """Say whether the user may see stored facts, and so their number."""
+    """Return whether the user may see stored facts, and so their number."""
     return any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
 
 
 class EditingAdmin(admin.ModelAdmin):
-    """Shows the editor in place of Django's form for a new version."""
+    """Replaces Django's form for a new version by the editor."""
 
     def get_urls(self):
         views = {
@@ -380,7 +380,7 @@ class EditingAdmin(admin.ModelAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Edit a policy, from the text of an earlier one, check it, and publish it."""
+        """Edit a policy, starting from the text of an earlier one; check it, and publish it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         if request.method != "POST":
@@ -401,7 +401,7 @@ class EditingAdmin(admin.ModelAdmin):
         return self._done(request, outcome.published)
 
     def _start(self, request: HttpRequest) -> dict[str, object]:
-        """Return the first values of the form: from the version asked for, else the draft, else the active version."""
+        """Return the form's initial values: from the requested version, else the draft, else the active version."""
         origin = self.get_object(request, request.GET.get("from", ""))
         if origin is not None and not self.has_view_or_change_permission(request, origin):
             raise PermissionDenied
@@ -423,7 +423,7 @@ class EditingAdmin(admin.ModelAdmin):
         source, seen = sent.get("source", ""), sent.get("seen")
         draft: PolicyDraft | None = sent.get("draft")
         meanwhile = published_meanwhile(environment, seen) if draft or form.is_bound else None
-        if meanwhile is not None and not draft:  # the page shows what changed until this version
+        if meanwhile is not None and not draft:  # the page shows the changes up to this version
             seen = meanwhile.active.number if meanwhile.active else None
         return self._page(
             request,
@@ -448,7 +448,7 @@ class EditingAdmin(admin.ModelAdmin):
         )
 
     def panes(self, request: HttpRequest) -> list[Pane]:
-        """Return the panes beside the text; subclasses add theirs."""
+        """Return the panes next to the text; subclasses add theirs."""
         return []
 
     def _shown(self, request: HttpRequest, found: Meanwhile | None) -> dict[str, object] | None:
@@ -471,27 +471,27 @@ class EditingAdmin(admin.ModelAdmin):
             self.message_user(request, "Draft not discarded: this page was opened by another user.", messages.ERROR)
         return HttpResponseRedirect(f"{reverse('admin:policy_policyversion_add')}?environment={environment.slug}")
 
-    # ---- while somebody writes ------------------------------------------------------------------------------
+    # ---- during editing -------------------------------------------------------------------------------------
 
     def problems_view(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the problems of the text, and the number of the active version."""
+        """Return the problems of the text, and the number of the active version."""
         return self._answer(request, self._problems)
 
     def completions_view(self, request: HttpRequest) -> HttpResponse:
-        """Answer with what can be written at the place."""
+        """Return the completions at the position."""
         return self._answer(request, lambda sent: completions_to_json(completions(*_text_and_place(sent))))
 
     def tests_view(self, request: HttpRequest) -> HttpResponse:
-        """Run the test at the place, or all tests, and answer with the results."""
+        """Run the test at the position, or all tests, and return the results."""
         window = self._window(request)
         return self._answer(request, lambda sent: tests_to_json(_source(sent), sent["place"], window))
 
     def format_view(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the formatted text."""
+        """Return the formatted text."""
         return self._answer(request, lambda sent: {"text": formatted(sent["source"])})
 
     def meanwhile_view(self, request: HttpRequest) -> HttpResponse:
-        """Answer with what was published since the text was begun, as HTML; empty if nothing was."""
+        """Return what was published since editing began, as HTML; empty if nothing was."""
 
         def answer(sent: dict) -> JsonObject:
             found = published_meanwhile(sent["environment"], sent["seen"])
@@ -504,7 +504,7 @@ class EditingAdmin(admin.ModelAdmin):
         return self._answer(request, answer)
 
     def draft_view(self, request: HttpRequest) -> HttpResponse:
-        """Save the text as the user's draft, and answer with its stamp: None if the text is the active policy's."""
+        """Save the text as the user's draft, and return its stamp: None if the text is the active policy's."""
 
         def answer(sent: dict) -> JsonObject:
             written = DraftText(sent["source"], sent["filename"], sent["seen"])
@@ -521,12 +521,12 @@ class EditingAdmin(admin.ModelAdmin):
         return request.user.pk, request.POST.get("window", "")
 
     def _answer(self, request: HttpRequest, answer: Callable[[dict], JsonObject]) -> HttpResponse:
-        """Answer a typed text with JSON. A text that is not a policy yet is not an error of the request: status 200."""
+        """Answer a request of the editor with JSON. An invalid policy is not an error of the request: status 200."""
         form = self._sent(request)
         if isinstance(form, HttpResponse):
             return form
         if not _is_theirs(request):
-            # Answer nothing about the present user's texts: the page was opened by another user.
+            # Reveal nothing about the current user's texts: the page was opened by another user.
             return JsonResponse({"message": _OPENED_BY_ANOTHER, "somebody_else": True}, status=403)
         if not form.is_valid():
             return _refused(form)
@@ -551,7 +551,7 @@ class EditingAdmin(admin.ModelAdmin):
         form.is_valid()
         return form
 
-    # ---- what the page of versions has ------------------------------------------------------------------------
+    # ---- implemented by the admin of versions -----------------------------------------------------------------
 
     def _page(
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
@@ -567,7 +567,7 @@ def editor_url_name(name: str) -> str:
 
 
 def _is_theirs(request: HttpRequest) -> bool:
-    """Say whether the user opened this page: another user may have logged in since, in another browser window."""
+    """Return whether the user opened this page: another user may have logged in since, in another browser window."""
     return request.POST.get("person") == str(request.user.pk)
 
 

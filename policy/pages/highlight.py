@@ -1,4 +1,4 @@
-"""Show policies as HTML: words in colours, problems beside their lines, and differences."""
+"""Show policies as HTML: syntax highlighting, problems next to their lines, and diffs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from policy.publishing import Coverage, Figures
 from policy.rules.program import Program
 from policy.testing import TestOutcome, TestReport
 
-# ---- Lines in which two policies differ, for pages and for terminals ----------------------------------------------
+# ---- Diffs of two policies, for pages and for terminals -----------------------------------------------------------
 
-CONTEXT = 3  # lines around a change
+CONTEXT = 3  # lines of context around a change
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """A line of a difference: kept, added or removed, with its number in the texts that have it; or a gap."""
+    """A line of a diff: kept, added or removed, with its number in the texts that have it; or a gap."""
 
     kind: str  # kept, added, removed, gap
     before: int | None
@@ -37,7 +37,7 @@ class DifferenceRow:
 
 
 def difference(before: str, after: str) -> list[DifferenceRow]:
-    """Return the changed lines with `CONTEXT` lines around them; an empty list if the texts are the same."""
+    """Return the changed lines with `CONTEXT` lines around them; an empty list if the texts are equal."""
     old, new = lines_of(before), lines_of(after)
     rows: list[DifferenceRow] = []
     for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
@@ -67,12 +67,12 @@ def _rows(operation: tuple, old: list[str], new: list[str]) -> Iterator[Differen
 
 
 def unified(before: str, after: str, name_before: str, name_after: str) -> Iterator[str]:
-    """Yield the lines of the difference in the unified format, as `diff -u` prints it."""
+    """Yield the lines of the diff in unified format, as `diff -u` prints it."""
     return unified_diff(lines_of(before), lines_of(after), name_before, name_after, n=CONTEXT, lineterm="")
 
 
-# ---- highlight ----------------------------------------------------------------------------------------------------
-# Policy text -> lines of HTML, with a class for each kind of word. Any text will do: it need not be a policy.
+# ---- syntax highlighting ------------------------------------------------------------------------------------------
+# Policy text -> lines of HTML, with a class for each kind of word. The text need not be a valid policy.
 
 _WORDS = "|".join(map(re.escape, sorted(RESERVED, key=len, reverse=True)))
 _CLASSES = {
@@ -80,7 +80,7 @@ _CLASSES = {
     **dict.fromkeys(RESERVED.values(), "keyword"),
 }  # fmt: skip
 _NAMES = frozenset({"NAME", *CONTEXTUAL.values()})
-# A word that means something by position: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
+# A word that is a keyword by position: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
 _OPENS = re.compile(rf"""\s*\{{ | \s+(?:"|(?!(?:{_WORDS})\b){NAME})""", re.VERBOSE)
 _IS_SET = re.compile(r"\s*=")
 _IS_CALLED = re.compile(r"\s*\(")
@@ -112,7 +112,7 @@ def marked_line(text: str, start: int, end: int) -> SafeString:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the whole text in pieces, each after its CSS class; the class is empty for plain text."""
+    """Yield the whole text in pieces, each preceded by its CSS class; the class is empty for plain text."""
     end = 0
     for word in words_in(text):
         kind = _class_of_name(text, word) if word.kind in _NAMES else _CLASSES.get(word.kind)
@@ -144,7 +144,7 @@ def _span(kind: str, text: str) -> str:
     return f'<span class="{kind}">{escape(text)}</span>' if kind and text else escape(text)
 
 
-# ---- Problems and failed tests as pages show them: beside the lines that they are about ---------------------------
+# ---- Problems and failed tests as pages show them: next to their lines --------------------------------------------
 
 AROUND = 2  # lines before and after
 _CODE = (("", ""), (mark_safe("<code>"), mark_safe("</code>")))
@@ -160,7 +160,7 @@ class ExcerptLine:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A message and the lines that it is about; `start` and `end` are its place in the text."""
+    """A message and the lines that it is about; `start` and `end` are offsets in the text."""
 
     severity: str  # error, warning or failure
     message: SafeString
@@ -177,7 +177,7 @@ def excerpts_of_problems(source: Source, problems: Iterable[Problem]) -> list[Ex
 
 
 def excerpts_of_failures(source: Source, report: TestReport) -> list[Excerpt]:
-    """Return an excerpt for each assertion that failed."""
+    """Return an excerpt for each failed assertion."""
     found = []
     for test in report.tests:
         for one in test.assertions:
@@ -197,7 +197,7 @@ def _excerpt(source: Source, severity: str, message: str, hint: str, span: Span)
 
 
 def _with_code(message: str) -> SafeString:
-    """Return the message as HTML, with `<code>` in place of backticks; unpaired backticks stay."""
+    """Return the message as HTML, with `<code>` in place of backticks; unpaired backticks are kept."""
     pieces = message.split("`")
     if len(pieces) % 2 == 0:
         return format_html("{}", message)
@@ -224,22 +224,22 @@ def span_of_line(source: Source, line: int) -> Span:
 
 
 # ---- trial --------------------------------------------------------------------------------------------------------
-# Results of running the tests of a version again, for pages: before it is made active, or when somebody asks.
+# Results of running a version's tests again, for pages: before it is activated, or on request.
 
-MOST_SHOWN = 200  # tests that pass, and rules that no test exercises
+MOST_SHOWN = 200  # passing tests, and unexercised rules
 MOST_FAILURES = 50
 _RULE_WIDTH = 160  # characters of a rule
-SECONDS = 8.0  # time limit for finding which rules are exercised
+SECONDS = 8.0  # time limit for measuring coverage
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The results of the tests and, if asked for, which rules they exercise."""
+    """The results of the tests and, on request, their coverage."""
 
     figures: Figures
     tests: tuple[TestOutcome, ...] = ()
     failures: list[Excerpt] = field(default_factory=list)
-    untested: str = ""  # why the tests were not run to their end
+    untested: str = ""  # why the tests did not complete
     coverage: Coverage | None = None
     missing: tuple[tuple[int, SafeString], ...] = ()  # line and text of rules that no test exercises
     is_covering: bool = False

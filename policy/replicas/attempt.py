@@ -1,4 +1,4 @@
-"""Make one attempt on a replica: all that it reads by the default connection is read there."""
+"""Make one attempt to read from a replica, by substituting it for the default connection."""
 
 import time
 from collections.abc import Callable
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
-    """Return what the attempt finds on the replica, in place of the usual database; None if it fails there."""
+    """Run `attempt` on the replica instead of the `usual` database and return its result; None if it fails there."""
     try:
         mine: Any = connections[replica.alias]
-        if mine.connection is not None and mine.proven_at <= replica.lost_at:  # it may have been lost with another one
+        if mine.connection is not None and mine.proven_at <= replica.lost_at:  # may be lost along with others
             _close(mine)
         if mine.connection is None:
             _connect(mine)
@@ -32,7 +32,7 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
     except Exception as error:
         _let_go_if_broken(replica, mine, error)
         return None
-    except BaseException:  # the connection may be in the middle of anything
+    except BaseException:  # the connection may be in any state
         _close(mine)
         raise
     return found if _is_still_in_order(replica, mine) else None
@@ -49,7 +49,7 @@ def _found(replica: Replica, mine: Any, usual: Any, attempt: Callable[[], T]) ->
 
 
 def _connect(mine: Any) -> None:
-    """Connect, and note in `led_to` which server the connection leads to."""
+    """Connect, and record in `led_to` which server the connection reached."""
     mine.ensure_connection()
     try:
         mine.led_to = mine.connection, mine.connection.execute(f"SELECT {SINCE}").fetchone()[0]
@@ -60,7 +60,7 @@ def _connect(mine: Any) -> None:
 
 
 def _is_looked_at(mine: Any, replica: Replica) -> bool:
-    """Say whether the connection leads to the server that was probed; if not, close it.
+    """Return whether the connection reached the server that was probed; if not, close it.
 
     One address may lead to several servers.
     """
@@ -73,7 +73,7 @@ def _is_looked_at(mine: Any, replica: Replica) -> bool:
 
 
 def _is_still_in_order(replica: Replica, mine: Any) -> bool:
-    """Say whether the answer came from a standby, the one that was probed. Close a connection that is not idle now."""
+    """Return whether the answer came from the standby that was probed. Close the connection if it is not idle now."""
     link = None if mine.connection is None else mine.connection.pgconn
     try:
         is_standby = link is not None and link.parameter_status(b"in_hot_standby") != b"off"
@@ -111,6 +111,6 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
         mine.errors_occurred = False
         return
     _close(mine)
-    if mine.proven_at > replica.lost_at:  # of connections that are lost together, only the first casts doubt
+    if mine.proven_at > replica.lost_at:  # of connections lost together, only the first marks the replica
         replica.lose()
         replica.doubt(f"connection lost: {' '.join(str(error).split())[:200]}")

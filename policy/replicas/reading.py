@@ -1,8 +1,8 @@
-"""Ask a replica; or the primary, if no replica may be asked, or if the replica's answer does not count.
+"""Read from a replica; or from the primary, if no replica is eligible, or if the replica's answer is not valid.
 
-An attempt is a function that reads all that one answer needs. On a replica it may fail for any reason, or read a
-snapshot that is older than what this process knows of the primary, or than what the caller has seen. Then the same
-attempt is made on the primary, and the caller gets its answer, or its error.
+An attempt is a function that makes all reads of one answer. On a replica it may fail for any reason, or read a snapshot
+that is older than what this process knows of the primary, or than what the caller has seen. The same attempt is then
+made on the primary, and the caller gets that answer, or its error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policy.ground.cache import configured
 from policy.values import whole_number
 
 NOWHERE = 2**63 - 1  # a position that no environment has
-POSITIONED = "positioned"  # of REPLICA_READS: only requests that say how far they have seen
+POSITIONED = "positioned"  # of REPLICA_READS: only requests that send a position
 
 T = TypeVar("T")
 
@@ -35,9 +35,9 @@ class AttemptResult(NamedTuple, Generic[T]):
 
 
 class Primary:
-    """What this process does before it asks the primary, and its one `ReplicaWatch`."""
+    """A hook that runs before reads from the primary, and this process's `ReplicaWatch`."""
 
-    prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is asked, by the app above
+    prepare: Callable[[], object] = staticmethod(lambda: None)  # set by the app above
     watch: Any = None
 
 
@@ -46,7 +46,7 @@ _beginning = Lock()
 
 
 def watch() -> Any:
-    """Return the one `ReplicaWatch` of this process. It is imported late: it needs PostgreSQL's driver."""
+    """Return this process's `ReplicaWatch`. It is imported late because it needs PostgreSQL's driver."""
     if primary.watch is None:
         with _beginning:
             if primary.watch is None:
@@ -57,7 +57,7 @@ def watch() -> Any:
 def read(who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]]) -> T:
     """Return the attempt's result, from a replica or the primary.
 
-    `position` is how far the caller has seen, and None if it does not say.
+    `position` is the revision that the caller has seen; None if it sent none.
     """
     if not configured.REPLICAS:
         return attempt().result
@@ -75,9 +75,9 @@ def note_change(environment_id: int, offset: int) -> None:
 
 
 def position_of(text: str) -> int | None:
-    """Return the position in a header, and None if the header is empty.
+    """Parse the position in a header; return None if the header is empty.
 
-    One that cannot be read is `NOWHERE`, which no replica has reached: the primary answers.
+    An invalid one becomes `NOWHERE`, which no replica has reached, so that the primary answers.
     """
     if not text:
         return None
@@ -88,7 +88,7 @@ def position_of(text: str) -> int | None:
 def _on_primary(
     who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]], asked: list[Any]
 ) -> AttemptResult[T]:
-    """Return what the attempt finds on the primary; if that is away and a replica was asked before, on another one."""
+    """Run the attempt on the primary; if that is down and a replica was tried before, on another replica."""
     try:
         primary.prepare()
         found = attempt()
@@ -98,15 +98,15 @@ def _on_primary(
             return other
         if _is_connected():
             raise
-        found = attempt()  # by a new connection: another server may have taken over
+        found = attempt()  # on a new connection: another server may have been promoted
     watch().known.learn(who.environment_id, found.seen)
     return found
 
 
 def _is_connected() -> bool:
-    """Say whether a new connection to the primary would change nothing.
+    """Return whether a new connection to the primary would not help.
 
-    A connection that is broken, and in no transaction, is closed: then it would.
+    A broken connection outside of a transaction is closed: then a new one would.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None or mine.in_atomic_block or mine.is_usable():
@@ -118,13 +118,13 @@ def _is_connected() -> bool:
 def _on_replica(
     who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]], asked: list[Any]
 ) -> AttemptResult[T] | None:
-    """Return what the attempt finds on a replica not asked before; None if there is none, or it does not count."""
-    if who.confirmed:  # on the primary: what was read there must not be mixed with what a replica says
+    """Run the attempt on a replica not tried before; return None if there is none, or if its answer is not valid."""
+    if who.confirmed:  # by the primary: reads of the primary and of a replica must not be mixed
         return None
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
     usual = connections[DEFAULT_DB_ALIAS]
-    if usual.in_atomic_block:  # only this connection sees what the transaction has changed
+    if usual.in_atomic_block:  # only this connection sees the transaction's changes
         return None
     watching = watch()
     replica = watching.chosen(who.key_hash, asked)
@@ -138,7 +138,7 @@ def _on_replica(
     needed = watching.known.position_of_key(who.key_hash)
     may_be_asked = replica.may_be_asked(settings.REPLICA_MAX_LAG, watching.known.timeline, time.monotonic())
     if needed is None or replica.position < needed or not may_be_asked:
-        return None  # something became known meanwhile, by which the answer does not count
+        return None  # what became known meanwhile invalidates the answer
     replica.count()
     if least:
         watching.known.learn(who.environment_id, Seen(least))

@@ -1,4 +1,4 @@
-"""One replica, and how replicas stand."""
+"""One replica: its state, and the connection with which it is probed."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from policy.ground.clock import NUMBER, timeline
 log = logging.getLogger("authz.database")
 
 # ---- replica ------------------------------------------------------------------------------------------------------
-# One replica: what is known of it, whether it may be asked, and which questions it is asked now.
+# One replica: what is known of it, whether it is eligible, and which queries run on it now.
 
 
-NEWS_WITHIN = 3.5  # seconds: a replica that has not answered a probe for longer is not asked
-GRACE = 0.5  # seconds beyond its timeout for a statement to be ended by the server itself
-SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # when a server was started: which it is
+NEWS_WITHIN = 3.5  # seconds: a replica whose last successful probe is older is not used
+GRACE = 0.5  # seconds beyond its timeout in which the server itself may cancel a statement
+SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # start time of a server: identifies it
 STRANGER = "it replicates another database, not the primary"
 NOT_IN_RECOVERY = "it is not a replica: it accepts writes"
 FORKED = "it has diverged from the primary; recreate it from the primary"
-CLOCKS_APART = 1.0  # seconds: with more, facts with an end would end at another time
+CLOCKS_APART = 1.0  # seconds: with more, facts would expire at another time
 
 
 class Clock(NamedTuple):
-    """A server's clock minus our `monotonic` clock, in seconds, give or take the error: to compare servers by."""
+    """A server's clock minus our `monotonic` clock, in seconds, with its error: used to compare the servers' clocks."""
 
     ahead: float
     error: float
 
 
 class Probe(NamedTuple):
-    """What a replica says of itself."""
+    """What a replica reports about itself."""
 
     started: float
     in_recovery: bool
-    position: int  # up to where it has replayed the primary's log
-    timeline: int  # the one that it follows; 0: the role may not know
-    identifier: str  # of the cluster that it is a copy of; empty: the role may not know
+    position: int  # up to which it has replayed the primary's log (WAL)
+    timeline: int  # the one that it follows; 0: the role may not read it
+    identifier: str  # of the cluster that it is a copy of; empty: the role may not read it
     since: int  # when its server was started
     clock: Clock
 
 
 class Running(NamedTuple):
-    """A question that a replica is answering."""
+    """A query that a replica is executing."""
 
     raw: Any  # its connection
     since: float
@@ -67,22 +67,22 @@ class Replica:
     def __init__(self, alias: str, name: str):
         self.alias = alias
         self.name = name
-        self.reason = "not checked yet"  # why it is left out; empty: it is not
+        self.reason = "not checked yet"  # why it is excluded; empty: it is not
         self.probe: Probe | None = None  # the last one
-        self.fresh_at = -inf  # it has all that was committed by then, by `monotonic`
-        self.timeline = 0  # the latest that it has followed since its server was started
+        self.fresh_at = -inf  # it has everything that was committed by then, by `monotonic`
+        self.timeline = 0  # the latest that it has followed since its server started
         self.must_look = Event()
-        self.lost_at = -inf  # connections that were last found in order before then may be broken
-        self.answers = 0  # those that counted
-        self.tries = 0  # questions that it was asked
-        self._forked_since: int | None = None  # `since` of the server that has forked
+        self.lost_at = -inf  # connections last verified before then may be broken
+        self.answers = 0  # valid ones
+        self.tries = 0  # queries sent to it
+        self._forked_since: int | None = None  # `since` of the server that has diverged
         self._running: dict[int, Running] = {}
         self._lock = Lock()
 
-    # ---- whether to ask ----------------------------------------------------------------------------------------
+    # ---- eligibility -------------------------------------------------------------------------------------------
 
     def may_be_asked(self, most_lag: float, timeline: int, now: float) -> bool:
-        """Say whether the replica was looked at lately, lags by `most_lag` at most, and is on the timeline."""
+        """Return whether the replica was probed recently, has a lag of at most `most_lag`, and is on the timeline."""
         probe = self.probe
         if self.reason or probe is None or now - probe.started > NEWS_WITHIN or now - self.fresh_at > most_lag:
             return False
@@ -98,11 +98,11 @@ class Replica:
 
     @property
     def asked(self) -> int:
-        """Return how many questions it answers now."""
+        """Return how many queries run on it now."""
         return len(self._running)
 
     def note(self, probe: Probe, fresh_at: float) -> None:
-        """Take in a probe. If the server was started anew, what was known of it before counts no more."""
+        """Record a probe. If the server has restarted, discard what was known of it before."""
         if self.probe is None or self.probe.since != probe.since:
             self.timeline, self.fresh_at = 0, -inf
             self.lose()
@@ -111,11 +111,11 @@ class Replica:
         self.fresh_at = max(self.fresh_at, fresh_at)
 
     def lose(self) -> None:
-        """Have each thread make its connection anew, so that a restart costs one failed attempt, not one for each."""
+        """Make each thread reconnect, so that a restart costs one failed attempt, not one per thread."""
         self.lost_at = time.monotonic()
 
     def note_fork(self) -> None:
-        """Leave it out until its server restarts: it has forked, since it has changes that the primary has not."""
+        """Exclude it until its server restarts: it has diverged, since it has changes that the primary has not."""
         if self.probe is not None:
             self._forked_since = self.probe.since
             self.judge(FORKED)
@@ -125,7 +125,7 @@ class Replica:
         return self.probe is not None and self._forked_since == self.probe.since
 
     def judge(self, reason: str) -> None:
-        """Leave it out for this reason; use it if the reason is empty."""
+        """Exclude it for this reason; include it if the reason is empty."""
         if reason and not self.reason:
             log.warning("replica %s is not in use: %s", self.name, reason)
         elif self.reason and not reason:
@@ -133,14 +133,14 @@ class Replica:
         self.reason = reason
 
     def doubt(self, reason: str) -> None:
-        """Leave it out until its next probe, and have that made soon."""
+        """Exclude it until its next probe, which is made soon."""
         self.judge(reason)
         self.must_look.set()
 
-    # ---- who asks ------------------------------------------------------------------------------------------------
+    # ---- running queries -----------------------------------------------------------------------------------------
 
     def enter(self, raw: Any, limit: float) -> int:
-        """Note that a question begins, and return its number for `leave`."""
+        """Register a query, and return its number for `leave`."""
         now = time.monotonic()
         with self._lock:
             self.tries += 1
@@ -152,44 +152,44 @@ class Replica:
             del self._running[number]
 
     def count(self) -> None:
-        """Count an answer that was taken."""
+        """Count a valid answer."""
         with self._lock:
             self.answers += 1
 
     def end_what_hangs(self, before: float = -inf) -> None:
-        """End questions whose time is over, and those that began `before`. Their threads then ask the primary."""
+        """Abort queries that timed out or began earlier than `before`. Their threads then ask the primary."""
         if not self._running:
             return
         now = time.monotonic()
-        with self._lock:  # no question leaves meanwhile, so each file descriptor is still its connection's
+        with self._lock:  # no query ends meanwhile, so each file descriptor is still its connection's
             for each in self._running.values():
                 if each.until < now or each.since < before:
                     _cut(each.raw)
 
 
 def _cut(raw: Any) -> None:
-    """Shut down a connection that another thread waits on."""
+    """Shut down a connection on which another thread is waiting."""
     with suppress(Exception), socket.socket(fileno=os.dup(raw.pgconn.socket)) as copy:
         copy.shutdown(socket.SHUT_RDWR)
 
 
 # ---- server -------------------------------------------------------------------------------------------------------
-# The connection by which a server is looked at, with short timeouts; and which of several primaries counts.
+# The connection with which a server is probed, with short timeouts; and which of several primaries is current.
 
 
 ANSWER_WITHIN = 1.0  # seconds
 CONNECT_WITHIN = 2  # seconds, to a server that is only compared with another one
-_SHARE = 0.05  # of the time, at the most, that new connections may spend on comparing: a server may not answer
+_SHARE = 0.05  # maximum share of time that new connections may spend on comparing: a server may not respond
 
 _compare_at = 0.0  # when the servers may be compared again, by `monotonic`
 
 
 class Silent(Exception):
-    """The server does not answer."""
+    """The server does not respond."""
 
 
 class Server:
-    """A connection to one of the databases of the settings. Connecting and answering have timeouts."""
+    """A connection to one of the configured databases. Connecting and answering have timeouts."""
 
     def __init__(self, alias: str):
         self.alias = alias
@@ -226,7 +226,7 @@ class Server:
 
 
 def answered(raw: Any, sql: str, values: list[str | None], until: float) -> list[tuple]:
-    """Return the rows of a small statement; raise `Silent` if the server does not answer `until` then."""
+    """Return the rows of a small statement; raise `Silent` if the server does not respond by `until`."""
     link = raw.pgconn
     link.send_query_params(sql.encode(), [None if each is None else each.encode() for each in values])
     waiting = select.poll()
@@ -246,11 +246,11 @@ def answered(raw: Any, sql: str, values: list[str | None], until: float) -> list
 
 
 def newest(wrapper: Any, raw: Any) -> tuple[Any, int]:
-    """Return a connection to the primary with the latest timeline, and its timeline; 0 if that is not known.
+    """Return a connection to the primary with the latest timeline, and that timeline; 0 if it is unknown.
 
-    It is the given connection, unless the URL names several servers. After a failover, the old primary may still take
-    changes, which are lost once it is made a standby. So the other servers are asked, too; the given connection is
-    closed if another one takes changes on a later timeline.
+    This is the given connection, unless the URL names several servers. After a failover, the old primary may still
+    accept changes, which are lost once it becomes a standby. The other servers are therefore asked too; the given
+    connection is closed if another one is a primary on a later timeline.
     """
     global _compare_at
     best, latest = raw, _timeline_of(raw)
@@ -262,7 +262,7 @@ def newest(wrapper: Any, raw: Any) -> tuple[Any, int]:
         try:
             other = psycopg.connect(**parameters)
             number = _timeline_of(other)
-        except (psycopg.Error, OperationalError):  # it is away, or takes no changes
+        except (psycopg.Error, OperationalError):  # it is down, or read-only
             continue
         worse = other
         if number > latest:
@@ -273,7 +273,7 @@ def newest(wrapper: Any, raw: Any) -> tuple[Any, int]:
 
 
 def _others(wrapper: Any, raw: Any, hosts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters to connect to each server of the URL but that of the given connection."""
+    """Yield the connection parameters of each server of the URL except that of the given connection."""
     usual = wrapper.get_connection_params()
     ports = str(usual.get("port") or raw.info.port).split(",")
     for place, host in enumerate(hosts):
@@ -283,7 +283,7 @@ def _others(wrapper: Any, raw: Any, hosts: list[str]) -> Iterator[dict[str, Any]
 
 
 def _timeline_of(raw: Any) -> int:
-    """Return the timeline of a server that takes changes; 0 if it is in recovery, or if the role may not read it."""
+    """Return the timeline of a primary; 0 if the server is in recovery, or if the role may not read it."""
     try:
         return answered(raw, f"SELECT {NUMBER}", [], time.monotonic() + CONNECT_WITHIN)[0][0]
     except Silent as reason:

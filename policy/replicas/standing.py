@@ -1,4 +1,4 @@
-"""Report how replicas stand: in lines for people, and in numbers for metrics."""
+"""Report the status of replicas: in lines for people, and in numbers for metrics."""
 
 import time
 from math import isfinite
@@ -8,23 +8,23 @@ from django.conf import settings
 
 from policy.replicas.reading import watch
 
-_BETWEEN_LOOKS = 2.0  # seconds that pass between looks in any case, and are no lag
+_BETWEEN_LOOKS = 2.0  # seconds that pass between probes in any case, and are no lag
 
 
 class Standing(NamedTuple):
     name: str  # its host and port
     is_used: bool
     reason: str  # why it is not used
-    position: int | None  # bytes of the primary's log that it has replayed; None: not known
-    lag: float | None  # seconds; None: not known
-    asked: int  # questions that it answers now
-    tries: int  # questions that it was asked in all
-    answers: int  # of those, the ones whose answers counted; the primary was asked the others
-    is_stranger: bool = False  # a copy of another database, which is a mistake
+    position: int | None  # bytes of the primary's log that it has replayed; None: unknown
+    lag: float | None  # seconds; None: unknown
+    asked: int  # queries running on it now
+    tries: int  # queries sent to it in total
+    answers: int  # how many of those had valid answers; the others were repeated on the primary
+    is_stranger: bool = False  # a copy of another database, which is a configuration error
 
 
 def standings() -> list[Standing]:
-    """Return how each replica stands, as far as this process knows: it looks only once it has questions."""
+    """Return the status of each replica, as far as this process knows: it probes them only once it has queries."""
     if not settings.REPLICAS:
         return []
     watching, now = watch(), time.monotonic()
@@ -32,14 +32,14 @@ def standings() -> list[Standing]:
 
 
 def looked_at() -> list[Standing]:
-    """Look at each server now, and return how each replica stands."""
+    """Probe each server now, and return the status of each replica."""
     if settings.REPLICAS:
         watch().look_once()
     return standings()
 
 
 def line_of(standing: Standing) -> str:
-    """Say it in one line: `replica db2:5432 is in use, 0.4 seconds behind`."""
+    """Describe the status in one line: `replica db2:5432 is in use, lag 0.4 s`."""
     return f"replica {standing.name} is {state_of(standing)}"
 
 
@@ -50,7 +50,7 @@ def state_of(standing: Standing) -> str:
 
 
 def described() -> list[str]:
-    """Look at each replica now, and say in one line each how it stands."""
+    """Probe each replica now, and return a line about the status of each."""
     return [line_of(each) for each in looked_at()]
 
 
@@ -59,6 +59,6 @@ def _standing(replica: Any, timeline: int, now: float) -> Standing:
     reason = "" if is_used else replica.reason or "it does not respond"
     lag = now - replica.fresh_at
     counts = (replica.asked, replica.tries, replica.answers)
-    # A replica that has all of the last look is not behind because time has passed since.
+    # A replica that was up to date at the last probe is not behind merely because time has passed since.
     shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
     return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

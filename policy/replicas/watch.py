@@ -1,4 +1,4 @@
-"""Watch the primary and its replicas: how far each is, what is known of keys, and which one to ask."""
+"""Watch the primary and its replicas: their positions, what is known of API keys, and which replica to ask."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ from policy.replicas.replica import (
 )
 
 # ---- known --------------------------------------------------------------------------------------------------------
-# What this process knows of the primary. An answer of a replica that is older does not count.
+# What this process knows of the primary. An answer of a replica that is older is not valid.
 #
-# Of an environment, it knows the latest revision that exists for certain: by a change that was made here, an answer
-# of the primary, or a look at the primary. Of a key, it knows a position in the primary's log at which its row was
-# already as it is now. A position that a caller sends in a header counts for that request only; for others, it counts
-# once a database has confirmed it.
+# Of an environment, it knows a revision that has certainly been reached: from a change that was made here, an answer of
+# the primary, or a probe of the primary. Of an API key, it knows a position in the primary's log (WAL) at which its row
+# was already as it is now. A position that a caller sends in a header applies to that request only; to others it
+# applies once a database has confirmed it.
 
-FORGET_AFTER = 600.0  # seconds without a question: a key is not looked at any more
+FORGET_AFTER = 600.0  # seconds without a query after which a key is no longer looked up
 MOST_KEYS = 10_000
 
 
 class KeyRow(NamedTuple):
-    """What the primary says of a key."""
+    """What the primary reports about a key."""
 
-    version: int  # another one after each change of the key
+    version: int  # differs after each change of the key
     environment_id: int
     seen: Seen
 
 
 class Look(NamedTuple):
-    """What the primary says at one time."""
+    """What the primary reports at one time."""
 
     started: float  # by `monotonic`
     timeline: int
-    position: int  # in its log, after all that is committed by then
-    keys: Mapping[str, KeyRow]  # by hash, of those that were asked for and are there
+    position: int  # in its log, after everything committed by then
+    keys: Mapping[str, KeyRow]  # by hash: the requested ones that exist
 
 
 class _Mark(NamedTuple):
-    version: int | None  # None: there is no such key
-    position: int  # what a replica must have replayed to have the key in this version
+    version: int | None  # None: no such key
+    position: int  # what a replica must have replayed to have this version of the key
 
 
 class Known:
     def __init__(self) -> None:
-        self.timeline = 0  # of all that is known
+        self.timeline = 0  # of everything that is known
         self.looked_at = -inf
         self._lock = Lock()
         self._environments: dict[int, Seen] = {}
         self._marks: dict[str, _Mark] = {}
-        self._wanted: dict[str, float] = {}  # by key: when the last question with it came
+        self._wanted: dict[str, float] = {}  # by key: when it was last used
 
-    # ---- what is asked ---------------------------------------------------------------------------------------
+    # ---- lookups ---------------------------------------------------------------------------------------------
 
     def position_of_key(self, key_hash: str) -> int | None:
-        """Return what a replica must have replayed to be asked with this key; None if it is not known yet.
+        """Return the position that a replica must have replayed before this key may be used on it; None if unknown.
 
-        The next look at the primary asks for the key, too.
+        The next probe of the primary looks up the key, too.
         """
         if key_hash not in self._wanted and len(self._wanted) >= MOST_KEYS:
             return None
@@ -88,9 +88,9 @@ class Known:
         return None if mark is None or mark.version is None else mark.position
 
     def takes(self, environment_id: int, least: int, seen: Seen) -> bool:
-        """Say whether an answer from the snapshot `seen` is as new as what is known, and as `least`.
+        """Return whether an answer from the snapshot `seen` is as recent as what is known, and as `least`.
 
-        At the very offset that is known, its moment must be the known one, too.
+        At exactly the known offset, its moment must be the known one, too.
         """
         known = self._environments.get(environment_id)
         if known is None or seen.offset < max(least, known.offset):
@@ -101,17 +101,17 @@ class Known:
     def wanted(self) -> list[str]:
         return list(self._wanted)
 
-    # ---- what is learned -------------------------------------------------------------------------------------
+    # ---- updates ---------------------------------------------------------------------------------------------
 
     def learn(self, environment_id: int, seen: Seen) -> None:
-        """Note that an environment is at least so far."""
+        """Note that an environment has reached at least this position."""
         with self._lock:
             self._learn(environment_id, seen)
 
     def look(self, look: Look, asked: Iterable[str]) -> None:
-        """Note what the primary says of the keys that it was `asked` for, and their environments.
+        """Record what the primary reports of the keys that it was `asked` for, and their environments.
 
-        A look on an older timeline is ignored; one on a newer timeline first clears all that is known.
+        A report on an older timeline is ignored; one on a newer timeline first clears everything that is known.
         """
         with self._lock:
             if look.timeline < self.timeline:
@@ -131,7 +131,7 @@ class Known:
             self._drop_unused(look.started - FORGET_AFTER)
 
     def forget(self) -> None:
-        """Forget all, because another server has taken over."""
+        """Forget everything, because another server has been promoted."""
         with self._lock:
             self._forget()
 
@@ -151,16 +151,14 @@ class Known:
             self._marks.pop(key_hash, None)
 
 
-# ---- Watch the primary and the replicas, with a thread for each ---------------------------------------------------
-
-# ---- Looks at each server every second, with a thread for the primary and one for each replica --------------------
-# The threads begin with the first question that a replica might answer, and go on for as long as the process lives.
+# ---- Probe each server every second, with one thread for the primary and one for each replica ---------------------
+# The threads start with the first query that a replica might answer, and run for the life of the process.
 
 log = logging.getLogger("authz.database")
 
 LOOK_EVERY = 1.0  # seconds
-REPLAYING = 0.1  # seconds that replicas have to replay what the primary has just reported
-_PAGE, _HEADS = 8192, (24, 40)  # of PostgreSQL's log: bytes of a page, and of a page's header
+REPLAYING = 0.1  # seconds that replicas are given to replay what the primary has just reported
+_PAGE, _HEADS = 8192, (24, 40)  # of PostgreSQL's log: the size of a page, and of the two kinds of page header, in bytes
 
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 _MAY_KNOW = (
@@ -169,7 +167,7 @@ _MAY_KNOW = (
     " AND has_function_privilege('pg_control_recovery()', 'execute')"
 )
 _IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
-# For a role that may not see the receiver: the control file, which has a new timeline only a while later.
+# For a role that may not read `pg_stat_wal_receiver`: the control file, which shows a new timeline only with a delay.
 _FOLLOWED = (
     "(SELECT GREATEST(c.timeline_id, r.min_recovery_end_timeline)"
     " FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r)"
@@ -193,12 +191,12 @@ LEFT JOIN (
 
 
 class PrimaryState:
-    """What the last look at the primary said, beside what `known` keeps of it."""
+    """What the last probe of the primary reported, besides what `known` keeps of it."""
 
     def __init__(self) -> None:
         self.identifier = ""
         self.clock = Clock(0.0, inf)
-        # When each look began, and up to where the log was on disk then; the latest last.
+        # When each probe began, and up to where the log was flushed then; the latest last.
         self._positions: deque[tuple[float, int]] = deque(maxlen=600)
 
     def note(self, started: float, flushed: int, identifier: str, clock: Clock, is_other: bool) -> None:
@@ -208,7 +206,7 @@ class PrimaryState:
         self._positions.append((started, flushed))
 
     def fresh_at(self, position: int) -> float:
-        """Return when the primary's log on disk last ended at this position or before; -inf if it is not known."""
+        """Return when the primary's flushed log last ended at or before this position; -inf if unknown."""
         return next((at for at, reached in reversed(self._positions.copy()) if reached <= position), -inf)
 
 
@@ -223,10 +221,10 @@ class ReplicaWatch:
         self._turn = 0
         timeline.forgets(self.known.forget)
 
-    # ---- whom to ask -----------------------------------------------------------------------------------------
+    # ---- choosing a replica ----------------------------------------------------------------------------------
 
     def chosen(self, key_hash: str, but: Sequence[Replica] = ()) -> Replica | None:
-        """Return the least busy replica that may be asked with this key and is not in `but`; None if there is none."""
+        """Return the least busy replica that is eligible for this key and is not in `but`; None if there is none."""
         known = self.known
         needed = known.position_of_key(key_hash)
         if not self._is_running:
@@ -252,7 +250,7 @@ class ReplicaWatch:
 
     tried = staticmethod(tried)
 
-    # ---- looking ---------------------------------------------------------------------------------------------
+    # ---- probing ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         with self._starting:
@@ -263,13 +261,13 @@ class ReplicaWatch:
                     start_thread(each.alias, self._keep_probing, each)
 
     def stop(self) -> None:
-        """End the looking, for good."""
+        """Stop probing, for good."""
         self._is_over.set()
         for each in self.replicas:
             each.must_look.set()
 
     def look_once(self) -> str:
-        """Look at each server now, one after the other; return why the primary does not answer, if it does not."""
+        """Probe each server now, one after the other; return why the primary does not respond, or ""."""
         trouble = ""
         server = Server(DEFAULT_DB_ALIAS)
         try:
@@ -282,7 +280,7 @@ class ReplicaWatch:
         return trouble
 
     def _probe_with_patience(self, replica: Replica, until: float) -> None:
-        """Probe the replica until it has replayed what the primary has reported, or until the time is over."""
+        """Probe the replica until it has replayed what the primary has reported, or until `until`."""
         server = Server(replica.alias)
         self._probe(server, replica)
         while server.is_connected and replica.fresh_at == -inf and time.monotonic() < until:
@@ -321,7 +319,7 @@ class ReplicaWatch:
         except Exception as error:
             replica.lose()
             replica.judge(f"unreachable: {_line(error)}")
-            # Where the server is silent, questions that began before this probe would wait in vain.
+            # If the server is unresponsive, queries that began before this probe would wait in vain.
             replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
             return
         replica.note(probe, self.primary.fresh_at(probe.position) if probe.in_recovery else -inf)
@@ -329,7 +327,7 @@ class ReplicaWatch:
         replica.end_what_hangs()
 
     def _reason_against(self, replica: Replica, probe: Probe) -> str:
-        """Return why the replica is not to be asked; empty if it may be asked."""
+        """Return why the replica is not eligible; empty if it is."""
         primary, known = self.primary, self.known
         apart = abs(probe.clock.ahead - primary.clock.ahead) - probe.clock.error - primary.clock.error
         if probe.identifier and primary.identifier and probe.identifier != primary.identifier:
@@ -356,7 +354,7 @@ class ReplicaWatch:
 
 
 def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
-    """Ask the primary how far it is, and for keys that were asked about lately. Note replicas that are ahead of it."""
+    """Ask the primary for its position and for recently used keys. Mark replicas that are ahead of it as diverged."""
     check, asked = key_check(), watch.known.wanted
     if not server.is_connected:
         server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
@@ -365,7 +363,7 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
         hash=check.hash, version=check.version, before=check.before,
         after=check.after(is_to_come("postgresql", check.expires_at)),
     )  # fmt: skip
-    # From before the question: a replica that was then ahead of the primary's answer has forked.
+    # Positions from before the statement: a replica that was already ahead of the primary's answer has diverged.
     known_before = {each: each.position for each in watch.replicas}
     started = time.monotonic()
     rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
@@ -386,7 +384,7 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
 
 
 def probed(server: Server) -> Probe:
-    """Ask a replica how far it is."""
+    """Ask a replica for its position."""
     if not server.is_connected:
         server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
     sql = _PROBE.format(
@@ -405,7 +403,7 @@ def _clock(started: float, seconds: float) -> Clock:
 def _end_of_record(position: int) -> int:
     """Return where the last record of the log ends, given where the next one begins.
 
-    Where a page has only its header yet, that is the start of the page: 8216, 24 bytes into a page -> 8192.
+    If a page has only its header so far, that is the start of the page: 8216, 24 bytes into a page -> 8192.
     """
     return position - position % _PAGE if position % _PAGE in _HEADS else position
 

@@ -1,15 +1,14 @@
 """The compiler: from the syntax tree to a `Program`, one pass after another.
 
 * `declarations`  reads the blocks, and finds types that rules use without a block
-* `desugar`       rewrites shorthand as ordinary rules
-* `flatten`       makes a head and a conjunction of literals of each rule
+* `desugar`       rewrites shorthand as ordinary rules, and reads the tests
+* `flatten`       normalizes each rule to a head and a conjunction of literals
 * `types`         infers the types of variables
-* `safety`        refuses variables that nothing binds, and recursion through `not`
-* `signatures`    which facts may be stored
-* `assertions`    reads the tests
+* `safety`        rejects unbound variables, and recursion through `not`
+* `signatures`    determines which facts may be stored
 * `program`       the result; `changes` compares two of them
 
-Each pass adds the errors that it finds to one list and goes on, so that authors see all of them at once.
+Each pass adds its errors to a common list and continues, so that authors see all of them at once.
 """
 
 from hashlib import sha256

@@ -2,11 +2,11 @@
 
     "reader" if "viewer" on "folder";        one of the programs has this rule on Doc
     has_role(_, "reader", Doc)               its head
-    has_permission(_, "read", Doc) …         what the rules of either program make of that
+    has_permission(_, "read", Doc) …         what either program's rules derive from it
     allow(User, "read", Doc)
 
-The comparison goes by predicates, types and constants, never by facts. So it may report atoms that do not differ, but
-it misses none.
+The comparison considers predicates, types and constants, never facts. So it is conservative: it may report atoms that
+do not differ, but it misses none.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import NamedTuple
 from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var, types_of
 from policy.values import INTEGER, Value
 
-MOST_ATOM_SETS = 200  # of one predicate; beyond that they are widened to one set that covers all of them
+MOST_ATOM_SETS = 200  # of one predicate; beyond that they are widened to a single set that covers them all
 MOST_ORIGINS = 50  # of one argument; beyond that it may be any value
 
 
 class AtomSet(NamedTuple):
-    """A set of atoms of a predicate: for each argument the types it may have, or the one value (else None)."""
+    """A set of atoms of a predicate: for each argument the possible types, and its only value or None."""
 
     predicate: str
     types: tuple[Types, ...]
     values: tuple[Value | None, ...]
 
     def is_of(self, signature: Signature) -> bool:
-        """Say whether the set has exactly the types of the signature."""
+        """Return whether the set has exactly the types of the signature."""
         return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
 
     def covers(self, other: AtomSet) -> bool:
@@ -59,7 +59,7 @@ class Changed:
 
 
 def changed_rules(old: Program, new: Program) -> list[Changed]:
-    """Return the rules that only one program has, or has with other types. Their places and order do not matter."""
+    """Return the rules that only one program has, or has with other types. Their positions and order do not matter."""
     sides = [_Written(program).rules for program in (old, new)]
     found: list[Changed] = []
     for text in dict.fromkeys((*sides[0], *sides[1])):
@@ -88,7 +88,7 @@ def _apart(mine: dict[str, Rule], theirs: dict[str, Rule]) -> list[Rule]:
 
 
 def _retyped(old: Rule, new: Rule) -> Iterator[Changed]:
-    """Yield, for each variable of a rule whose types have changed, the part of the head that may differ by that."""
+    """Yield the parts of the head that may differ, one for each variable of the rule whose types have changed."""
     for variable, before in old.types.items():
         after = new.types[variable]
         if before == after:
@@ -105,7 +105,7 @@ def head_of(rule: Rule) -> AtomSet:
 
 
 class _Written:
-    """A program's rules by their text, then by their types. Calls of helper predicates are replaced by their rules."""
+    """A program's rules by their text, then by their types. Calls of helper predicates are inlined."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -143,20 +143,20 @@ def sorted_by_name(rule: Rule) -> list[tuple[Var, Types]]:
     return sorted(rule.types.items(), key=lambda item: item[0].name)
 
 
-# ---- what depends on them --------------------------------------------------------------------------------------
+# ---- what depends on the differing rules ------------------------------------------------------------------------
 
 Origins = frozenset[tuple[int, int]] | None  # (index of a start, index of its argument); None: any value
 
 
 class Reached(NamedTuple):
-    """Atoms that may differ. `origins` says of each argument which arguments of which starts its value comes from."""
+    """Atoms that may differ. `origins` tells for each argument which arguments of which starts its value comes from."""
 
     atoms: AtomSet
     origins: tuple[Origins, ...]
 
 
 def reached(old: Program, new: Program, starts: Sequence[AtomSet]) -> list[Reached]:
-    """Return the starts and all that the rules of either program derive from them, or from their negation."""
+    """Return the starts, and everything that the rules of either program derive from them or their negation."""
     callers = _callers((old, new))
     found: dict[tuple[str, int], dict[AtomSet, tuple[Origins, ...]]] = defaultdict(dict)
     waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
@@ -189,7 +189,7 @@ def _merged(known: dict[AtomSet, tuple[Origins, ...]], each: Reached) -> Reached
 
 
 def united(mine: tuple[Origins, ...], theirs: tuple[Origins, ...]) -> tuple[Origins, ...]:
-    """Return, for each argument, the union of both origins; None (any value) if one is None, or there are too many."""
+    """Return the union of both origins for each argument; None (any value) if either is None, or there are too many."""
     return tuple(None if a is None or b is None else _bounded(a | b) for a, b in zip(mine, theirs))
 
 
@@ -198,7 +198,7 @@ def _bounded(origins: frozenset[tuple[int, int]]) -> Origins:
 
 
 def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Rule, Atom]]]:
-    """Return, by predicate and arity, the rules that have it in their body, each with that atom."""
+    """Return the rules that call each predicate, by predicate and arity, each with the calling atom."""
     found: dict[tuple[str, int], dict[tuple[str, Atom], tuple[Rule, Atom]]] = defaultdict(dict)
     for program in programs:
         for rule in program.rules:

@@ -23,7 +23,7 @@ def reachable(
     """Return the starts and all nodes reachable from them, breadth first; call `step` for each."""
     found = dict.fromkeys(starts)
     queue = list(found)
-    for node in queue:  # which grows meanwhile
+    for node in queue:  # grows during the loop
         step()
         more = [each for each in dict.fromkeys(following(node)) if each not in found]
         found.update(dict.fromkeys(more))
@@ -33,9 +33,9 @@ def reachable(
 
 @dataclass
 class Components(Generic[Node]):
-    """Finds and numbers components on demand, by Tarjan's algorithm without recursion.
+    """Finds and numbers components on demand, with an iterative version of Tarjan's algorithm.
 
-    `step` is called at each step; it may raise an exception to stop a search that takes too long.
+    `step` is called at each step; it may raise an exception to abort a search that takes too long.
     """
 
     following: Callable[[Node], Iterable[Node]]

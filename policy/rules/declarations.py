@@ -1,4 +1,4 @@
-"""Blocks -> Vocabulary: which types, roles, permissions and relations there are, and what is wrong with them."""
+"""Blocks -> Vocabulary: the types, roles, permissions and relations of a policy, and errors in their declarations."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from policy.rules.components import Components, reachable
 from policy.rules.program import TypeDef, Types
 from policy.values import ABSTRACT, ACTOR, INTEGER, PRIMITIVES, RESOURCE, STRING
 
-# ---- What the passes find wrong, and the advice that goes with it -------------------------------------------------
+# ---- Errors and warnings of the passes, with hints ----------------------------------------------------------------
 
-MAX_CANDIDATES = 2_000  # a search among more names costs more than the advice is worth
+MAX_CANDIDATES = 2_000  # a search among more names is not worth its cost
 
 
 @dataclass(slots=True)
 class Problems:
-    """Collected by every pass over one text, so that all of its problems are reported together.
+    """Collects the problems that all passes find in one text, so that they are reported together.
 
-    At `MAX_PROBLEMS` errors the text is rejected at once: nobody reads more, and advice on each takes time.
+    At `MAX_PROBLEMS` errors the text is rejected at once: no one reads more, and hints take time.
     """
 
     source: Source
@@ -50,7 +50,7 @@ class Problems:
 
 
 def _sorted(problems: list[Problem]) -> tuple[Problem, ...]:
-    """Return each problem once, in text order, and not more than anyone reads."""
+    """Return each problem once, in text order, up to `MAX_PROBLEMS`."""
     unique = dict.fromkeys(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
     return tuple(unique)[:MAX_PROBLEMS]
 
@@ -61,7 +61,7 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the name that is most like a word, if one is."""
+    """Return the name that is most similar to a word, if any is similar enough."""
     names = sorted(set(candidates))[:MAX_CANDIDATES]
     folded = {name.lower(): name for name in reversed(names)}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
@@ -69,20 +69,17 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:
-    """Return the names as text: `a`, `b` and 3 more."""
+    """Format names for a message: `a`, `b` and 3 more."""
     names = list(names)
     first = ", ".join(map(shown, names[:5]))
     return f"{first} and {len(names) - 5} more" if len(names) > 5 else first or none
 
 
-# ---- Helpers for formulas of the syntax tree, for several passes --------------------------------------------------
-# They use an explicit stack instead of recursion, so that a deeply nested text does not reach Python's recursion
-# limit.
+# ---- Helpers for formulas of the syntax tree, shared by several passes --------------------------------------------
+# They use an explicit stack, so that a deeply nested text does not exceed Python's recursion limit.
 
 NameSet = frozenset[str]
-FormulaMemo = dict[
-    int, tuple[ast.Formula, NameSet]
-]  # by id(); it keeps the formula alive, so that no other gets the same id
+FormulaMemo = dict[int, tuple[ast.Formula, NameSet]]  # by id(); the formula is kept alive, so that its id is not reused
 ANONYMOUS = "_"
 
 
@@ -106,7 +103,7 @@ def conjuncts(formula: ast.Formula | None) -> list[ast.Formula]:
 
 
 def alternatives(formula: ast.Formula) -> list[ast.Formula]:
-    """Return the parts of a disjunction; of any other formula, the formula itself as the only part."""
+    """Return the parts of a disjunction; any other formula is its only part."""
     parts = conjuncts(formula)
     if len(parts) == 1 and isinstance(parts[0], ast.Or):
         return list(parts[0].parts)
@@ -114,7 +111,7 @@ def alternatives(formula: ast.Formula) -> list[ast.Formula]:
 
 
 def _as_membership(formula: ast.Or) -> ast.Membership | None:
-    """Merge equalities with one variable: `x = "a" or x in ["b", "c"]` -> `x in ["a", "b", "c"]`."""
+    """Merge equalities on one variable: `x = "a" or x in ["b", "c"]` -> `x in ["a", "b", "c"]`."""
     values: list[ast.Literal] = []
     terms = set()
     for part in formula.parts:
@@ -134,7 +131,7 @@ def _as_membership(formula: ast.Or) -> ast.Membership | None:
 
 
 def mentioned(formula: ast.Formula, memo: FormulaMemo) -> NameSet:
-    """Return the variables of a formula, `_` left out; `memo` makes asking for every part of a formula linear."""
+    """Return the variables of a formula except `_`. With `memo`, calls for all parts of a formula take linear time."""
     stack = [formula]
     while stack:
         node = stack[-1]
@@ -157,7 +154,7 @@ def parts_of(formula: ast.Formula) -> tuple[ast.Formula, ...]:
 
 
 def variables_of(formula: ast.Formula) -> tuple[ast.Variable, ...]:
-    """Return the variables of one formula that has no parts, as often as they occur."""
+    """Return the variables of an atomic formula, with repetitions."""
     match formula:
         case ast.Call(_, args):
             return tuple(arg for arg in args if isinstance(arg, ast.Variable))
@@ -173,7 +170,7 @@ def _own(formula: ast.Formula) -> NameSet:
 
 
 def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
-    """Yield every part of the formula that has no parts."""
+    """Yield the atomic parts of the formula."""
     stack = [] if formula is None else [formula]
     while stack:
         node = stack.pop()
@@ -184,31 +181,31 @@ def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
 
 
 def is_named(term: ast.Term) -> bool:
-    """Say whether the term is anything but `_`."""
+    """Return whether the term is anything but `_`."""
     return not (isinstance(term, ast.Variable) and term.name == ANONYMOUS)
 
 
 # ---- implied ------------------------------------------------------------------------------------------------------
-# Implied types: types that no block declares, but that rules clearly mean, because they ask for facts of them.
+# Implied types: types that no block declares, but that rules clearly use, because they query facts of them.
 #
 #     actor User {}
 #     resource Repo { permissions = ["read"]; }
 #     has_permission(user: User, action: String, repo: Repo) if
 #       role matches Role and has_role(user, role, repo) and grants_permission(role, action);
 #
-# No rule defines `grants_permission`, so this condition asks for stored facts, and implies that there is a type
-# `Role`. A head's parameter of an undeclared type implies the type too. A call of a predicate that all policies share
-# (`has_role`), or that rules define, implies nothing: an undeclared type there is a mistake. A name that resembles a
-# declared type, or another implied one, is a mistake as well.
+# No rule defines `grants_permission`, so this condition queries stored facts, and implies that there is a type `Role`.
+# A head's parameter of an undeclared type implies the type too. A call of a built-in predicate (`has_role`), or of one
+# that rules define, implies nothing: an undeclared type there is an error. A name similar to a declared type, or to
+# another implied one, is an error as well.
 
 MAX_IMPLIED = 50  # each is compared with every declared name
 _SHARED = ("allow", "has_permission", "has_role", "has_relation")
 
-Near = Callable[[str, list[str]], str]  # what a name among others was most likely meant to be, as advice
+Near = Callable[[str, list[str]], str]  # returns "did you mean ...?" for a name similar to one of the others, or ""
 
 
 def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems: Problems) -> tuple[str, ...]:
-    """Return the types that rules speak for, each with a warning; those that are named most come first."""
+    """Return the types that rules imply, each with a warning; the most frequently named come first."""
     rules = [item for item in policy.items if isinstance(item, ast.Rule)]
     named = [name for rule in rules for _, name in _typed(rule)]
     known = set(declared)
@@ -248,7 +245,7 @@ def _spoken_for(rules: list[ast.Rule], undeclared: Container[str]) -> set[str]:
 
 
 def _asked_of_their_own(rule: ast.Rule, defined: Container[tuple[str, int]]) -> set[str]:
-    """Return the variables in calls of predicates that are neither shared by all policies nor defined by rules."""
+    """Return the variables in calls of predicates that are neither built in nor defined by rules."""
     calls = (formula for formula in simple_formulas(rule.body) if isinstance(formula, ast.Call))
     own = (call for call in calls if not _is_shared(call, defined))
     return {variable.name for call in own for variable in variables_of(call)} - {ANONYMOUS}
@@ -265,19 +262,19 @@ def _is_shared(call: ast.Call, defined: Container[tuple[str, int]]) -> bool:
 #     resource Folder { roles = ["reader"]; }     ->   members  Resource -> {User, Folder, Doc}, Folder -> {Folder, Doc}
 #     resource Doc extends Folder {}                    names    Doc has the role "reader" too
 #
-# A set of types is an int with one bit for each concrete type: passes intersect and unite tens of thousands of such
-# sets.
+# A set of types is a bit mask with one bit for each concrete type: passes compute tens of thousands of intersections
+# and unions of such sets.
 
 Mask = int
 ROLE, PERMISSION, RELATION = "role", "permission", "relation"
 PREDICATES = {ROLE: "has_role", PERMISSION: "has_permission", RELATION: "has_relation"}
-MAX_TYPES = 1_000  # type sets and inheritance grow with the square of it
+MAX_TYPES = 1_000  # type sets and inheritance grow quadratically with it
 _LISTS = {"roles": "a list of strings", "permissions": "a list of strings", "relations": "`{ name: Type }`"}
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    types: Mapping[str, TypeDef]  # declared actors and resources, with what they inherit; not those only implied
+    types: Mapping[str, TypeDef]  # declared actors and resources, including inherited names; without implied types
     masks: Mapping[str, Mask]  # every usable type name -> the bits of its concrete types
     names: tuple[str, ...]  # the concrete types, in the order of their bits
     global_roles: tuple[str, ...]
@@ -290,7 +287,7 @@ class Vocabulary:
 
     @cached_property
     def bits(self) -> Mapping[str, Mask]:
-        """Return a bit of its own for each concrete type."""
+        """Return the bit of each concrete type."""
         return {name: 1 << index for index, name in enumerate(self.names)}
 
     @cached_property
@@ -298,7 +295,7 @@ class Vocabulary:
         return {}
 
     def types_of(self, mask: Mask) -> Types:
-        """Return the set as a frozenset of names; equal sets are the same object."""
+        """Convert a mask to a frozenset of names; equal sets are the same object."""
         found = self._sets.get(mask)
         if found is None:
             found = frozenset(name for index, name in enumerate(self.names) if mask >> index & 1)
@@ -306,7 +303,7 @@ class Vocabulary:
         return found
 
     def describe(self, mask: Mask) -> str:
-        """Return the set as messages show it: by one name that covers exactly it, if there is one, else as a list."""
+        """Format a set for messages: as a single name that covers exactly it, if there is one, else as a list."""
         for name, known in self.masks.items():
             if known == mask:
                 return shown(name)
@@ -342,7 +339,7 @@ class Vocabulary:
         return frozenset().union(*(_meanings(self.types[name], word) for name in below if name in self.types))
 
     def words(self, type_name: str) -> list[str]:
-        """Return every name declared on a type, for advice."""
+        """Return every name declared on a type, for hints."""
         below = [type_name] if type_name in self.types else self.types_of(self.masks.get(type_name, 0))
         found = [self.types[name] for name in below if name in self.types]
         return [word for known in found for word in (*known.roles, *known.permissions, *known.relations)]
@@ -371,7 +368,7 @@ def vocabulary_of(policy: ast.Policy, problems: Problems) -> Vocabulary:
 
 
 def near_type(name: str, known: Iterable[str]) -> str:
-    """Return advice on an unknown type name that is probably misspelt or abbreviated: "did you mean ...?", or ""."""
+    """Return a hint for an unknown type name that looks misspelt or abbreviated: "did you mean ...?", or ""."""
     primitive = {"string": STRING, "str": STRING, "int": INTEGER, "number": INTEGER, "bool": "Boolean"}
     if name.lower() in primitive:
         return f"did you mean {shown(primitive[name.lower()])}?"
@@ -381,7 +378,7 @@ def near_type(name: str, known: Iterable[str]) -> str:
 
 
 def union(masks: Iterable[Mask]) -> Mask:
-    """Return all types of any of the sets."""
+    """Return the union of the sets."""
     found = 0
     for mask in masks:
         found |= mask
@@ -389,7 +386,7 @@ def union(masks: Iterable[Mask]) -> Mask:
 
 
 def bits_of(mask: Mask) -> Iterator[Mask]:
-    """Yield each type of the set as a set of its own."""
+    """Yield each type of the set as a singleton."""
     while mask:
         yield mask & -mask
         mask &= mask - 1
@@ -499,7 +496,7 @@ def _relations(block: ast.Block) -> Iterator[ast.Relation]:
 
 
 def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict[str, tuple[str, ...]]:
-    """Return, by type, the declared types that it extends directly; a type on a cycle extends none."""
+    """Return the declared types that each type extends directly; a type on a cycle extends none."""
     found: dict[str, tuple[str, ...]] = {}
     for name, block in blocks.items():
         if name is not None:
@@ -537,7 +534,7 @@ def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return every type above, nearest first."""
+    """Return all supertypes, nearest first."""
     return reachable(parents[name], parents.__getitem__)
 
 

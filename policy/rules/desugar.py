@@ -18,10 +18,10 @@ from policy.values import ACTOR, RESOURCE, STRING, Value
 #     test fixture team { has_role(User{"ann"}, "owner", Doc{"d"}); }         a test with one fact
 #     test "owners read" { setup { fixture team; } assert ...; }        ->    and one assertion
 #
-# The parser has already made sure that facts are ground, and that an assertion has at most one variable.
+# The parser guarantees that facts are ground, and that an assertion has at most one variable.
 
 Accepted = Mapping[PredicateKey, tuple[tuple[Types, ...], ...]]
-MAX_FACTS = 100_000  # of all tests together: nested fixtures multiply
+MAX_FACTS = 100_000  # in all tests together: nested fixtures multiply
 
 
 def tests_of(
@@ -111,7 +111,7 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
 
 
 def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
-    """Return the fixtures that the test's setup uses, directly or through other fixtures."""
+    """Return the fixtures that the test's setup uses, directly or indirectly."""
 
     def used(item: ast.Fixture | ast.Test) -> list[str]:
         return [use.name.text for use in _uses(item) if use.name.text in fixtures]
@@ -157,7 +157,7 @@ def _check_accepted(
 
 
 def describe_pattern(predicate: str, pattern: tuple[Types, ...], known: Vocabulary) -> str:
-    """Return a pattern of facts as messages show it: `has_role(Actor, String, Repo or Org)`."""
+    """Format a fact pattern for messages: `has_role(Actor, String, Repo or Org)`."""
     names = {known.types_of(mask): name for name, mask in reversed([*known.masks.items()])}
     return f"{predicate}({', '.join(names.get(types) or _either(types, known) for types in pattern)})"
 
@@ -194,22 +194,21 @@ def _argument(arg: ast.Literal | ast.Parameter, known: Vocabulary, problems: Pro
 
 
 # ---- desugar ------------------------------------------------------------------------------------------------------
-# Shorthand -> longhand: every shorthand rule of a block becomes one rule that says the same.
+# Shorthand -> longhand: each shorthand rule of a block becomes one equivalent rule.
 #
 #     resource Repo { ...                    has_permission(actor: Actor, "read", resource: Repo)
 #       "read" if "member" on "org";    ->     if org matches Org and has_relation(resource, "org", org)
 #     }                                        and has_role(actor, "member", org);
 #
-# `actor` and `resource` are the same variables everywhere in a rule, and so is a bare `role` or `permission`. Every
-# `on` gets a variable of its own for the related resource: `org` above is really `org#1`, a name that no text can
-# contain.
+# `actor` and `resource` are the same variables throughout a rule, and so is a bare `role` or `permission`. Each `on`
+# introduces a new variable for the related resource: `org` above is really `org#1`, a name that cannot occur in a text.
 
 _LISTS = {ROLE: "roles", PERMISSION: "permissions", RELATION: "relations"}
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where a shorthand rule stands, and how many related variables it has so far."""
+    """The context of a shorthand rule, with the number of related variables so far."""
 
     block: ast.Block
     vocabulary: Vocabulary
@@ -230,15 +229,15 @@ class _Place:
         return self.give_up(span)
 
     def give_up(self, span: Span) -> ast.Formula:
-        """Leave the rule out because of an error that is reported elsewhere."""
+        """Drop the rule because of an error that is reported elsewhere."""
         self.is_sound = False
         return ast.Truth(False, span)
 
 
 def longhand_rules(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> list[ast.Rule]:
-    """Return all rules of the policy in the order of the text, shorthand as longhand."""
+    """Return all rules of the policy in text order, with shorthand expanded."""
     rules: list[ast.Rule] = []
-    seen: set[str | None] = set()  # a second block of the same name has been refused; its names are in no vocabulary
+    seen: set[str | None] = set()  # a second block of the same name has been rejected; its names are in no vocabulary
     for item in policy.items:
         if isinstance(item, ast.Rule):
             rules.append(item)
@@ -329,7 +328,7 @@ def _expanded(formula: ast.Formula, place: _Place) -> ast.Formula:
 
 
 def _direct(reference: ast.Reference, place: _Place) -> ast.Formula:
-    """Return the formula of `"reader"`: a role, permission or relation of the resource itself."""
+    """Expand `"reader"`: a role, permission or relation of the resource itself."""
     if place.type is None:
         return _global(ast.GlobalReference(reference.name, reference.is_word, reference.span), place)
     kinds = frozenset({reference.name}) if reference.is_word else _meanings(place, reference.name)
@@ -431,7 +430,7 @@ def _global(reference: ast.GlobalReference, place: _Place) -> ast.Formula:
         words = [*known.global_roles, *known.global_permissions]
         hint = did_you_mean(reference.name, words) or "declare it in the block's roles or permissions"
         return place.refuse(reference.span, f"{shown(reference.name)} is not declared in the `global` block", hint)
-    if len(kinds) > 1:  # told where they are declared
+    if len(kinds) > 1:  # reported at their declaration
         return place.give_up(reference.span)
     actor = ast.Variable("actor", reference.span)
     call = _call(PREDICATES[min(kinds)], reference.span, actor, _name_term(reference))

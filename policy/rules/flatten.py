@@ -24,7 +24,7 @@ from policy.rules.declarations import (
 from policy.rules.program import TYPED, Atom, Compare, Literal, Member, Not, Now, Term, Var
 from policy.values import INTEGER, Value
 
-# ---- Flat rules: what normalisation makes of the text, before its variables have types ----------------------------
+# ---- Flat rules: the result of normalization, before variables have types -----------------------------------------
 
 PredicateKey = tuple[str, int]  # predicate and arity
 UNLIMITED: Mask = -1
@@ -34,12 +34,12 @@ UNLIMITED: Mask = -1
 class FlatRule:
     """`bounds` has the types that the text gives a variable; `limits` those that a `not ... matches` leaves, and where.
 
-    `limits` has the variables of equalities too, as `UNLIMITED`: perhaps no literal mentions them any more.
+    `limits` also has the variables of equalities, as `UNLIMITED`: they may no longer occur in any literal.
     """
 
     head: Atom
     body: tuple[Literal, ...]
-    places: tuple[Span, ...]  # of the body's literals
+    places: tuple[Span, ...]  # positions of the body's literals
     bounds: Mapping[Var, Mask]
     limits: Mapping[Var, tuple[Mask, Span]]
     origin: Span
@@ -47,7 +47,7 @@ class FlatRule:
 
 
 def is_made_here(predicate: str) -> bool:
-    """Say whether normalization created the predicate: that of a helper rule."""
+    """Return whether normalization created the predicate: that of a helper rule."""
     return "#" in predicate
 
 
@@ -73,7 +73,7 @@ def key_of(atom: Atom) -> PredicateKey:
 
 
 def atoms_of(body: Iterable[Literal]) -> list[Atom]:
-    """Return the atoms of a body, negated ones too."""
+    """Return the atoms of a body, including negated ones."""
     found = []
     for literal in body:
         if isinstance(literal, Atom):
@@ -83,11 +83,11 @@ def atoms_of(body: Iterable[Literal]) -> list[Atom]:
     return found
 
 
-# ---- The equalities of one conjunction are removed by substitution ------------------------------------------------
+# ---- Remove the equalities of a conjunction by substitution -------------------------------------------------------
 #     x = y and y = "a" and p(x, z)   ->   x, y are "a";  p("a", z)
 #
 # A variable that equals `@current_unix_time` is replaced by it. But a head cannot contain the time, so a variable of
-# the head stays, with two comparisons:
+# the head is kept, with two comparisons:
 #
 #     p(x) if x = @current_unix_time  ->  p(x) if x <= @current_unix_time and x >= @current_unix_time
 
@@ -98,12 +98,12 @@ Substitution = dict[Var, Term]
 @dataclass(slots=True)
 class Solved:
     substitution: Substitution = field(default_factory=dict)
-    compares: list[tuple[Compare, Span]] = field(default_factory=list)  # for what substitution cannot express
+    compares: list[tuple[Compare, Span]] = field(default_factory=list)  # what substitution cannot express
     contradiction: tuple[Span, Term, Term] | None = None
 
 
 def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) -> Solved:
-    """Return a substitution that makes all equations true. It rather replaces others by variables in `kept`."""
+    """Return a substitution that satisfies all equations. It prefers the variables in `kept` as representatives."""
     solved = Solved()
     groups = _Groups()
     for left, right, span in equations:
@@ -114,12 +114,12 @@ def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) 
 
 
 def substituted(term: Term, by: Mapping[Var, Term]) -> Term:
-    """Return what the substitution replaces the term with, or the term itself."""
+    """Apply the substitution to a term."""
     return by.get(term, term) if isinstance(term, Var) else term
 
 
 class _Groups:
-    """Terms that must be equal (union by renaming the smaller group)."""
+    """Classes of equal terms (union-find, merging the smaller class into the larger)."""
 
     def __init__(self) -> None:
         self._of: dict[Term, list[Term]] = {}
@@ -174,9 +174,9 @@ class Flattening:
     vocabulary: Vocabulary
     problems: Problems
     rules: list[FlatRule] = field(default_factory=list)
-    made: int = 0  # predicates so far
-    memo: FormulaMemo = field(default_factory=dict)  # of the rule at hand
-    variables: dict[str, Var] = field(default_factory=dict)  # of the rule at hand; `_` ones are numbered
+    made: int = 0  # number of helper predicates so far
+    memo: FormulaMemo = field(default_factory=dict)  # of the current rule
+    variables: dict[str, Var] = field(default_factory=dict)  # of the current rule; `_` ones are numbered
 
     def variable(self, name: str) -> Var:
         if name == ANONYMOUS:
@@ -186,7 +186,7 @@ class Flattening:
 
 @dataclass(slots=True)
 class Conjunction:
-    """`env` is what equalities substitute; for `bounds` and `limits` see `FlatRule`."""
+    """`env` is the substitution from equalities; for `bounds` and `limits` see `FlatRule`."""
 
     state: Flattening
     env: dict[Var, Term]
@@ -212,12 +212,12 @@ class Conjunction:
         self.literals.append((literal, span))
 
     def fail(self, span: Span, message: str) -> None:
-        """Mark the conjunction as one that can never hold, and warn: it will be left out."""
+        """Mark the conjunction as unsatisfiable, and warn: it will be dropped."""
         self.is_false = True
         self.state.problems.warn(span, message, "the rule, or this part of it, has no effect")
 
     def bound(self, term: Term, mask: Mask | None, span: Span, operator: str = "") -> bool:
-        """Restrict the term to these types; if it cannot have any of them, report a problem and return False."""
+        """Restrict the term to these types; if none of its types remains, report a problem and return False."""
         if mask is None:
             return True
         known = self.bounds.get(term) if isinstance(term, Var) else self.types_of(term)
@@ -247,13 +247,13 @@ class Conjunction:
 # ---- literals -----------------------------------------------------------------------------------------------------
 # Conjuncts that become literals without helper rules: calls, comparisons, lists, `matches`, and these under `not`.
 #
-# 1 < 2            nothing: it is true                x matches T          a bound on the types of x x in ["a"]
-# a list that x is in                not x matches T      a limit of the types of x not x = y        x != y
-# not x in ["a", "b"]  x != "a" and x != "b"
+#     1 < 2          nothing: it is true           not x matches T        a limit on the types of x
+#     x matches T    a bound on the types of x     not x = y              x != y
+#     x in ["a"]     a list that contains x        not x in ["a", "b"]    x != "a" and x != "b"
 
 
 def add_literal(part: ast.Formula, conjunction: Conjunction) -> bool:
-    """Add what the conjunct says; False if it needs helper rules."""
+    """Add the conjunct's literals; return False if it needs helper rules."""
     match part:
         case ast.Call(predicate, args, span):
             conjunction.add(Atom(predicate.text, tuple(map(conjunction.term, args))), span)
@@ -340,7 +340,7 @@ def _match(part: ast.Matches, conjunction: Conjunction) -> None:
 
 
 def _exclude(part: ast.Matches, conjunction: Conjunction) -> None:
-    """Note `not x matches T`: whatever else x is, it is no T."""
+    """Add `not x matches T` as a limit on the types of x."""
     mask = conjunction.state.vocabulary.mask_of(part.type, conjunction.state.problems, part.exact)
     term = conjunction.term(part.variable)
     if mask is None:
@@ -360,13 +360,13 @@ def _exclude(part: ast.Matches, conjunction: Conjunction) -> None:
 #
 # A nested `or`, and a `not` of anything but one atom, become rules of a new helper predicate. Its arguments are the
 # variables that the part shares with the rest of the rule; the part's other variables are existential in the helper.
-# (`not not F` becomes a plain call of a helper, so that F's own variables stay inside too.) So the output is about as
-# large as the text. No text can contain a name with `#`.
+# (`not not F` becomes a plain call of a helper, so that F's own variables stay local too.) So the output is about as
+# large as the text. A name with `#` cannot occur in a text.
 #
-# `=` is substituted away, and `matches` becomes a bound on a variable's types. What is known already (`true`,
-# comparisons of two constants, a constant's type) is evaluated here, and a conjunction that is false is dropped.
+# `=` is removed by substitution, and `matches` becomes a bound on a variable's types. Constants (`true`, comparisons of
+# two constants, a constant's type) are folded here, and a conjunction that is false is dropped.
 
-MAX_VARIABLES = 1_000  # of one rule: which of them a part shares is asked at every level of nesting
+MAX_VARIABLES = 1_000  # per rule: the variables that a part shares are computed at every level of nesting
 
 
 def flat_rules(rules: Iterable[ast.Rule], vocabulary: Vocabulary, problems: Problems) -> list[FlatRule]:
@@ -402,7 +402,7 @@ def _flatten(
     head: Atom, formula: ast.Formula | None, bounds: Mapping[Var, Mask], env: Mapping[Var, Term], origin: Span,
     caller: int | None, state: Flattening,
 ) -> bool:  # fmt: skip
-    """Add the rule `head if formula`, and the helper rules that it needs after it; False if it can never hold."""
+    """Add the rule `head if formula`, followed by the helper rules that it needs; return False if it can never hold."""
     index = len(state.rules)
     placeholder = FlatRule(head, (), (), {}, {}, origin, caller)
     state.rules.append(placeholder)
@@ -430,7 +430,7 @@ def _substituted(head: Atom, conjunction: Conjunction) -> Atom:
 
 
 def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conjunction) -> list[ast.Formula]:
-    """Return the other conjuncts; the equalities go into the conjunction's substitution."""
+    """Return the other conjuncts; the equalities become part of the conjunction's substitution."""
     equations = []
     for part in parts:
         match part:
@@ -499,7 +499,7 @@ def _add_compound(part: ast.Formula, shared: tuple[Var, ...], index: int, conjun
     call = Atom(f"{name}{conjunction.state.made}", shared)
     bounds = {variable: conjunction.bounds[variable] for variable in shared if variable in conjunction.bounds}
     is_possible = False
-    for formula in formulas:  # no comprehension: it would add a frame to each level of this recursion
+    for formula in formulas:  # not a comprehension, which would add a frame to each level of this recursion
         is_possible |= _flatten(call, formula, bounds, conjunction.env, formula.span, index, conjunction.state)
     if is_possible:
         conjunction.add(Not(call) if is_negated else call, part.span)

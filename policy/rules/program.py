@@ -1,7 +1,7 @@
 """A compiled policy: typed, flat rules and what follows from them.
 
-A `Program` is valid by construction: whoever holds one reports no user error about the policy.
-Everything prints as Polar, so a golden file of rules reads like a policy.
+A `Program` is valid by construction: its users report no errors about the policy. Everything prints as Polar, so a
+golden file of rules reads like a policy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """`@current_unix_time`: one Integer for the whole of a question."""
+    """`@current_unix_time`: one Integer for a whole query."""
 
     def __str__(self) -> str:
         return "@current_unix_time"
@@ -53,7 +53,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """No value of the variables that occur only here makes the atom true."""
+    """True if no value of the variables that occur only here makes the atom true."""
 
     atom: Atom
 
@@ -63,7 +63,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`!=` on any two values; what is in `TYPED` on those of its type; `=` where neither side is a variable."""
+    """`!=` on any two values; the operators in `TYPED` on values of their type; `=` if neither side is a variable."""
 
     operator: str
     left: Term
@@ -74,10 +74,10 @@ class Compare:
 
 
 class TypedComparison(NamedTuple):
-    """A comparison that only values of one type have."""
+    """A comparison that is defined only for values of one type."""
 
     type: str
-    holds: Callable[[str, str], bool]  # what it says of two ids
+    holds: Callable[[str, str], bool]  # compares two ids
 
 
 TYPED: Mapping[str, TypedComparison] = {
@@ -90,7 +90,7 @@ TYPED: Mapping[str, TypedComparison] = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The variable equals one of the values; it binds the variable where nothing else does."""
+    """The variable equals one of the values. This binds the variable if nothing else does."""
 
     variable: Var
     values: tuple[Value, ...]
@@ -125,7 +125,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class TypeDef:
-    """An actor or resource block, with what it inherits."""
+    """An actor or resource block, including what it inherits."""
 
     name: str
     kind: str  # actor or resource
@@ -136,7 +136,7 @@ class TypeDef:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A predicate and one concrete type for each argument: what a stored fact is filed under."""
+    """A predicate with a concrete type for each argument: the kind of a stored fact."""
 
     predicate: str
     types: tuple[str, ...]
@@ -153,7 +153,7 @@ class Assertion:
     atom: Atom
     variable_type: str | None
     iff_negated: bool
-    iff_values: tuple[Value, ...] | None  # None where there is no `iff`
+    iff_values: tuple[Value, ...] | None  # None without `iff`
     text: str  # as written
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -170,12 +170,12 @@ class Test:
 class Program:
     source: Source
     types: Mapping[str, TypeDef]  # declared actors and resources, without the abstract Actor and Resource
-    subtypes: Mapping[str, Types]  # any usable type name -> its concrete types (itself, if it is one, included)
+    subtypes: Mapping[str, Types]  # usable type name -> its concrete types, including itself if it is one
     global_roles: tuple[str, ...]
     global_permissions: tuple[str, ...]
     has_global: bool
-    rules: tuple[Rule, ...]  # longhand, desugared, injected defaults and helpers, all flat
-    helpers: frozenset[str]  # predicates made by normalisation: never stored, never asked by name
+    rules: tuple[Rule, ...]  # longhand and expanded rules, default rules and helpers, all flat
+    helpers: frozenset[str]  # predicates created by normalization: never stored, never queried by name
     accepted: Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]  # fact patterns by (predicate, arity)
     tests: tuple[Test, ...]
     warnings: tuple[Problem, ...]
@@ -183,7 +183,7 @@ class Program:
 
     @cached_property
     def written(self) -> Mapping[Span, tuple[Rule, ...]]:
-        """Return the rules of the text, by their places, each with what it came to; no defaults, nor parts."""
+        """Return the rules of the text by position, each with the flat rules made from it; no defaults, no helpers."""
         found: dict[Span, list[Rule]] = {}
         for rule in self.rules:
             if rule.origin != NOWHERE and rule.head.predicate not in self.helpers:
@@ -199,7 +199,7 @@ class Program:
 
     @cached_property
     def types_by_predicate(self) -> Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]:
-        """Return the types that facts and the heads of rules have, by predicate and arity: what a call can match."""
+        """Return the argument types of facts and rule heads, by predicate and arity: what a call can match."""
         found: dict[tuple[str, int], dict[tuple[Types, ...], None]] = {}
         for key, patterns in self.accepted.items():
             found[key] = dict.fromkeys(patterns)
@@ -210,13 +210,13 @@ class Program:
 
     @cached_property
     def predicates(self) -> frozenset[str]:
-        """Return every name that a question may use: ruled, called or declared."""
+        """Return every predicate that a query may use: defined, called or declared."""
         names = {name for name, _ in self.accepted} | {name for name, _ in self.rules_by_predicate}
         return frozenset(names) - self.helpers
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Return every String that the rules mention: the names that questions are specialised by."""
+        """Return every String that the rules mention: the names by which queries are specialized."""
         found: set[str] = set()
         for rule in self.rules:
             for atom in (rule.head, *rule.body):
@@ -224,11 +224,11 @@ class Program:
         return frozenset(found)
 
     def knows(self, type_name: str) -> bool:
-        """Say whether values have this type: it is declared, and not abstract."""
+        """Return whether values can have this type: it is declared, and not abstract."""
         return type_name in self.subtypes.get(type_name, ())
 
     def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
-        """Say whether facts of this signature can matter to the policy (and so may be stored)."""
+        """Return whether facts of this signature can matter to the policy (and so may be stored)."""
         patterns = self.accepted.get((predicate, len(types)), ())
         return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
 
@@ -258,7 +258,7 @@ def _strings(literal: Literal) -> list[str]:
 
 
 def policy_of(program: Program) -> str:
-    """Return the rules as longhand Polar, one a line."""
+    """Return the rules as longhand Polar, one per line."""
     return "\n".join(map(str, program.rules)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Refuse rules with unbound variables, and recursion through `not`."""
+"""Reject rules with unbound variables, and recursion through `not`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Term,
 from policy.rules.types import Typing
 from policy.values import INTEGER, Value
 
-# ---- Refuse rules with unbound variables, and warn of variables that are probably mistakes ------------------------
+# ---- Reject rules with unbound variables, and warn about variables that are probably mistakes ---------------------
 #     p(x) if q(x) and y < 3;                 nothing gives y a value
 #     p(x) if q(x) and not r(y) and not s(y);  which y?
 #
-# A head variable may stay unbound: the question gives its value, or the answer is "every value". A variable that
-# occurs in one `not` only means "there is none". Every other variable of a comparison or a `not` must be bound by a
-# call, by a list, or by an `or` that binds it in each alternative.
+# A head variable may stay unbound: the query gives its value, or the answer is "every value". A variable that occurs
+# only in one `not` means "there is none". Every other variable of a comparison or a `not` must be bound by a call, by a
+# list, or by an `or` that binds it in each alternative.
 
 _IMPLICIT = {"actor", "resource", "role", "permission"}  # in shorthand
 
@@ -54,13 +54,13 @@ class _Modes:
     @classmethod
     def of(cls, rules: list[FlatRule]) -> _Modes:
         modes = cls({}, defaultdict(set))
-        for rule in reversed(rules):  # a helper's rules come after those that call it
+        for rule in reversed(rules):  # a helper's rules follow their caller
             if rule.caller is None:
                 continue
             bound, needed = modes.bound(rule), modes.needed(rule)
             positions = {i for i, arg in enumerate(rule.head.args) if arg in bound or not isinstance(arg, Var)}
             name = rule.head.predicate
-            if name.startswith("not#"):  # it binds nothing, even where it is called without `not`, for a `not not`
+            if name.startswith("not#"):  # binds nothing, even if called without `not`, for a `not not`
                 modes.binds[name], modes.needs[name] = set(), set(range(len(rule.head.args)))
                 continue
             modes.binds[name] = modes.binds.get(name, positions) & positions
@@ -145,7 +145,7 @@ def _check_names(rule: ast.Rule, known: Vocabulary, problems: Problems) -> None:
 
 
 def _typed(rule: ast.Rule) -> set[str]:
-    """Return the variables that the rule gives a type: whoever does so knows them from a type of the same name."""
+    """Return the variables to which the rule gives a type. Their author knows them from a type of the same name."""
     params = {param.variable.name for param in rule.head.params if isinstance(param, ast.Parameter)}
     return params | {each.variable.name for each in simple_formulas(rule.body) if isinstance(each, ast.Matches)}
 
@@ -170,19 +170,19 @@ def _warn_of_singles(
         )
 
 
-# ---- Refuses recursion through `not` ------------------------------------------------------------------------------
-#     "reader" if "member" and not "banned";      fine: the role "banned" does not ask for "reader"
-#     "banned" if not "reader";                   refused: each would be the absence of the other
+# ---- Reject recursion through `not` -------------------------------------------------------------------------------
+#     "reader" if "member" and not "banned";      fine: the role "banned" does not depend on "reader"
+#     "banned" if not "reader";                   rejected: each would be the absence of the other
 #
-# The test is finer than stratification by predicate. Its nodes are *questions*: a predicate with one constant or a
-# set of types for each argument. A question leads to the calls in the body of every rule whose head fits it, and the
-# constants and types of head variables are passed on to these calls. So rules about different roles, or different
-# types of resource, may negate each other freely. Questions are followed only for predicates that are negated
+# The test is finer than stratification by predicate. Its nodes are *questions*: a predicate with one constant or a set
+# of types for each argument. A question has edges to the calls in the body of every rule whose head unifies with it,
+# and the constants and types of head variables are propagated to these calls. So rules about different roles, or
+# different types of resource, may negate each other freely. Questions are explored only for predicates that are negated
 # recursively in the coarse graph, whose nodes are predicates; if that takes more than `MAX_STEPS`, the coarse graph
 # decides.
 
-MAX_STEPS = 100_000  # a rule held against a question is one
-MAX_CHAIN = 6  # steps of a cycle that a message spells out
+MAX_STEPS = 100_000  # matching a rule against a question is one step
+MAX_CHAIN = 6  # steps of a cycle that a message lists
 TypedSlot = Value | Mask
 TypedQuestion = tuple[str, tuple[TypedSlot, ...]]
 AnyNode = TypeVar("AnyNode", bound=PredicateKey | TypedQuestion)
@@ -294,7 +294,7 @@ def _slot(term: Term, slot_of: Mapping[Var, TypedSlot], typing: Typing, known: V
 def _unified(
     head: tuple[Term, ...], slots: tuple[TypedSlot, ...], typing: Typing, known: Vocabulary
 ) -> dict[Var, TypedSlot] | None:
-    """Unify a rule's head with a question: return what its variables become, or None if the head does not fit."""
+    """Unify a rule's head with a question: return the slots of its variables, or None if they do not unify."""
     found: dict[Var, TypedSlot] = {}
     for term, slot in zip(head, slots, strict=True):
         both = _meet(_slot(term, found, typing, known), slot, known)
@@ -316,7 +316,7 @@ def _meet(a: TypedSlot, b: TypedSlot, known: Vocabulary) -> TypedSlot | None:
 
 
 class _Index:
-    """Finds the rules whose head may fit a question, by its most telling argument."""
+    """Finds the rules whose head may unify with a question, by its most selective argument."""
 
     def __init__(self, rules: list[tuple[FlatRule, Typing]], known: Vocabulary):
         self.rules, self.known = rules, known
@@ -350,7 +350,7 @@ class _Index:
             elif slot.bit_count() == 1:
                 found = self.by_variable.get((key, position, slot), []) + self.by_type.get((key, position, slot), [])
             else:
-                continue  # several types: not telling
+                continue  # several types: not selective
             best = min(best, found, key=len)
         return [self.rules[number] for number in best]
 
@@ -359,7 +359,7 @@ class _Index:
 
 
 def _negated_groups(graph: DependencyGraph[AnyNode]) -> list[list[AnyNode]]:
-    """Return the strongly connected parts of the graph that have a negated edge inside."""
+    """Return the strongly connected components of the graph that contain a negated edge."""
     components = Components(lambda node: [edge.target for edge in graph.get(node, ())])
     groups: dict[int, list[AnyNode]] = defaultdict(list)
     for node in graph:
@@ -387,7 +387,7 @@ def _refuse(
 
 
 def _path(start: AnyNode, end: AnyNode, inside: set[AnyNode], graph: DependencyGraph[AnyNode]) -> list[AnyNode]:
-    """Return the shortest path along edges inside of the group, both ends included."""
+    """Return the shortest path within the group, both ends included."""
     came_from: dict[AnyNode, AnyNode | None] = {start: None}
     queue = deque([start])
     while end not in came_from:
@@ -403,7 +403,7 @@ def _path(start: AnyNode, end: AnyNode, inside: set[AnyNode], graph: DependencyG
 
 
 def _words(node: PredicateKey | TypedQuestion, known: Vocabulary) -> str:
-    """Return a question for a message: `has_role(_, "banned", Repo)`."""
+    """Format a question for a message: `has_role(_, "banned", Repo)`."""
     name, slots = node
     if isinstance(slots, int):
         return shown(name)

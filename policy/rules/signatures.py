@@ -14,31 +14,31 @@ from policy.rules.types import Inferred, MaskPattern, Patterns, pattern_of
 from policy.values import ACTOR, RESOURCE, STRING, Value
 
 # ---- known names --------------------------------------------------------------------------------------------------
-# Which role and relation names a policy knows: those that a block declares, and those that a rule names.
+# Which role and relation names a policy knows: those that a block declares, and those that a rule mentions.
 #
 #     "read" if "writer";                                          knows the role `writer`
 #     has_permission(u, "read", r) if has_role(u, "guest", r);     knows `guest`
-#     has_permission(u, a, r) if has_role(u, role, r) and grants(role, a);    knows every role: it asks facts which
-#     has_role(u, role, r) if has_relation(r, "org", o) and has_role(u, role, o);   knows, of `o`, roles that `r` has
+#     has_permission(u, a, r) if has_role(u, role, r) and grants(role, a);    every role, since facts decide which
+#     has_role(u, role, r) if has_relation(r, "org", o) and has_role(u, role, o);   on `o`, the roles known on `r`
 #
-# Facts are accepted by their types. A fact with a role that the policy does not know is accepted too, but no rule
-# uses it: most likely the name is a typing error.
+# Facts are accepted by their types. A fact with a role that the policy does not know is accepted too, but no rule uses
+# it: most likely the name is misspelt.
 
 _HAS_ROLE, _HAS_RELATION = "has_role", "has_relation"
-PLACE = 1  # of the name among the arguments
+PLACE = 1  # index of the name among the arguments
 
 _Pattern = tuple[Types, ...]
 
 
 def has_name(signature: Signature) -> bool:
-    """Say whether facts of the signature contain the name of a role or a relation."""
+    """Return whether facts of the signature contain the name of a role or a relation."""
     types = signature.types
     arities = {_HAS_ROLE: (2, 3), _HAS_RELATION: (3,)}.get(signature.predicate, ())
     return len(types) in arities and types[PLACE] == STRING
 
 
 def known_names(program: Program, signature: Signature) -> frozenset[str] | None:
-    """Return the names that facts of a signature may have to count for something; None if that may be any name."""
+    """Return the names with which facts of a signature can matter to the policy; None if any name can."""
     if not has_name(signature):
         return None
     names = _PredicateNames(program, signature.predicate)
@@ -47,7 +47,7 @@ def known_names(program: Program, signature: Signature) -> frozenset[str] | None
 
 
 class _PredicateNames:
-    """Collects the names of one predicate, from pattern to pattern of types."""
+    """Collects the names of one predicate, following type patterns from rule to rule."""
 
     def __init__(self, program: Program, predicate: str):
         self.program = program
@@ -56,7 +56,7 @@ class _PredicateNames:
         self.seen: set[_Pattern] = set()
 
     def look(self, pattern: _Pattern) -> bool:
-        """Add the names that are known of such facts, and say whether these are all."""
+        """Add the names that are known for such facts; return False if any name may matter."""
         if pattern in self.seen:
             return True
         self.seen.add(pattern)
@@ -85,7 +85,7 @@ class _PredicateNames:
         return all(not types.isdisjoint(types_of(term, rule.types)) for term, types in zip(atom.args, pattern))
 
     def _taken(self, rule: Rule, atom: Atom, pattern: _Pattern) -> bool:
-        """Add the names that an atom of a rule has in the place; False if it may have any."""
+        """Add the names that an atom of a rule has in this position; return False if it may have any."""
         match atom.args[PLACE]:
             case Value(id=name):
                 self.found.add(name)
@@ -106,7 +106,7 @@ class _PredicateNames:
         return False
 
     def _hands_on(self, rule: Rule, atom: Atom, name: Var) -> bool:
-        """Say whether the rule only passes the name on, from this atom to its head, which is of the same predicate."""
+        """Return whether the rule only passes the name on from this atom to its head, which has the same predicate."""
         head = rule.head
         if head.predicate != self.predicate or head.args[PLACE : PLACE + 1] != (name,):
             return False
@@ -119,14 +119,7 @@ class _PredicateNames:
 
 
 # ---- signatures ---------------------------------------------------------------------------------------------------
-# Which facts a policy accepts: the patterns that it states, and those that its rules ask for.
-#
-#     resource Repo { roles = ["reader"]; }              has_role(Actor, String, Repo)
-#     declare is_public(Repo);                           is_public(Repo)
-#     p(x: User) if friends(x, y) and y matches Dog;     friends(User, Dog), p(User)
-#     actor User {} actor Team {}                        has_group(Actor, Actor)
-#
-# Facts are accepted by type, not by value: a role that no block declares may be stored.
+# Which facts a policy accepts: the patterns that it states, and those that its rules query.
 
 MAX_ARGUMENTS = 5  # of a fact
 
@@ -147,7 +140,7 @@ def stated_patterns(policy: ast.Policy, vocabulary: Vocabulary, problems: Proble
 
 
 def standing_patterns(vocabulary: Vocabulary) -> Patterns:
-    """Return what is accepted whatever the policy does with it at the moment: who belongs to which group is kept up."""
+    """Return what is accepted even if no rule uses it at present, so that group membership can be kept up to date."""
     if sum(known.kind == "actor" for known in vocabulary.types.values()) < 2:
         return {}
     actor = vocabulary.masks[ACTOR]
@@ -155,7 +148,7 @@ def standing_patterns(vocabulary: Vocabulary) -> Patterns:
 
 
 def missing_allows(policy: ast.Policy) -> tuple[int, ...]:
-    """Return the arities for which the text has no `allow` rule, so that a default stands in."""
+    """Return the arities for which the text has no `allow` rule, so that the default applies."""
     heads = (item.head for item in policy.items if isinstance(item, ast.Rule))
     written = {len(head.params) for head in heads if head.predicate.text == "allow"}
     return tuple(arity for arity in (2, 3) if arity not in written)
@@ -195,7 +188,7 @@ def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> 
 def accepted_patterns(
     rules: list[FlatRule], inferred: Inferred, stated: Patterns, standing: Patterns, vocabulary: Vocabulary
 ) -> Mapping[PredicateKey, tuple[tuple[Types, ...], ...]]:
-    """Return every pattern of a fact that the policy could use, none of them inside another."""
+    """Return every fact pattern that the policy could use, none of them contained in another."""
     found: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
     for key, patterns in (*stated.items(), *standing.items(), *inferred.calls.items()):
         found[key] |= patterns
@@ -215,7 +208,7 @@ def _named(patterns: set[MaskPattern], vocabulary: Vocabulary) -> tuple[tuple[Ty
 
 
 def _merged(patterns: Iterable[MaskPattern]) -> set[MaskPattern]:
-    """Make one of patterns that differ in one place: (User, A) and (User, B) become (User, A or B)."""
+    """Merge patterns that differ in one position: (User, A) and (User, B) become (User, A or B)."""
     merged = set(patterns)
     for position in range(len(next(iter(merged)))):
         groups: dict[MaskPattern, Mask] = defaultdict(int)
@@ -229,7 +222,7 @@ def _without_dominated(patterns: set[MaskPattern]) -> set[MaskPattern]:
     if len(patterns) == 1:
         return patterns
     ordered = sorted(patterns, key=lambda pattern: -sum(mask.bit_count() for mask in pattern))
-    by_first: dict[Mask, list[MaskPattern]] = defaultdict(list)  # the kept ones, by each bit of their first place
+    by_first: dict[Mask, list[MaskPattern]] = defaultdict(list)  # kept patterns, by each bit of their first position
     kept: set[MaskPattern] = set()
     for pattern in ordered:
         lowest = pattern[0] & -pattern[0]

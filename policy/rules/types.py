@@ -13,7 +13,7 @@ from policy.rules.flatten import FlatRule, PredicateKey, atoms_of, flat_variable
 from policy.rules.program import Atom, Literal, Member, Not, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
-# ---- One narrowing of the open variables of all rules, as `infer` describes it ------------------------------------
+# ---- One narrowing of the open variables of all rules, as described below ------------------------------------------
 
 MAX_ROUNDS = 200
 MaskPattern = tuple[Mask, ...]
@@ -23,7 +23,7 @@ Patterns = Mapping[PredicateKey, AnySet[MaskPattern]]
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A call with open variables: where they stand, and where they are narrowed."""
+    """A call with open variables: their positions, and where they are narrowed."""
 
     key: PredicateKey
     args: tuple[Term, ...]
@@ -32,7 +32,7 @@ class _Site:
 
 
 class Narrowing:
-    """One run of the narrowing. Rounds change only `typings`, and `patterns` and the caches that follow from them."""
+    """One run of the narrowing. Rounds change only `typings`, and `patterns` and the caches that depend on them."""
 
     def __init__(
         self, rules: list[FlatRule], stated: Patterns, standing: Patterns, own: Patterns, vocabulary: Vocabulary
@@ -44,7 +44,7 @@ class Narrowing:
         self.askers: dict[PredicateKey, set[int]] = defaultdict(set)  # the rules with an open call of a predicate
         self.heads: dict[PredicateKey, list[int]] = defaultdict(list)
         self.parts: dict[int, list[int]] = defaultdict(list)  # the helper rules of a rule
-        self.handed: dict[str, list[Var]] = {}  # what a helper predicate is called with
+        self.handed: dict[str, list[Var]] = {}  # the arguments with which a helper predicate is called
         self._index()
         self.declared_calls = self._declared_calls()
         self.patterns = {key: self._patterns(key) for key in self.askers}
@@ -98,7 +98,7 @@ class Narrowing:
         return known[call]
 
     def _candidates(self, key: PredicateKey, first: Mask) -> Iterable[MaskPattern]:
-        """Return the patterns that may fit a call: by an index, if the call's first argument has only one type."""
+        """Return the patterns that may fit a call, by an index if the call's first argument has only one type."""
         if first.bit_count() != 1:
             return self.patterns[key]
         if key not in self.by_first:
@@ -112,7 +112,7 @@ class Narrowing:
     # ---- rounds ----
 
     def _narrower(self, index: int) -> Typing | None:
-        """Return the rule's typing after this round, None if nothing changes."""
+        """Return the rule's typing after this round; None if nothing changes."""
         before = self.typings[index]
         found: Typing = {}
         for variable, mask in (*self._bindings(index, before), *self._given(index)):
@@ -122,14 +122,14 @@ class Narrowing:
         return before | found if found else None
 
     def _bindings(self, index: int, typing: Typing) -> Iterator[tuple[Var, Mask]]:
-        """Yield what the rule's calls leave of its open variables."""
+        """Yield the types that the rule's calls leave for its open variables."""
         for site in self.sites[index]:
             if site.narrowed and (fit := self._fit(site.key, pattern_of(site.args, typing, self.vocabulary))):
                 for position, variable in site.narrowed:
                     yield variable, fit[position]
 
     def _given(self, index: int) -> Iterator[tuple[Var, Mask]]:
-        """Yield what the caller of a helper rule knows about the variables that it hands over."""
+        """Yield the types that the caller of a helper rule has for its arguments."""
         rule = self.rules[index]
         if rule.caller is not None:
             typing = self.typings[rule.caller]
@@ -154,7 +154,7 @@ class Narrowing:
                 dirty |= self.askers[key]
         return dirty
 
-    # ---- the outcome ----
+    # ---- results ----
 
     def unfit_calls(self) -> Iterator[tuple[PredicateKey, MaskPattern]]:
         """Yield the calls that fit no pattern of their predicate, with all types in place of their open variables."""
@@ -170,7 +170,7 @@ class Narrowing:
         return tuple([self.vocabulary.everything if i in site.open else mask for i, mask in enumerate(call)])
 
     def signatures(self) -> Patterns:
-        """Return the patterns that calls ask for. An open call that fits other patterns adds none of its own."""
+        """Return the patterns that calls query. An open call that fits other patterns adds none of its own."""
         found: dict[PredicateKey, set[MaskPattern]] = defaultdict(set)
         for rule, sites, typing in zip(self.rules, self.sites, self.typings, strict=True):
             for atom in atoms_of(rule.body):
@@ -234,7 +234,7 @@ def _open_variables(atom: Atom, rule: FlatRule) -> tuple[tuple[int, Var], ...]:
 
 
 def _is_local(variable: Var, rule: FlatRule) -> bool:
-    """Say whether the variable occurs in one literal of the body only, and not in the head."""
+    """Return whether the variable occurs in only one literal of the body, and not in the head."""
     uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
     return uses[variable] == 1 and variable not in rule.head.args
 
@@ -243,28 +243,28 @@ def _is_local(variable: Var, rule: FlatRule) -> bool:
 #     hello(x) if greets(x, f) and f < 3;        x is anything, f is an Integer
 #     declare greets(User, Integer);             x is a User
 #
-# A variable is *declared* if the rule itself gives its type: by a parameter, `matches`, `in` or an order comparison,
-# or if a helper rule gets the variable from a rule that does. Declared variables keep exactly those types: a call
-# with them is a signature of its own (polymorphic facts exist because rules ask for them).
+# A variable is *declared* if the rule itself gives its type: by a parameter, `matches`, `in` or an order comparison, or
+# if a helper rule receives it from a rule that does. Declared variables keep exactly those types: a call with them is a
+# signature of its own (polymorphic facts exist because rules query them).
 #
-# An *open* variable starts as anything and is narrowed by the calls that bind it. In argument i of a call of p it can
-# only be what some *pattern* of p, among those that fit the call's other arguments, has at i. The patterns of p are
+# An *open* variable starts with all types and is narrowed by the calls that bind it. As argument i of a call of p it
+# can only have the types that some *pattern* of p that fits the call's other arguments has at i. The patterns of p are
 #
-#   - what blocks, `declare` and defaults state, and the heads of p's rules; where there are none, nothing is narrowed;
+#   - what blocks, `declare` and defaults state, and the heads of p's rules; without any, nothing is narrowed;
 #   - the calls of p whose arguments are all declared; and
-#   - the calls that fit no pattern. They ask for facts of a shape of their own, and in place of their open variables
-#     they take anything. (Which calls these are is known only at the end; then the narrowing starts over with them.)
+#   - the calls that fit no pattern. They query facts of a shape of their own, with any type in place of their open
+#     variables. (Which calls these are is known only at the end; the narrowing then restarts with them.)
 #
-# Facts that are accepted whatever the rules say (`standing`) do not make a call fit. But a call that fits may meet
+# Facts that are accepted whatever the rules say (`standing`) do not make a call fit. But a call that fits may match
 # these facts too, so its open variables keep the types that these facts have there.
 #
-# Open calls that fit are not patterns, since they would only confirm themselves, and not signatures. So narrowing
-# loses no answer: the types that it removes are in no fact that the policy accepts for p, and in no row that p's
-# rules could derive. A `not` narrows only variables that occur nowhere else. For any other variable, a value outside
-# of p's patterns makes the `not` true, and must stay.
+# Open calls that fit are not patterns, since they would only confirm themselves, and not signatures. So narrowing loses
+# no answer: the types that it removes are in no fact that the policy accepts for p, and in no row that p's rules could
+# derive. A `not` narrows only variables that occur nowhere else. For any other variable, a value outside of p's
+# patterns makes the `not` true, and must stay.
 #
-# The narrowing computes a greatest fixpoint in rounds, so the order of the rules does not matter. It may stop after
-# any round, since every round is sound.
+# The narrowing computes a greatest fixpoint in rounds, so the order of the rules does not matter. It may stop after any
+# round, since every round is sound.
 
 MAX_STARTS = 4  # runs of the narrowing at most
 
@@ -272,7 +272,7 @@ MAX_STARTS = 4  # runs of the narrowing at most
 @dataclass(frozen=True, slots=True)
 class Inferred:
     typings: list[Typing]  # one for each rule
-    calls: Patterns  # what the calls ask for, apart from heads and what is stated
+    calls: Patterns  # what the calls query, apart from heads and what is stated
 
 
 def infer(
@@ -301,7 +301,7 @@ def typed_rules(rules: list[FlatRule], typings: list[Typing], vocabulary: Vocabu
 
 
 def _fitting(literal: Literal, types: Mapping[Var, Types]) -> Literal:
-    """Return the literal; from a `Member`, drop the values whose types its variable cannot have."""
+    """Drop the values of a `Member` whose types its variable cannot have; return other literals unchanged."""
     if not isinstance(literal, Member):
         return literal
     return Member(literal.variable, tuple(v for v in literal.values if v.type in types[literal.variable]))

@@ -1,4 +1,4 @@
-"""Print changes as they happen."""
+"""Print the change feed."""
 
 import select
 import signal
@@ -12,11 +12,11 @@ from facts.wire import name_from_json
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 
-LOOK_EVERY = 5.0  # seconds after which it looks, even without changes, whether the output is still read
+LOOK_EVERY = 5.0  # seconds after which it checks, even without changes, whether the output is still being read
 
 
 class Stopped(BaseException):
-    """A signal asks the command to stop."""
+    """Raised in a signal handler to stop the command."""
 
 
 class Command(PolicyCommand):
@@ -38,7 +38,7 @@ class Command(PolicyCommand):
         try:
             for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
                 for change in found.changes:
-                    # A part of a revision comes alone, so `found.after` is just after it: readers can go on there.
+                    # A part of a revision comes alone, so `found.after` is just after it: readers can resume there.
                     line = change | {"next": found.after.text} if "part" in change else change
                     self.stdout.write(orjson.dumps(line).decode())
                 self.stdout.flush()
@@ -52,12 +52,12 @@ class Command(PolicyCommand):
 
 
 def is_unread() -> bool:
-    """Say whether the output is a pipe whose reader has closed it."""
+    """Return whether the output is a pipe that its reader has closed."""
     try:
         outlet = select.poll()
         outlet.register(sys.stdout.fileno(), 0)
         return any(event & select.POLLERR for _, event in outlet.poll(0))
-    except (OSError, ValueError):  # it is no file at all
+    except (OSError, ValueError):  # not a real file
         return False
 
 

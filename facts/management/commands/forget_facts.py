@@ -52,7 +52,7 @@ class Command(PolicyCommand):
         self.stdout.flush()
         try:
             said = sys.stdin.readline() if sys.stdin is not None else ""
-        except (OSError, ValueError):  # it is closed
+        except (OSError, ValueError):  # standard input is closed
             said = ""
         if not said:
             raise CommandError("Refusing to forget facts without confirmation. Pass --yes to skip the prompt.")

@@ -64,7 +64,7 @@ def opened(file: str) -> BinaryIO:
 
 
 def share_of(source: BinaryIO, size: int) -> float | None:
-    """Return how much of the file is read, from 0 to 1; None if the size is 0. The CSV reader closes it at the end."""
+    """Return the share of the file that has been read; None if its size is 0. The CSV reader closes it when done."""
     if not size:
         return None
     return 1.0 if source.closed else source.tell() / size

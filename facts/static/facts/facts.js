@@ -1,4 +1,4 @@
-// Conveniences of the pages of facts, all of which do without: ids complete themselves, and a box selects a table's facts.
+// Progressive enhancement of the pages of facts: completion of ids, and a checkbox that selects a table's facts.
 "use strict";
 
 (() => {

@@ -1,4 +1,4 @@
-"""Print what is wrong with policy files without loading them; no database is needed."""
+"""Print the problems of policy files without loading them; no database is needed."""
 
 import sys
 from typing import Any

@@ -11,7 +11,7 @@ from policy.language.source import PolicyRejected
 from policy.management.command import ServiceCommand, counted
 from policy.pages.highlight import unified
 
-OTHERWISE, FAILED = 1, 2  # how the command ends: a file with --check is laid out otherwise; a file cannot be laid out
+OTHERWISE, FAILED = 1, 2  # exit codes: with --check, a file would be reformatted; a file cannot be formatted
 
 
 class Command(ServiceCommand):
@@ -69,7 +69,7 @@ class Command(ServiceCommand):
             self.stdout.write("\n".join(lines))
 
     def _say(self, text: str) -> None:
-        """Write to the standard error: the standard output has only texts and differences."""
+        """Write to standard error: standard output has only texts and diffs."""
         self.stderr.write(text, style_func=str)
 
 

@@ -1,4 +1,4 @@
-"""Print the policy, its history, or the difference between two policies."""
+"""Print the policy, its history, or the diff of two policies."""
 
 import sys
 from typing import Any
@@ -14,7 +14,7 @@ from policy.publishing import Figures, active_version, version_numbered
 from policy.values import whole_number
 
 ACTIVE = "active"
-_SHOWN = 40  # digits of a number that is too large
+_SHOWN = 40  # digits of a number that is too large, in its error message
 
 
 class Command(PolicyCommand):
@@ -37,7 +37,7 @@ class Command(PolicyCommand):
         parser.add_argument("--about", action="store_true", help="Print author, date, note and tests, not the text.")
 
     def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
-        if diff and len(diff) == 2 and all(map(is_file, diff)):  # which needs no database
+        if diff and len(diff) == 2 and all(map(is_file, diff)):  # needs no database
             try:
                 self._diff(diff, [text_of_file(policy) for policy in diff])
             except AuthzError as reason:
