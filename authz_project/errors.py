@@ -139,7 +139,7 @@ def _headers(error: Exception) -> dict[str, str]:
 
 
 def _sentence(error: APIException) -> str:
-    """Return the framework's first message in lower case, after the path of the field: `a.b: may not be null`."""
+    """Return the framework's first message, uncapitalized, after the path of the field: `a.b: may not be null`."""
     detail, path = error.detail, ""
     while isinstance(detail, dict | list):
         key, detail = next(iter(detail.items())) if isinstance(detail, dict) else ("", detail[0])

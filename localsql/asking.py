@@ -211,7 +211,7 @@ def _found(key: PlanKey) -> PreparedPlan | None:
 
 @lru_cache(maxsize=64)
 def _rules_of(policy: AskedPolicy) -> RuleSet:
-    """Return a rule set for local SQL alone. Only one thread at a time plans with a rule set; decisions have theirs."""
+    """Return a rule set for local SQL only: a rule set serves one thread at a time, and decisions have their own."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 
 

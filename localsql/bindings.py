@@ -168,7 +168,7 @@ class _TooManySteps(Exception):
 def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
     """Return a subclass of the dialect's parser that counts moves to another token, forward or back."""
 
-    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # which class, only the caller knows
+    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # the class is known at run time only
         steps = 0
 
         def _advance(self, times: int = 1) -> None:

@@ -161,7 +161,7 @@ def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | N
 
 
 def text_literal(value: str, escape: Callable[[str], str]) -> str:
-    # A tool that looks inside quotes would take two hyphens for a comment.
+    # A tool that ignores quotes would take two hyphens for a comment.
     return f"'{value}'" if _PLAIN.fullmatch(value) and "--" not in value else escape(value)
 
 
@@ -448,7 +448,7 @@ class MySQL(Dialect):
         return side.sql if side.is_normal else f"CAST({_characters(side)} AS BINARY)"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
-        """Return two tests: one as the column compares, which can use its index, and one by bytes, which is exact."""
+        """Return two tests: one by the column's collation, which can use an index, and an exact one by bytes."""
         exact = super().among(side, values)
         if exact is None or side.family in NATIVE or side.is_normal or not all(each.isascii() for each in values):
             return exact

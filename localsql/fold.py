@@ -1,5 +1,4 @@
-"""Fold a split plan: plan -> plan, evaluating everything that stored facts and given values decide (partial
-evaluation).
+"""Fold a split plan: plan -> plan, with all that stored facts and given values decide evaluated (partial evaluation).
 
 Stored facts that a branch reads become constants. A column with a single value is replaced by that value. If only one
 column of a part is needed, and only for equality with a column of the caller, that one is tested against a list of the
@@ -191,7 +190,7 @@ class Residual:
     def _sources(
         self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: ColumnSubstitution
     ) -> list[PlanSource] | None:
-        """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
+        """Return the remaining sources, in the order of the plan; None if one of them has no rows."""
         places = {source.number: index for index, source in enumerate(whole.sources)}
         placed: list[tuple[int, PlanSource]] = list(known)
         for source in left.sources:

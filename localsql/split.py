@@ -60,7 +60,7 @@ MOST_VALUES = 100_000  # from stored facts, in one statement
 
 @dataclass(frozen=True)
 class StoredTable:
-    """All goals of a plan, or all its answers; `slot` is where statements read them from."""
+    """All goals of a plan, or all its answers; `slot` is the parameter from which statements read them."""
 
     slot: str
     columns: tuple[str, ...]
@@ -193,7 +193,7 @@ Each = tuple[tuple[Ended, Split], ...]
 
 @dataclass(frozen=True, eq=False)
 class SplitPlan:
-    """A plan and its split branches, without goals and answers that stored facts alone decide."""
+    """A plan and its split branches, without goals and answers that depend on stored facts only."""
 
     plan: Plan
     exits: Each[Exit] = ()

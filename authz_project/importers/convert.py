@@ -92,7 +92,7 @@ class Carried:
 
 
 def carried(imported: Imported, report: ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
-    """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
+    """Convert everything; what has no equivalent is reported and grants nothing. Raise ImportRejected on conflicts."""
     check_duplicates(imported)
     model = without_circles(imported.model, report)
     layout = layout_of(model, report, options.clock)

@@ -1,4 +1,4 @@
-"""Decide how a model is expressed: separate stored from derived relations, and choose kinds and names."""
+"""Decide how a model is expressed: split relations until each is either stored or derived; choose kinds and names."""
 
 from __future__ import annotations
 
@@ -408,7 +408,7 @@ class PolicyLayout:
 
     @cached_property
     def possibly(self) -> str:
-        """Return the prefix of relations that hold possibly; no other name begins with it."""
+        """Return the prefix for the `possible` variants of relations; no other name begins with it."""
         names = {each.name for each in self.relation_names.values()} | {*self.userset_names.values()}
         return unused_start("possibly_", names)
 

@@ -32,7 +32,7 @@ class PolicyServer(LanguageServer):
     """The open documents, by URI."""
 
     def __init__(self, version: str):
-        # Full sync, because incremental edits use line numbers, and Polar's line ends differ from those of other
+        # Full sync, because incremental edits use line numbers, and Polar's line ends differ from those of most
         # programs.
         super().__init__("authz", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self.documents: dict[str, OpenDocument] = {}

@@ -351,7 +351,7 @@ def _shown(operation: Operation) -> dict[str, object]:
 
 
 def _shape(schema: Schema) -> SafeString:
-    """Return the expanded schema where there is only a name."""
+    """Return the text of a schema, with a mere reference expanded."""
     name = str(schema.get("$ref", "")).rsplit("/", 1)[-1]
     return _linked(shape_text(SHAPES.get(name, schema)))
 

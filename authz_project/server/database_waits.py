@@ -87,7 +87,7 @@ class Wait:
         return waited >= self._limit() or (waited >= LONG and silence.is_noticed(raw, time.monotonic() - waited))
 
     def _limit(self) -> float:
-        """Return the limit of a statement. Transactions set the server's limit as they need it; changes may wait."""
+        """Return the timeout of a statement; none in transactions: these set the server's own, and changes may wait."""
         connection = self._connection()
         if connection is None or connection.in_atomic_block or not settings.STATEMENT_TIMEOUT:
             return inf

@@ -47,7 +47,7 @@ IDLE = 25.0  # seconds
 CROWDED = 7 / 8  # of the places: above this, places are freed
 ENOUGH = 3 / 4  # of the places: this many remain taken
 GRACE = 0.2  # seconds for a new connection to be answered, before its place may be freed for another one
-SETTLED = 1.0  # seconds for a new connection to be answered, before it counts towards the limit of its address
+SETTLED = 1.0  # seconds for a new connection to be answered, before the limit of its address may close it
 LOOK_EVERY = 0.25  # seconds
 SOON = 0.05  # seconds, after a check that closed connections: more may follow from the backlog
 SURVEY_EVERY = 1.0  # seconds between full checks while few places are taken: only idle ones can be found then
@@ -150,9 +150,8 @@ class Connection(NamedTuple):
     def end(self) -> None:
         """Shut the connection down and discard unsent data. Granian then closes it, which frees the place.
 
-        It may have been closed since the check, and its descriptor reused for another file or connection, which must be
-        left alone. Duplicating the descriptor is no solution: closing a duplicate of SQLite's file would drop its
-        locks.
+        It may have been closed since the check, and its descriptor reused for another file or connection, which must
+        be left alone. Duplicating it is no solution: closing a duplicate of SQLite's file would drop SQLite's locks.
         """
         if address_of(_libc.getpeername, self.descriptor) == self.peer:
             _libc.setsockopt(self.descriptor, socket.SOL_SOCKET, socket.SO_LINGER, _ABORT, len(_ABORT))

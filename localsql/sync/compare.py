@@ -195,7 +195,7 @@ EXAMPLES = 5
 
 
 class Spill:
-    """A temporary file for the additions, or the deletions, of all patterns. Closing it deletes it."""
+    """A temporary file for the additions, or the deletions, of all patterns. It is deleted on close or process exit."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the pass

@@ -188,7 +188,7 @@ class SqlQuery:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A member of a document, by its path, or a column of a file; each element of an array makes a row."""
+    """A path into a document, or a column of a file; an array yields one row per element."""
 
     name: str
     is_array: bool = False
@@ -211,7 +211,7 @@ class CsvFile:
 
 @dataclass(frozen=True)
 class SyncPattern:
-    """Facts that are to be there exactly as long as their rows are. It owns all facts that match it."""
+    """Facts that should exist if and only if their rows do. The pattern owns all facts that match it."""
 
     key: BindingKey
     database: Database
@@ -385,7 +385,7 @@ _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
 
 @dataclass(frozen=True)
 class Around:
-    """What a file is read with: its folder, the environment's variables, and the connection of --connection."""
+    """The context of a file: its folder, environment variables, and the --connection option."""
 
     folder: Path = Path()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -412,7 +412,7 @@ class Databases:
             if len(self.entries) > 1:
                 raise ConfigRejected(place, f"needs `db`, one of {_listed(self.entries)}")
             name = next(iter(self.entries))
-        elif self.around.connection:  # it stands for whatever database a file of bindings names
+        elif self.around.connection:  # it replaces any database that a bindings file names
             name = GIVEN
         if not isinstance(name, str) or name not in self.entries:
             raise ConfigRejected(place, f"there is no database `{name}` under `dbs`; there is {_listed(self.entries)}")

@@ -93,7 +93,7 @@ class WrittenRow:
 
 @dataclass(frozen=True)
 class OutboxTable:
-    """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
+    """An outbox table in an open connection, in autocommit mode. The config reader has validated its name."""
 
     _name: str
     _connection: SqlConnection
