@@ -1,3 +1,3 @@
-"""Wires the parts: settings, paths, keys, errors, the admin's frame, the command line. Nothing imports it."""
+"""The project: settings, URLs, API keys, errors, the admin site, the command line. No other app imports it."""
 
 __version__ = "0.1.0"

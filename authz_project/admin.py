@@ -1,6 +1,6 @@
-"""API keys, environments, users and groups.
+"""Admin pages of API keys, environments, users and groups.
 
-Environments are here because ending one ends its facts and keys too.
+Environments are here because deleting one deletes its facts and keys too.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def _minute(time: datetime | None) -> str:
 
 
 class DateTimeLocalInput(forms.DateTimeInput):
-    """A day and a time in one field, by the browser's own calendar."""
+    """A date and time in one field, with the browser's date picker."""
 
     input_type = "datetime-local"
 
@@ -54,7 +54,7 @@ class DateTimeLocalInput(forms.DateTimeInput):
 
 
 class ChangingAdmin(admin.ModelAdmin):
-    """Runs each POST in a `changing` transaction; if the write lock cannot be had in time, the page says so."""
+    """Runs each POST in a `changing` transaction; shows a message if the write lock cannot be acquired in time."""
 
     def changeform_view(self, request: HttpRequest, *place: Any, **options: Any) -> HttpResponse:
         return self._changing(request, partial(super().changeform_view, request, *place, **options))
@@ -102,14 +102,14 @@ class ApiKeyAdmin(ChangingAdmin):
         return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
-        # What a key opens never changes: processes remember it.
+        # The environment of a key never changes: processes cache it.
         return ["environment", "prefix", *self._of_its_life] if key else []
 
     def get_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[Any]:
         return ["prefix", *self.fields, *self._of_its_life] if key else [*self.fields]
 
     def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
-        return False  # revoked keys stay, to say what they were
+        return False  # revoked keys are kept for reference
 
     def has_rotate_permission(self, request: HttpRequest) -> bool:
         return self.has_add_permission(request) and self.has_change_permission(request)
@@ -142,7 +142,7 @@ class ApiKeyAdmin(ChangingAdmin):
         key.pk, key.prefix = made.pk, made.prefix
 
     def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """Return the only page that ever shows the whole key; it is not kept anywhere to be shown again."""
+        """Return the only page that ever shows the whole key, which is not stored anywhere."""
         return self._shown_once(request, "New API key", {"token": key.token})
 
     def _shown_once(self, request: HttpRequest, title: str, shown: dict[str, Any]) -> HttpResponse:
@@ -153,7 +153,7 @@ class ApiKeyAdmin(ChangingAdmin):
 
     @admin.action(description="Rotate the selected keys", permissions=["rotate"])
     def rotate(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> HttpResponse | None:
-        """Make a successor of each, all or none, and show them: the old ones are good for a day."""
+        """Create a successor of each key, all or none, and show them. The old keys stay valid for a day."""
         rotated: list[Rotated] = []
         try:
             with transaction.atomic():
@@ -198,7 +198,7 @@ class EnvironmentAdmin(ChangingAdmin):
         return shown
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
-        """Save only the fields that the form changed: other columns, as `offset`, have moved on since it was loaded."""
+        """Save only the fields changed in the form: others, such as `offset`, may have been updated meanwhile."""
         if change:
             turn = advance(environment.pk)
             record(environment.pk, [Done(turn.offset, Kind.ENVIRONMENT, by_admin(request), turn.policy_version_id)])
@@ -211,7 +211,7 @@ class EnvironmentAdmin(ChangingAdmin):
     def get_deleted_objects(
         self, environments: Sequence[Any] | models.QuerySet[Any], request: HttpRequest
     ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
-        """Ask for no further permissions: the keys and policies of an environment are deleted with it."""
+        """Require no further permissions: an environment's keys and policies are deleted with it."""
         shown, counts, _, protected = super().get_deleted_objects(environments, request)
         return shown, counts, set(), protected
 
@@ -226,14 +226,14 @@ admin.site.unregister([User, Group])
 
 
 def permissions_of(holder: User | Group) -> models.QuerySet[Permission]:
-    """Return the permissions that a user has, by itself or by its groups; or those of a group."""
+    """Return the permissions of a user, including those of the user's groups; or those of a group."""
     if isinstance(holder, Group):
         return holder.permissions.all()
     return Permission.objects.filter(models.Q(user=holder) | models.Q(group__user=holder))
 
 
 def may_manage(person: User, holder: User | Group) -> bool:
-    """Say whether the person has all that the user or group has: who sets a password can log in with it."""
+    """Return whether the person has all permissions of the holder: whoever sets a password can log in with it."""
     if person.is_superuser:
         return True
     if isinstance(holder, User) and holder.is_superuser:
@@ -242,9 +242,9 @@ def may_manage(person: User, holder: User | Group) -> bool:
 
 
 class WithinOwnPermissions(admin.ModelAdmin):
-    """Lets nobody but superusers give, or take over, more than they have themselves.
+    """Prevents everyone but superusers from granting, or taking over, permissions that they do not have themselves.
 
-    Pages, passwords, actions and the deletion of several ask these methods.
+    Pages, password changes, actions and bulk deletion all check these methods.
     """
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -254,7 +254,7 @@ class WithinOwnPermissions(admin.ModelAdmin):
         return super().has_delete_permission(request, obj) and (obj is None or may_manage(_person(request), obj))
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """Offer the permissions that the person has, and the groups that have no others."""
+        """Offer only the permissions that the person has, and the groups without any others."""
         person = _person(request)
         if not person.is_superuser:
             own = permissions_of(person).values("pk")

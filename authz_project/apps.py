@@ -17,12 +17,12 @@ class AuthzProjectConfig(AppConfig):
 
 
 def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:
-    """Check settings and files. The module is imported here, so that no other command waits for it."""
+    """Check settings and files. The module is imported here so that other commands start faster."""
     found: list[checks.CheckMessage] = import_string("authz_project.checkup.quick")()
     return found
 
 
 def check_deployment(app_configs: object, **options: object) -> list[checks.CheckMessage]:
-    """Check what production needs, and the database."""
+    """Check the settings recommended for production, and the database."""
     found: list[checks.CheckMessage] = import_string("authz_project.checkup.deployment")()
     return found

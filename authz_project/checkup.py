@@ -1,4 +1,4 @@
-"""The system checks of `authz check`: settings and files; with `--deploy`, also the database and API keys."""
+"""System checks of `authz check`: settings and files; with `--deploy`, also the database and API keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quick() -> list[CheckMessage]:
 
 
 def deployment() -> list[CheckMessage]:
-    """Check what production needs, and everything that is stored in the database. Nothing is changed."""
+    """Check the settings recommended for production, and everything in the database, without changing anything."""
     return [*production_settings(), *secret(), *database_findings()]
 
 
@@ -61,7 +61,7 @@ def decision_log_settings() -> Found:
 
 def secret() -> Found:
     value = secret_that_is_set()
-    if not value and missing_database():  # `serve` will make one
+    if not value and missing_database():  # `serve` creates one
         return
     if weakness := weakness_of(value):
         text, _, hint = weakness.partition(". ")
@@ -70,12 +70,12 @@ def secret() -> Found:
 
 # ---- database -------------------------------------------------------------------------------------------------------
 
-WITHIN = 10.0  # seconds for the next answer
-OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what gives a warning, and an error
+WITHIN = 10.0  # seconds to wait for each result
+OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: thresholds of a warning and of an error
 
 
 def database_findings() -> Found:
-    """Yield what each check finds; stop with an error if the database does not answer one within WITHIN seconds."""
+    """Yield the findings of each check; stop with an error if one gets no response within WITHIN seconds."""
     if missing := missing_database():
         yield Warning(f"No database at {missing}.", "`serve` and `migrate` create it.", id="authz.W003")
         return
@@ -97,7 +97,7 @@ def _look(found: SimpleQueue[CheckMessage | None]) -> None:
     try:
         for each in _findings():
             found.put(each)
-    except Exception as reason:  # whatever it is, later checks cannot run
+    except Exception as reason:  # whatever it is, the remaining checks cannot run
         text = f"Cannot use the database: {' '.join(str(reason).split())}"
         found.put(Error(text, "Check DATABASE_URL.", id="authz.E003"))
     finally:
@@ -145,7 +145,7 @@ def clock_findings() -> Found:
 
 
 def connection_findings(workers: int, threads: int) -> Found:
-    """Compare the connections that such a server opens at most with the limit; `docs/operations.md` lists them."""
+    """Compare the connections that such a server may open with the limit; `docs/operations.md` lists them."""
     if connection.vendor == LOCAL:
         return
     with connection.cursor() as cursor:
@@ -160,7 +160,7 @@ def connection_findings(workers: int, threads: int) -> Found:
 
 
 def replica_findings() -> Found:
-    """Check each replica of DATABASE_REPLICA_URL. While one is left out, the others and the primary answer."""
+    """Check each replica of DATABASE_REPLICA_URL. If one is unusable, the others and the primary answer."""
     for each in looked_at():
         text = f"Replica {each.name} is not used: {each.reason}."
         if each.is_stranger:
@@ -172,11 +172,11 @@ def replica_findings() -> Found:
 # ---- API keys -------------------------------------------------------------------------------------------------------
 
 SOON = timedelta(days=14)
-SHOWN = 3  # keys that are named
+SHOWN = 3  # keys to name
 
 
 def key_findings() -> Found:
-    moment = time_of(now())  # by the clock that ends them
+    moment = time_of(now())  # the database's clock, by which keys expire
     held = ApiKey.objects.filter(revoked_at=None).exclude(hash=DEV_KEY_HASH).order_by("expires_at", "pk")
     active = held.exclude(expires_at__lte=moment)
     if not active.exists():
@@ -200,7 +200,7 @@ def _named(keys: Sequence[ApiKey]) -> str:
 
 LITTLE, TOO_LITTLE = 1 << 30, 100 << 20  # bytes
 OF_OTHERS, OF_GROUP = 0o007, 0o070
-ENDS = ("", "-wal", "-shm", ".secret")  # of the files of an SQLite database
+ENDS = ("", "-wal", "-shm", ".secret")  # suffixes of an SQLite database's files
 
 
 def file_findings() -> Found:
@@ -216,7 +216,7 @@ def file_findings() -> Found:
 
 
 def database_file() -> Path | None:
-    """Return the path of the SQLite database; None with PostgreSQL."""
+    """Return the path of the SQLite database; None for PostgreSQL."""
     return Path(connection.settings_dict["NAME"]).absolute() if connection.vendor == LOCAL else None
 
 
@@ -234,7 +234,7 @@ def disk_findings(folders: dict[str, Path], size: int = 0) -> Found:
 
 
 def permission_findings(database: Path) -> Found:
-    """Check who may read: a database has hashes of passwords and of keys, and its secret signs logins."""
+    """Check file permissions: a database contains hashes of passwords and keys, and its secret signs logins."""
     for path in (database.with_name(database.name + end) for end in ENDS):
         if not path.exists():
             continue

@@ -1,4 +1,4 @@
-"""The database: its errors, its connections, its schema, and whether it can answer."""
+"""The database: its errors, connections, schema state, and readiness."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from django.db.migrations.loader import MigrationLoader
 from policy.ground import spans
 from policy.ground.clock import is_outdated
 
-# ---- trouble ------------------------------------------------------------------------------------------------------
-# What ails the database, by the code that it gives: what a caller is told, and whether trying again may help.
+# ---- error codes --------------------------------------------------------------------------------------------------
+# Map the database's error codes to what callers are told, and whether a retry may help.
 #
-# SQLite numbers its errors, PostgreSQL has five characters; Django keeps both behind an error of its own. For a code
-# that is not named here, callers are told in general that the database cannot be reached.
+# SQLite's codes are numbers, PostgreSQL's have five characters; Django wraps both in exceptions of its own. For codes
+# that are not listed here, callers are told that the database is unreachable.
 
 
 class Trouble(NamedTuple):
     status: int
     message: str
-    retry_after: int = 0  # seconds; 0 says nothing of another time
+    retry_after: int = 0  # seconds; 0 if a retry does not help
 
     @property
     def headers(self) -> dict[str, str]:
@@ -45,9 +45,9 @@ DISK = Trouble(503, "the database disk reports I/O errors; try again later", 10)
 BUSY = Trouble(503, "timed out waiting for a database lock; try again", 1)
 DAMAGED = Trouble(500, "the database is corrupt; an operator must restore a backup")
 
-NO_THREAD = "can't start new thread"  # the text of Python's `RuntimeError`
+NO_THREAD = "can't start new thread"  # the message of Python's `RuntimeError`
 
-_SQLITE = {  # by the code without its details
+_SQLITE = {  # by primary result code
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_NOMEM: MEMORY,
     sqlite3.SQLITE_READONLY: READ_ONLY,
@@ -56,8 +56,8 @@ _SQLITE = {  # by the code without its details
     sqlite3.SQLITE_FULL: FULL,
     sqlite3.SQLITE_NOTADB: DAMAGED,
 }
-_POSTGRESQL = {  # by the code, or its class
-    "25006": READ_ONLY,  # of a standby, or one that was a primary a moment ago
+_POSTGRESQL = {  # by SQLSTATE
+    "25006": READ_ONLY,  # of a standby, or of a former primary after a failover
     "53100": FULL,
     "53200": MEMORY,
     "53300": CROWDED,
@@ -68,7 +68,7 @@ _POSTGRESQL = {  # by the code, or its class
 
 
 def trouble_of(error: BaseException) -> Trouble | None:
-    """Tell what an error says of the database; None where it says nothing that is known here."""
+    """Return what an error says about the database; None if unknown."""
     if is_scarcity(error):
         return MEMORY
     for each in _causes(error):
@@ -80,27 +80,27 @@ def trouble_of(error: BaseException) -> Trouble | None:
 
 
 def is_scarcity(error: BaseException) -> bool:
-    """Say whether the system gave this process no more memory, or no more threads."""
+    """Return whether the process could not get more memory or another thread."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_THREAD in str(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Go from Django's error to the driver's."""
+    """Yield Django's error and the driver's."""
     yield error
     if error.__cause__ is not None:
         yield error.__cause__
 
 
-# ---- damage -------------------------------------------------------------------------------------------------------
-# Whether an SQLite file is whole, as far as a few seconds tell; and what to do where it is not.
+# ---- corruption ---------------------------------------------------------------------------------------------------
+# Detect a corrupt SQLite file, as far as possible within a few seconds, and advise what to do.
 
 LOOKS_FOR = 2.0  # seconds; a file of a million facts takes one
-_STEPS = 50_000  # of SQLite's machine between two looks at the clock
+_STEPS = 50_000  # instructions of SQLite's virtual machine between checks of the clock
 ADVICE = "move the file aside, restore a backup (see Operations, Backup), and start again"
 
 
 def refusal_of(error: Exception) -> str:
-    """Return what is said of a database that cannot even be opened."""
+    """Return the message for a database that cannot even be opened."""
     said = " ".join(str(error).split())
     if trouble_of(error) is DAMAGED:
         return f"the database {_file()} is corrupt ({said}): {ADVICE}"
@@ -110,7 +110,7 @@ def refusal_of(error: Exception) -> str:
 
 
 def damage(mine: BaseDatabaseWrapper) -> str:
-    """Return what is wrong with the file; nothing where `quick_check` finds no fault within LOOKS_FOR seconds."""
+    """Return what is wrong with the file; empty if `quick_check` finds no fault within LOOKS_FOR seconds."""
     raw, until = mine.connection, time.monotonic() + LOOKS_FOR
     raw.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
     try:
@@ -128,30 +128,30 @@ def _file() -> str:
 
 
 # ---- connections --------------------------------------------------------------------------------------------------
-# Drops connections that no longer work: they outlive requests, and the database may restart meanwhile.
+# Drop broken connections: connections are persistent, and the database may restart between requests.
 #
-# To test a connection before each request would cost a round trip. So a thread tests its connection only if the
-# connection has been idle for long, or if any thread of the process has lost one since this thread last used its own.
-# A restart of the database is then one failed request for a process, not one for each of its threads.
+# Testing the connection before each request would cost a round trip. So a thread tests its connection only if it has
+# been idle for long, or if any thread of the process has lost one since this thread last used its own. Thus a restart
+# of the database fails one request per process, not one per thread.
 
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
 _silent_at = -math.inf
-_is_silent = False  # the database neither answers nor hangs up
+_is_silent = False  # the database neither responds nor closes connections
 _thread = threading.local()
 
 
 def note_loss() -> None:
-    """Note that a connection broke, so that each thread tests its own before it uses it again."""
+    """Record that a connection broke, so that each thread tests its own before using it again."""
     global _lost_at
     _lost_at = time.monotonic()
 
 
 def note_silence(is_silent: bool) -> None:
-    """Note whether the database is silent: while it is, no request begins to wait for it.
+    """Record whether the database is unresponsive; while it is, requests fail at once instead of waiting for it.
 
-    Afterwards each thread makes a new connection: to test the old one might mean to wait for the silent server again.
+    Afterwards each thread reconnects: testing its old connection might mean waiting for the hung server again.
     """
     global _is_silent, _silent_at
     if is_silent:
@@ -160,9 +160,9 @@ def note_silence(is_silent: bool) -> None:
 
 
 def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
-    """Drop this thread's connection if it is dead; called before a request uses it. It is `mine`, if it is at hand.
+    """Drop this thread's connection if it is dead; to be called before a request uses it. Pass it as `mine` if at hand.
 
-    Raise `OperationalError` while the database is silent.
+    Raise `OperationalError` while the database is unresponsive.
     """
     if _is_silent:
         raise OperationalError("the database does not respond")
@@ -179,29 +179,29 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
 
 
 def let_go_if_broken() -> BaseDatabaseWrapper:
-    """Drop this thread's connection if an error left it unusable; called before and after a request, as Django does.
+    """Drop this thread's connection if an error made it unusable; called before and after each request, as in Django.
 
-    Tests send requests within a transaction, which is left alone. Return the connection: to look it up takes longer
-    than most of what is done for a request.
+    Connections in a transaction are left alone, for tests. Return the connection, because looking it up takes longer
+    than most other parts of a request.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None or mine.in_atomic_block:
         return mine
     if mine.errors_occurred or not mine.autocommit:
         mine.close_if_unusable_or_obsolete()
-    # The driver knows of a loss, and Django does not, where an error was of no importance to the request.
+    # If the request ignored the error, the driver knows of the loss but Django does not.
     if mine.connection is not None and mine.vendor == "postgresql" and mine.connection.closed:
         mine.close()
-    if mine.connection is None:  # it was broken: none is dropped for its age
+    if mine.connection is None:  # it was broken: connections have no maximum age
         _note_lost()
     return mine
 
 
 @cache
 def note_connecting() -> None:
-    """Have the time that connecting takes noted as a part of the request, while somebody observes.
+    """Record the time spent connecting as a part of the request, while there are observers.
 
-    Django's method is replaced for this: its signal tells of connections that were made, and not when that began.
+    Replaces a method of Django, because its signal is sent only after a connection was made, without a start time.
     """
     connect = BaseDatabaseWrapper.connect
 
@@ -219,19 +219,19 @@ def _note_lost() -> None:
 
 
 # ---- schema state -------------------------------------------------------------------------------------------------
-# The state of a database's schema: the migrations that it has, beside those of this program.
+# The state of a database's schema: its applied migrations compared with those of this program.
 
 APPLIED = "SELECT app, name FROM django_migrations"
 UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
 
-Migration = tuple[str, str]  # its app and its own name
+Migration = tuple[str, str]  # app label and name
 
 
 class SchemaState(NamedTuple):
-    """How a database's schema differs from the program's; both fields are empty where they are the same."""
+    """How a database's schema differs from the program's; both fields are empty if it is up to date."""
 
-    missing: tuple[Migration, ...]  # those of this program that the database still needs
-    unknown: tuple[Migration, ...]  # those that the database has, of apps of this program, and that are not of it
+    missing: tuple[Migration, ...]  # unapplied migrations of this program
+    unknown: tuple[Migration, ...]  # applied migrations of this program's apps that this program does not have
 
     @property
     def is_current(self) -> bool:
@@ -239,7 +239,7 @@ class SchemaState(NamedTuple):
 
     @property
     def newer(self) -> tuple[Migration, ...]:
-        """Return the migrations of a later version of the program: those after the last that it knows of the app."""
+        """Return the migrations of a later version: those after the app's last one in this program."""
         last: dict[str, str] = {}
         for app, name in known():
             last[app] = max(name, last.get(app, ""))
@@ -247,12 +247,12 @@ class SchemaState(NamedTuple):
 
 
 def state_of_database() -> SchemaState:
-    """Compare what is applied with what this program has. One statement."""
+    """Compare the applied migrations with this program's, using one query."""
     return state_of(applied())
 
 
 def state_of(applied: Iterable[Migration]) -> SchemaState:
-    """Return the state of a database with these migrations. Those of apps that are gone say nothing."""
+    """Return the state of a database with these migrations. Those of removed apps are ignored."""
     has, knows = {(app, name) for app, name in applied}, known()
     ours = {app for app, _ in knows}
     unknown = sorted(each for each in has - knows if each[0] in ours)
@@ -260,7 +260,7 @@ def state_of(applied: Iterable[Migration]) -> SchemaState:
 
 
 def applied() -> frozenset[Migration]:
-    """Return the migrations that the database has; none where it was never prepared."""
+    """Return the applied migrations; none if the database is not initialized."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(APPLIED)
@@ -273,12 +273,12 @@ def applied() -> frozenset[Migration]:
 
 @cache
 def known() -> frozenset[Migration]:
-    """Return the migrations of this program and of what it is made with."""
+    """Return the migrations of this program and its dependencies."""
     return frozenset(MigrationLoader(None).disk_migrations)
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Say whether a statement failed since the database is not prepared."""
+    """Return whether a statement failed because the database is not initialized."""
     return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE
 
 
@@ -291,22 +291,22 @@ def missing_database() -> Path | None:
 
 
 # ---- readiness ----------------------------------------------------------------------------------------------------
-# Whether questions can be answered here: the database answers, and its form is the one that this program works on.
+# Whether this process can answer requests: the database responds, and its schema is the one of this program.
 
 log = logging.getLogger("authz.server")
 
-HEALTH = ("/healthcheck", "/api/healthcheck")  # answered as soon as requests are taken
+HEALTH = ("/healthcheck", "/api/healthcheck")  # answered as soon as requests are accepted
 READINESS = "/readyz"
 LONGEST_LINE = 500  # characters
 
-# Set once this process is told to stop. It still answers for a while, but a load balancer should ask others.
+# Set once this process is told to stop. It still answers for a while, but load balancers should use others.
 draining = threading.Event()
 
 
 class Readiness(NamedTuple):
-    """What /readyz answers. It names no details of the database, since anybody may ask."""
+    """The response of /readyz, without details of the database, as it is public."""
 
-    reason: str  # what is in the way, in one word for programs: nothing where it is empty
+    reason: str  # the cause, in one word for programs; empty if ready
     message: str
 
     @property
@@ -315,7 +315,7 @@ class Readiness(NamedTuple):
 
     @property
     def body(self) -> dict[str, object]:
-        """Return what is answered."""
+        """Return the response body."""
         return {"message": self.message, **({"reason": self.reason} if self.reason else {})}
 
 
@@ -327,12 +327,12 @@ NEWER = Readiness("form", "the database schema belongs to a newer version; start
 
 
 def current() -> Readiness:
-    """Ask the database on this thread's connection, and say whether it is ready. Never raises an `Exception`."""
+    """Check the database on this thread's connection, and return the result. Never raises an `Exception`."""
     if draining.is_set():
         return DRAINING
     try:
         return _of_database()
-    except Exception:  # perhaps of the connection alone, which may be older than the database's last start
+    except Exception:  # perhaps only the connection is dead, from before the database was last restarted
         connections[DEFAULT_DB_ALIAS].close()
     try:
         return _of_database()

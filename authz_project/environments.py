@@ -1,4 +1,4 @@
-"""Environments by name, those of test runs, and what is installed here."""
+"""Find or create environments, create test environments, and describe the installation."""
 
 import platform
 import secrets
@@ -19,15 +19,15 @@ from policy.ground.journal import By, changing
 from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
 from policy.publishing import Figures, active_version
 
-# ---- Environments by name, made where they are missing and may be -------------------------------------------------
+# ---- environments by name -----------------------------------------------------------------------------------------
 
 
 class NotAName(AuthzError):
-    """A word that cannot be an environment's short name."""
+    """A text that cannot be the short name of an environment."""
 
 
 def environment_made(slug: str) -> Environment:
-    """Return the environment of that name, which is made if there is none."""
+    """Return the environment with this name, creating it if it does not exist."""
     if slug == DEFAULT_SLUG:
         return default_environment()
     found = Environment.objects.filter(slug=slug).first()
@@ -44,15 +44,15 @@ def _made(slug: str) -> Environment:
     return Environment.objects.create(slug=slug, name=slug)
 
 
-# ---- Environments for one test run each ---------------------------------------------------------------------------
+# ---- test environments --------------------------------------------------------------------------------------------
 
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
 @changing()
 def create_test_environment(copied: bool) -> str:
-    """Return a key to a new environment, `copied` from the default one or empty."""
-    slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))  # as TEST_SLUG
+    """Create an environment, empty or `copied` from the default one, and return a key to it."""
+    slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))  # must match TEST_SLUG
     environment = Environment.objects.create(slug=slug, name="Test environment")
     if copied:
         _copy(default_environment(), environment)
@@ -70,11 +70,11 @@ def _copy(origin: Environment, target: Environment) -> None:
     copy_facts(origin.id, target.id)
 
 
-# ---- What is installed and set here: what `version` and `serve` say of it -----------------------------------------
+# ---- versions and settings, as shown by `version` and `serve` -----------------------------------------------------
 
 
 def database_text() -> str:
-    """Return which database this is, in which version, and where: never with a password."""
+    """Return the kind, version and location of the database, without a password."""
     version = database_version()
     if connection.vendor == "sqlite":
         return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
@@ -84,7 +84,7 @@ def database_text() -> str:
 
 
 def database_version() -> str:
-    """Return which database this is, in which version, and no more: `PostgreSQL 16.4`."""
+    """Return only the kind and version of the database: `PostgreSQL 16.4`."""
     connection.ensure_connection()
     if connection.vendor == "sqlite":
         return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
@@ -93,12 +93,12 @@ def database_version() -> str:
 
 
 def facts_text() -> str:
-    """Return the versions that pages show to everybody. Sends no query, so that no page waits for the database."""
+    """Return the versions that pages show to everyone. Sends no query, so that no page waits for the database."""
     return f"authz {__version__} · Python {platform.python_version()} · {_kind_of_database()}"
 
 
 def _kind_of_database() -> str:
-    """Return the database's name; PostgreSQL's version only once a thread that called this had a connection."""
+    """Return the kind and version of the database; PostgreSQL's version only once a calling thread had a connection."""
     if connection.vendor == "sqlite":
         return f"SQLite {sqlite3.sqlite_version}"
     if connection.connection is not None and not _known_version:
@@ -120,7 +120,7 @@ def policy_text(environment_id: int, slug: str) -> str:
 
 
 def unset() -> dict[str, str]:
-    """Return the settings that production should have and that are not set, each with the consequence."""
+    """Return the unset settings that are recommended for production, each with the consequence."""
     wanted = {
         "ALLOWED_HOSTS": ("any Host header is accepted", "*" not in settings.ALLOWED_HOSTS),
         "CSRF_TRUSTED_ORIGINS": ("the admin's cookies are also sent over plain HTTP", settings.SESSION_COOKIE_SECURE),

@@ -1,4 +1,4 @@
-"""Map every error of a request, wherever it is raised, to one HTTP response, and log what is the service's fault."""
+"""Map every error of a request to one HTTP response, wherever it is raised, and log the service's own faults."""
 
 import logging
 import math
@@ -31,7 +31,7 @@ log = logging.getLogger("authz.request")
 
 LONGEST_LINE = 500  # characters
 
-STATUS = (  # the first that fits
+STATUS = (  # the first match counts
     (ScopeMissing, 403),
     (KeyRefused, 401),
     (TooManyRequests, 429),
@@ -51,7 +51,7 @@ STATUS = (  # the first that fits
 
 
 class Refusal(NamedTuple):
-    """An answer that is not a success."""
+    """An error response."""
 
     status: int
     body: dict[str, object]
@@ -59,7 +59,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> Refusal:
-    """Return the response to an error, and log it if it is the service's fault.
+    """Return the response to an error, and log the error if it is the service's fault.
 
     `started` is when the request began, by `perf_counter`.
     """
@@ -79,7 +79,7 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
 
 
 def _trouble_of(error: Exception) -> Trouble | None:
-    """Return what ails the database, or the machine."""
+    """Return what is wrong with the database or the machine, if known."""
     if isinstance(error, (OperationalError, InterfaceError)):
         return trouble_of(error) or AWAY
     return trouble_of(error) if isinstance(error, DatabaseError) or is_scarcity(error) else None
@@ -95,7 +95,7 @@ def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
 
 
 def _reason_for_cancelling(started: float) -> Exception:
-    """Tell a timeout from a cancelled statement by the clock: PostgreSQL reports both with the same error."""
+    """Distinguish a timeout from a cancelled statement by the clock: PostgreSQL reports both with the same error."""
     limit = settings.STATEMENT_TIMEOUT
     return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
 
@@ -139,7 +139,7 @@ def _headers(error: Exception) -> dict[str, str]:
 
 
 def _sentence(error: APIException) -> str:
-    """Return the framework's first message as a sentence, after the path of the field: `a.b: may not be null`."""
+    """Return the framework's first message, uncapitalized, after the path of the field: `a.b: may not be null`."""
     detail, path = error.detail, ""
     while isinstance(detail, dict | list):
         key, detail = next(iter(detail.items())) if isinstance(detail, dict) else ("", detail[0])
@@ -150,7 +150,7 @@ def _sentence(error: APIException) -> str:
 
 
 class _Seldom:
-    """One line a second for each kind of trouble: while a database is away, every request has the same to say."""
+    """Logs one line per second and kind of error: while a database is down, every request has the same one."""
 
     def __init__(self) -> None:
         self._once = OnceASecond()

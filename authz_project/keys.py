@@ -1,4 +1,4 @@
-"""Make, find, rotate and revoke API keys, and note the days on which they are used."""
+"""Create, find, rotate and revoke API keys, and record when they were last used."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from policy.ground.threads import start_thread
 from policy.models import Environment
 from policy.scopes import Scope
 
-# ---- key use ------------------------------------------------------------------------------------------------------
-# On which day a key was last used: written down once a day for each key, by a thread that no request waits for.
+# ---- last use of keys ---------------------------------------------------------------------------------------------
+# The day on which a key was last used is stored once a day per key, by a background thread.
 #
-# If the write fails, because the lock is held for too long or the database is away, the thread tries again later.
-# What is still unwritten when the process ends is lost, which does no harm: the day is only shown to people.
+# If the write fails, because of a lock timeout or because the database is down, the thread retries later. Unwritten
+# days are lost when the process ends, which does no harm: they are for display only.
 
 log = logging.getLogger("authz.keys")
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds between a failure and the next attempt
-AT_ONCE = 500  # keys in a statement
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before a retry
+AT_ONCE = 500  # keys per statement
 _DAY = 86_400  # seconds
 _MOST = 10_000  # keys
 
-_noted: dict[str, int] = {}  # hash -> the day that is written down, or about to be
-_waiting: set[str] = set()  # hashes whose day is still to be written
-_lock = threading.Lock()  # of what waits, and of whether there is a thread for it
+_noted: dict[str, int] = {}  # hash -> the day that is stored or queued
+_waiting: set[str] = set()  # hashes whose day is queued
+_lock = threading.Lock()  # guards the queue and the thread's existence
 _is_writing = False
 
 
 def note_use(key_hash: str) -> None:
-    """Queue a write of today as the key's last use, unless this process has queued it today already."""
+    """Queue an update of the key's last use to today, once per day and process."""
     today = int(time.time()) // _DAY
     if _noted.get(key_hash) != today:
         _note(key_hash, today)
@@ -67,14 +67,14 @@ def _note(key_hash: str, today: int) -> None:
         _is_writing = True
     try:
         start_thread("last use of keys", _write_what_waits)
-    except RuntimeError:  # no thread can be had now: the next use may find one
+    except RuntimeError:  # no thread can be started now; the next use tries again
         with _lock:
             _is_writing = False
             _noted.pop(key_hash, None)
 
 
 def _write_what_waits() -> None:
-    """Write queued keys in batches until the queue is empty; after a failure, wait and try again."""
+    """Write queued keys in batches until the queue is empty; after a failure, wait and retry."""
     pause = SHORTEST_PAUSE
     while hashes := _taken():
         if _is_written(hashes):
@@ -111,9 +111,9 @@ def _is_written(hashes: list[str]) -> bool:
 
 
 def write(hashes: list[str]) -> None:
-    """Store the day, by the database's clock, as the last use of the keys that are not revoked and have an earlier day.
+    """Store today, by the database's clock, as the last use of the keys that are not revoked and have an earlier day.
 
-    Reads first: nearly always another process has stored the day already, and then no write lock is taken.
+    Reads first: another process has nearly always stored the day already, and then no write lock is needed.
     """
     today = _day_of_database()
     is_new = Q(last_used_at__isnull=True) | Q(last_used_at__lt=today)
@@ -128,13 +128,11 @@ def _day_of_database() -> datetime:
     return datetime.combine(time_of(now()).date(), datetime.min.time(), UTC)
 
 
-# ---- Make, find, rotate and revoke API keys -----------------------------------------------------------------------
-
-# ---- Making, reading and revoking API keys ------------------------------------------------------------------------
+# ---- creating, finding and revoking API keys ----------------------------------------------------------------------
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
-TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # slugs of environments for one test run each, and of no others
+TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # slugs of test environments, and of no others
 _TEST_KEY = re.compile(rf"e_{TEST_SLUG.pattern}_")
 
 _ALPHABET = string.ascii_letters + string.digits
@@ -147,7 +145,7 @@ def hash_of(token: str) -> str:
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
 
-# Every statement that answers a caller includes this check of its key. Lower apps find it by `policy.active.KEY_CHECK`.
+# Every statement that answers a caller includes this check of its key. Lower apps get it as `policy.active.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN environment e WHERE k.hash = ",
     usable="e.id = k.environment_id AND k.revoked_at IS NULL",
@@ -171,7 +169,7 @@ def create_key(
     scopes: Collection[Scope] = ALL,
     by: By = NOBODY,
 ) -> tuple[ApiKey, str]:
-    """Create a key, and return it with its text, which is stored nowhere."""
+    """Create a key; return it with its full text, which is not stored."""
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(10))
     secret = "".join(secrets.choice(_ALPHABET) for _ in range(40))
     token = f"e_{environment.slug}_{key_id}_{secret}"
@@ -198,7 +196,7 @@ def keep_key(
 def revoke_key(key: ApiKey) -> None:
     """Revoke the key: no statement on the primary accepts it from now on, in any process.
 
-    Replicas answer with it for a second and a bit, until each process has looked at the primary.
+    Replicas may accept it for just over a second, until each process has polled the primary.
     """
     if key.revoked_at is None:
         with changing():
@@ -207,9 +205,9 @@ def revoke_key(key: ApiKey) -> None:
 
 
 def keep_dev_key(environment: Environment) -> None:
-    """Have the well-known development key open this environment, whatever it opened before.
+    """Make the well-known development key open this environment, whatever it opened before.
 
-    Another development server may be using the key. So it is replaced in one transaction, and only if it must be.
+    Another development server may be using the key. So it is replaced in one transaction, and only if necessary.
     """
     usual = dict.fromkeys(SCOPE_COLUMNS.values(), True)
     with changing():
@@ -226,33 +224,33 @@ def drop_dev_key() -> None:
 
 # ---- for requests ----------------------------------------------------------------------------------------
 
-# Callers, by the key's hash and the scope that is needed: hints, which every statement that uses one confirms.
+# Cache of callers, by the key's hash and the required scope. Every statement that uses an entry verifies it.
 _callers: dict[str, Mapping[Scope | None, Caller]] = {}
 
 
 def token_of(headers: Mapping[str, Any]) -> str:
     """Return the key of `Authorization: Bearer <key>`; empty if there is none.
 
-    The oldest clients send `Basic <key>`, with the key as it is, too.
+    `Basic <key>`, with the key not encoded, is accepted too, for the oldest clients.
     """
     scheme, _, token = headers.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
     return token.strip() if scheme.lower() in ("bearer", "basic") else ""
 
 
 def is_remembered(token: str) -> bool:
-    """Say whether this process has looked the key up, found it good, and not seen it refused since."""
+    """Return whether the key is cached: this process found it valid, and has not seen it refused since."""
     return bool(token) and hash_of(token) in _callers
 
 
 def forget(token: str) -> None:
-    """Forget the key after a refusal: it may have been good before."""
+    """Remove the key from the cache after it was refused."""
     _callers.pop(hash_of(token), None)
 
 
 def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
-    """Return the caller with this key, for the scope that is needed. Raise `KeyRefused` or `ScopeMissing`.
+    """Return the caller with this key, for the required scope. Raise `KeyRefused` or `ScopeMissing`.
 
-    A key that is remembered costs no query here, and is not confirmed.
+    A cached key costs no query, and is not verified here.
     """
     key_hash = hash_of(token)
     if not token or (not configured.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
@@ -277,16 +275,16 @@ def _remember(caller: Caller) -> None:
     }
 
 
-# ---- Keys by what people call them --------------------------------------------------------------------------------
+# ---- finding keys by prefix, number or label ----------------------------------------------------------------------
 
 _SHOWN = 5
 
 
 def key_named(text: str) -> ApiKey:
-    """Return the key with this beginning, this number or this label; `NotFound` where there is none, or more than one.
+    """Return the key with this prefix, number or label. Raise `NotFound` if there is none, or more than one.
 
-    A whole key works too: its secret is ignored. A label must lead to one key that is neither revoked nor expired; keys
-    that have a successor are passed over if another one has the label.
+    A whole key works too: its secret is ignored. A label must identify one key that is neither revoked nor expired;
+    keys that were rotated are skipped if another one has the label.
     """
     by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3])).first()
     if by_beginning is not None:
@@ -312,36 +310,36 @@ def _labelled(label: str) -> ApiKey:
 
 
 # ---- key rotation -------------------------------------------------------------------------------------------------
-# A key's successor: another secret for the same things, while the old one is still good for a time.
+# Rotation replaces a key by a successor with a new secret, while the old one stays valid for a while (overlap).
 
 OVERLAP = timedelta(hours=24)
 
 
 class NotToBeRotated(AuthzError):
-    """The key is not good any more, or has a successor already."""
+    """The key is no longer valid, or has a successor already."""
 
 
 class Rotated(NamedTuple):
     old: ApiKey
     new: ApiKey
-    token: str  # of the new one
+    token: str  # of the new key
 
     @property
     def outcome(self) -> str:
-        """Return what has become of the old one."""
+        """Return what happens to the old key."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"
         return f"{self.old.prefix} is valid until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
 def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:
-    """Make a successor, with the same environment, label and scopes; the old key ends after the overlap.
+    """Create a successor with the same environment, label and scopes; the old key expires after the overlap.
 
-    Without `expires_at`, the new key lasts as long as the old one was made to last. An old key that expires before the
-    overlap is over still does. If two rotate a key at the same time, one is refused.
+    Without `expires_at`, the new key is valid for as long as the old one originally was. An old key that expires
+    before the end of the overlap still does. Of two concurrent rotations, one is refused.
     """
     with changing():
-        # The first transaction locks the row until it commits; the second then reads the successor that the first made.
+        # The first transaction locks the row until it commits; the second then sees the successor.
         ApiKey.objects.filter(pk=key.pk).update(label=F("label"))
         old = ApiKey.objects.select_related("environment", "successor").get(pk=key.pk)
         moment = time_of(now())
@@ -360,7 +358,7 @@ def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: da
 
 
 def good_predecessors(key: ApiKey) -> list[ApiKey]:
-    """Return the keys before this one whose overlap is not over, the latest first."""
+    """Return the predecessors of this key that are still valid, latest first."""
     found: list[ApiKey] = []
     moment = time_of(now())
     waiting = [key.pk]
@@ -386,15 +384,15 @@ def _same_span(key: ApiKey, moment: datetime) -> datetime | None:
         return None
     try:
         return moment + (key.expires_at - key.created_at)
-    except OverflowError:  # it would end after the year 9999
+    except OverflowError:  # it would expire after the year 9999
         return key.expires_at
 
 
-# ---- What is said of a key where keys are shown -------------------------------------------------------------------
+# ---- texts about keys ---------------------------------------------------------------------------------------------
 
 
 def state_of(key: ApiKey, moment: datetime) -> str:
-    """Say whether it is good at the moment, and until when."""
+    """Return whether the key is valid at this time, and until when."""
     if key.revoked_at:
         return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:

@@ -1,4 +1,4 @@
-"""Rate limits of keys and of logins."""
+"""Rate limits of API keys and of logins."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from policy.errors import AuthzError
 from policy.ground.clock import now, time_of
 
 # ---- rate limit ---------------------------------------------------------------------------------------------------
-# How often a key may ask: a bucket of tokens for each, in each process, that fills again by the clock.
+# The rate limit of requests: a token bucket for each key, in each process.
 #
-# A bucket holds as many tokens as `RATE_LIMIT` allows in its period, and each request with the key takes one: so a
-# key may send all of them at once, and then as many as come back. A request that finds the bucket empty is refused
-# with the time to wait for the next token.
+# A bucket holds as many tokens as `RATE_LIMIT` allows in its period, and each request takes one. So a key may send all
+# of them as a burst, and then as many as are refilled. A request that finds the bucket empty is refused with the time
+# to wait for the next token.
 
-_MOST = 10_000  # keys; the least recently seen one is evicted, and begins anew with a full bucket
+_MOST = 10_000  # keys; the least recently used one is evicted, and starts again with a full bucket
 
 
 class AnyRate(Protocol):
@@ -40,7 +40,7 @@ class AnyRate(Protocol):
 
 
 class TooManyRequests(AuthzError):
-    """The key has asked too often; `seconds` says when to try again."""
+    """The key has exceeded its rate limit; `seconds` says when to retry."""
 
     def __init__(self, rate: AnyRate, seconds: int):
         self.seconds = seconds
@@ -52,15 +52,15 @@ class TooManyRequests(AuthzError):
 
 class _Bucket(NamedTuple):
     tokens: float
-    at: float  # when there were so many
+    at: float  # when there were this many
 
 
-_buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that has been good
+_buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that was found valid
 _lock = threading.Lock()
 
 
 def take_token(key_hash: str, rate: AnyRate) -> None:
-    """Take a token for a request; `TooManyRequests` where there is none."""
+    """Take a token for a request. Raise `TooManyRequests` if there is none."""
     with _lock:
         now = time.monotonic()
         tokens = _tokens(_buckets.get(key_hash), rate, now)
@@ -78,15 +78,15 @@ def _tokens(bucket: _Bucket | None, rate: AnyRate, now: float) -> float:
 
 
 def forget_all() -> None:
-    """Fill every bucket."""
+    """Refill all buckets."""
     with _lock:
         _buckets.clear()
 
 
-# ---- How often somebody may try a password: counted in the database, which all processes share --------------------
-# Failed logins are counted twice: by address and name, and by address alone. So attempts from one address lock nobody
-# out at another. The database's clock measures the window. An attempt that lies more than a window in the future,
-# since that clock was set back, no longer counts.
+# ---- login attempts, counted in the database, which all processes share -------------------------------------------
+# Failed logins are counted per address and name, and per address. So attempts from one address cannot lock out users
+# at another. The window is measured by the database's clock. If that clock was set back, attempts more than a window
+# in the future no longer count.
 
 WINDOW = timedelta(minutes=15)
 FOR_ONE_NAME = 5
@@ -94,7 +94,7 @@ FOR_ALL_NAMES = 20
 
 
 class LoginForm(AdminAuthenticationForm):
-    """The admin's login form, which refuses whoever has failed too often."""
+    """The admin's login form, which refuses clients with too many failures."""
 
     def clean(self) -> dict:
         assert self.request is not None, "the admin's login gives it"
@@ -102,7 +102,7 @@ class LoginForm(AdminAuthenticationForm):
         name = str(self.cleaned_data.get("username", "")).casefold()
         one, every = _key(address, name), _key(address)
         refuse_after({one: FOR_ONE_NAME, every: FOR_ALL_NAMES})
-        count(one, every)  # before the password is looked at: those who try at the same time are counted, too
+        count(one, every)  # before the password is checked, so that concurrent attempts count, too
         cleaned = super().clean()
         LoginAttempts.objects.filter(key=one).delete()
         LoginAttempts.objects.filter(key=every, count__gt=0).update(count=F("count") - 1)
@@ -131,7 +131,7 @@ def _lately(moment: datetime) -> Q:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the client's address, from CLIENT_ADDRESS_HEADER if that is set; of an IPv6 address, its /64 network."""
+    """Return the client's address, from CLIENT_ADDRESS_HEADER if set; for IPv6, the /64 network."""
     forwarded = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
     text = forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
     try:
@@ -144,5 +144,5 @@ def address_of(request: HttpRequest) -> str:
 
 
 def _key(*parts: str) -> str:
-    """Make a key of which neither name nor address can be read."""
+    """Return a key that reveals neither name nor address."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

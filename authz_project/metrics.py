@@ -1,11 +1,10 @@
-"""Metrics for Prometheus: of all workers together, on a port of their own.
+"""Prometheus metrics of all workers, on a separate port.
 
-Each process counts with the official client in its multiprocess mode: values are in files that all processes of a
-server share. A worker's files are named by its number, which no other process has at the same time, so the process that
-takes the place of one that has ended goes on with its counters. The server's parent process, which outlives all
-workers, merges the files for each scrape.
+Each process counts with the official client in multiprocess mode, which keeps values in files that all processes of
+a server share. A worker's files are named by its number, which is unique among running processes, so a restarted worker
+continues the counters. The server's parent process, which outlives all workers, merges the files for each scrape.
 
-Where `serve` has no `--metrics-port`, nothing imports this module, and nobody observes.
+Without `serve --metrics-port`, this module is not imported, and nothing is counted.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ MINUTE = 60.0  # seconds
 _PAGE = resource.getpagesize()
 
 # ---- the table ------------------------------------------------------------------------------------------------------
-# Every label has few values, however many callers there are: endpoints are those of the table of endpoints, methods
-# those of HTTP, kinds those that the code has. None is ever an id, a predicate, a type, or a path that nobody serves.
+# Label cardinality is bounded, however many callers there are: endpoints come from the table of endpoints, methods
+# from HTTP, and kinds from the code. A label is never an id, a predicate, a type, or an unknown path.
 
 _QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _ANSWER = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -62,16 +61,16 @@ _MANY = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000
 
 
 class Metric(NamedTuple):
-    name: str  # without its prefix
+    name: str  # without the prefix
     kind: str  # counter, histogram or gauge
     help: str
     labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()  # of a histogram: their upper bounds
-    mode: Any = "livesum"  # of a gauge: how the client combines those of several processes
+    buckets: tuple[float, ...] = ()  # of a histogram: upper bounds
+    mode: Any = "livesum"  # of a gauge: how the client combines the values of several processes
 
     @property
     def whole(self) -> str:
-        """Return its name in Prometheus: `requests` -> `authz_requests_total`."""
+        """Return the name in Prometheus: `requests` -> `authz_requests_total`."""
         return f"{PREFIX}{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 
@@ -134,19 +133,19 @@ METRICS = {metric.name: metric for metric in (*OF_WORKERS, *OF_SERVER)}
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
-# A private folder, from the server's start until its end.
+# A private temporary folder, for the lifetime of the server.
 
 _NAME = "authz-metrics-"
-_OLD = 60.0  # seconds after which a folder that nobody locks counts as left behind
-_HEAD = 8  # bytes; a shorter file has nothing to read yet
-_OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the client looks for the folder
+_OLD = 60.0  # seconds after which an unlocked folder counts as abandoned
+_HEAD = 8  # bytes; a shorter file has no values yet
+_OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the client looks for the folder's path
 
 
 @contextmanager
 def made_folder() -> Iterator[Path]:
-    """Make the folder, for as long as what is inside runs. An environment variable tells workers where it is."""
+    """Create the folder for the duration of the context. An environment variable tells workers its path."""
     drop_old(Path(tempfile.gettempdir()))
-    path = Path(tempfile.mkdtemp(prefix=_NAME))  # for its owner alone
+    path = Path(tempfile.mkdtemp(prefix=_NAME))  # accessible by its owner only
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.environ["AUTHZ_METRICS_FOLDER"] = str(path)
@@ -160,7 +159,7 @@ def made_folder() -> Iterator[Path]:
 
 
 def drop_old(beside: Path) -> None:
-    """Remove folders that killed servers left behind: old ones of this user that nobody locks."""
+    """Remove folders left by killed servers: old, unlocked ones of this user."""
     for path in beside.glob(f"{_NAME}*"):
         with suppress(OSError):
             about = path.lstat()
@@ -169,7 +168,7 @@ def drop_old(beside: Path) -> None:
 
 
 def _remove_if_free(path: Path) -> None:
-    """Remove the folder; raise `BlockingIOError` if a server that runs has locked it."""
+    """Remove the folder. Raise `BlockingIOError` if a running server has locked it."""
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,7 +178,7 @@ def _remove_if_free(path: Path) -> None:
 
 
 def merged(path: Path) -> list[metrics_core.Metric]:
-    """Return the metrics of all processes. A file that a process is just making is passed by."""
+    """Return the metrics of all processes. Files that are just being created are skipped."""
     files = [str(file) for file in path.glob("*.db") if _has_begun(file)]
     return list(MultiProcessCollector.merge(files))
 
@@ -192,7 +191,7 @@ def _has_begun(file: Path) -> bool:
 
 
 def value_of(path: Path, name: str) -> float | None:
-    """Return the sum of a metric's samples; None where there is no such metric."""
+    """Return the sum of a metric's samples; None if the metric does not exist."""
     for metric in merged(path):
         if metric.name == name:
             return sum(sample.value for sample in metric.samples)
@@ -205,7 +204,7 @@ Made = Counter | Gauge | Histogram
 
 
 class ProcessMetrics:
-    """The metrics of one process, by their names and labels: `metric("requests", "/api/list", "POST", 200).inc()`."""
+    """The metrics of one process, by name and labels: `metric("requests", "/api/list", "POST", 200).inc()`."""
 
     def __init__(self, table: Sequence[Metric]):
         registry = CollectorRegistry()
@@ -213,7 +212,7 @@ class ProcessMetrics:
         self._children: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *key: Any) -> Any:
-        """Return the metric with these labels. Cached: the client takes a lock for it, and checks the labels."""
+        """Return the metric with these labels. Cached, because the client takes a lock and checks the labels."""
         child = self._children.get(key)
         if child is None:
             metric = self._metrics[key[0]]
@@ -232,15 +231,15 @@ def _made(metric: Metric, registry: CollectorRegistry) -> Made:
 
 
 def write_to(path: Path, process: str) -> None:
-    """Have metrics that are made from now on keep values in files of this process, whose name no other one has."""
+    """Store the values of metrics created from now on in files of this process, whose name must be unique."""
     os.environ[_OF_CLIENT] = str(path)
     values.ValueClass = values.MultiProcessValue(process_identifier=lambda: process)
 
 
 def buffered(written: type[Any]) -> Callable[[], None]:
-    """Have values keep amounts in memory, and return the function that adds them to the files.
+    """Make values buffer amounts in memory, and return a function that adds them to the files.
 
-    To add an amount to a file takes 2 µs, to append it to a list takes a twentieth of that.
+    Adding an amount to a file takes 2 µs, appending it to a list a twentieth of that.
     """
     every: list[BufferedValue] = []
 
@@ -252,7 +251,7 @@ def buffered(written: type[Any]) -> Callable[[], None]:
             every.append(self)
 
         def take(self) -> float:
-            amounts = self._amounts[:]  # threads append meanwhile
+            amounts = self._amounts[:]  # threads append concurrently
             del self._amounts[: len(amounts)]
             return sum(amounts)
 
@@ -260,7 +259,7 @@ def buffered(written: type[Any]) -> Callable[[], None]:
             super().inc(amount)
 
     def flush() -> None:
-        taken = [(value, value.take()) for value in tuple(every)]  # of all, so that a failure leaves no list to grow
+        taken = [(value, value.take()) for value in tuple(every)]  # of all, so that an error leaves no list growing
         for value, amount in taken:
             if amount:
                 value.add(amount)
@@ -270,7 +269,7 @@ def buffered(written: type[Any]) -> Callable[[], None]:
 
 
 def memory() -> int:
-    """Return the bytes of this process that are in memory; where the system does not say, their peak so far."""
+    """Return the resident memory of this process in bytes; if unknown, its peak."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
@@ -282,7 +281,7 @@ def memory() -> int:
 
 
 class Pool(Protocol):
-    """Threads that answer: how many of them do, how many may, and how many requests wait for one."""
+    """A thread pool: the number of busy threads, of all threads, and of queued requests."""
 
     @property
     def busy(self) -> int: ...
@@ -293,7 +292,7 @@ class Pool(Protocol):
 
 
 class Worker:
-    """All metrics of a worker: it counts requests as they are answered, and looks at what lasts twice a second."""
+    """All metrics of a worker. Requests are counted as they are answered; gauges are updated twice a second."""
 
     def __init__(self, number: int, pools: Mapping[str, Pool]):
         self._flush = buffered(values.ValueClass)
@@ -301,15 +300,15 @@ class Worker:
         self._process, self._pools = str(number), pools
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._looking = threading.Lock()
-        self._questions: list[None] = []  # one for each since the latest look
-        self._asked: deque[tuple[float, int]] = deque()  # when somebody looked, and how many questions there were
-        self._processor = 0.0  # seconds of processor time that are counted
-        self._of_replicas: dict[tuple[str, str], int] = {}  # the answers of replicas that are counted
+        self._questions: list[None] = []  # one item for each check since the last update
+        self._asked: deque[tuple[float, int]] = deque()  # times of updates, and the numbers of checks
+        self._processor = 0.0  # seconds of CPU time counted so far
+        self._of_replicas: dict[tuple[str, str], int] = {}  # replica answers counted so far
 
-    # ---- what happens ------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------
 
     def seen(self, seen: AnsweredRequest) -> None:
-        """Count a request that was answered, and its parts."""
+        """Count an answered request and its parts."""
         endpoint, metric = seen.endpoint, self.metric
         metric("requests", endpoint, seen.method, seen.status).inc()
         metric("request_seconds", endpoint).observe(seen.seconds)
@@ -317,11 +316,11 @@ class Worker:
             self._count(endpoint, name, seconds, facts)
 
     def noted(self, part: Part) -> None:
-        """Count a part that belongs to no request."""
+        """Count a part outside of any request."""
         self._count(OTHER, part.name, part.seconds, part.facts)
 
     def connected(self, connection: BaseDatabaseWrapper, **_: object) -> None:
-        """Count a connection that was made; Django's signal calls this."""
+        """Count a new connection; receiver of Django's signal."""
         self._connections.add(connection)
         self.metric("connections_opened").inc()
 
@@ -376,10 +375,10 @@ class Worker:
         else:
             metric("decisions", endpoint, "sql").inc()
 
-    # ---- what lasts --------------------------------------------------------------------------------------
+    # ---- gauges ------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Write down what was counted, and set gauges to what is now."""
+        """Flush the counters and update the gauges."""
         with self._looking:
             self._look()
             self._flush()
@@ -416,7 +415,7 @@ class Worker:
 
     def _a_minute(self) -> int:
         now, number = time.monotonic(), len(self._questions)
-        del self._questions[:number]  # threads append meanwhile
+        del self._questions[:number]  # threads append concurrently
         self._asked.append((now, number))
         while self._asked[0][0] < now - MINUTE:
             self._asked.popleft()
@@ -428,17 +427,17 @@ def _outcome(facts: Mapping[str, Any]) -> str:
 
 
 def _listed(connections: WeakSet[BaseDatabaseWrapper]) -> Sequence[BaseDatabaseWrapper]:
-    """Return the connections as a list, though threads may add some meanwhile; an empty one after ten failures."""
+    """Return the connections as a list, retrying if threads add some meanwhile; empty after ten failures."""
     for _ in range(10):
         try:
             return list(connections)
-        except RuntimeError:  # it grew meanwhile
+        except RuntimeError:  # it was changed meanwhile
             continue
     return ()
 
 
 def start(number: int, pools: Mapping[str, Pool]) -> Worker:
-    """Begin to count, as the worker with this number, for as long as the process lives."""
+    """Start counting, as the worker with this number, for the lifetime of the process."""
     write_to(Path(settings.METRICS_FOLDER), str(number))
     worker = Worker(number, pools)
     connection_created.connect(worker.connected)
@@ -454,7 +453,7 @@ def _keep_looking(worker: Worker) -> None:
         time.sleep(PAUSE)
         try:
             worker.look()
-        except Exception:  # such as a full disk; what was written before is still there
+        except Exception:  # such as a full disk; earlier values are still there
             log.exception("cannot write metrics")
             time.sleep(PAUSE_AFTER_FAILURE)
 
@@ -463,7 +462,7 @@ def _keep_looking(worker: Worker) -> None:
 
 
 class AllProcesses(Collector):
-    """Collects what all processes counted, this one included. The supervisor tells it of workers."""
+    """Collects the metrics of all processes, including this one. The supervisor's signals report workers."""
 
     def __init__(self, path: Path, database: str):
         write_to(path, "main")
@@ -503,7 +502,7 @@ def application_of(registry: CollectorRegistry) -> Application:
 
 @contextmanager
 def served(host: str, port: int, database: str) -> Iterator[None]:
-    """Have the workers that start meanwhile count, and answer for all of them. `database` says which kind it is."""
+    """Serve metrics, and make workers that start meanwhile count. `database` is the kind of database."""
     with made_folder() as path:
         registry = CollectorRegistry()
         registry.register(AllProcesses(path, database))

@@ -1,4 +1,4 @@
-"""What happens to every request, whoever answers it."""
+"""Middleware for all requests: request ids, hosts, size limits, and sessions for the admin."""
 
 import re
 import time
@@ -25,10 +25,10 @@ from policy.ground import spans
 from policy.ground.cache import configured
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
-_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # a UUID's variant digit
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # the digit that holds a UUID's variant
 
 
-# The admin has no inline scripts or styles. So pages may run only our own scripts, and send forms only to ourselves.
+# The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,18 +36,18 @@ ADMIN_POLICY = (
 
 
 def request_id_of(given: str) -> str:
-    """Return the id that the request carries if it is 1 to 128 printable ASCII characters, else a new one."""
+    """Return the request's own id if it is 1 to 128 printable ASCII characters, else a new one."""
     return given if _REQUEST_ID.fullmatch(given) else new_id()
 
 
 def new_id() -> str:
-    """Return a random UUID, which need not be hard to guess. The library's own way takes five times as long."""
-    digits = f"{getrandbits(128):032x}"  # of a generator that starts anew in each process
+    """Return a random UUID, not secure against guessing. The standard library takes five times as long."""
+    digits = f"{getrandbits(128):032x}"  # the generator is seeded anew in each process
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def request_ids(get_response):
-    """Answer with the request's `X-Request-ID`, or with a new one; and say how long it took, to observers too."""
+    """Respond with the request's `X-Request-ID`, or a new one, and with the duration; report both to observers."""
 
     def respond(request):
         request.started = time.perf_counter()
@@ -77,13 +77,13 @@ def request_ids(get_response):
 
 
 def _with_message(response):
-    """Replace an error response without a message, such as the file server's, by JSON with the reason phrase."""
+    """Replace an error response without a body, such as the file server's, by JSON with the reason phrase."""
     response.close()
     return JsonResponse({"message": response.reason_phrase.lower()}, status=response.status_code)
 
 
 class _AdminOnly(MiddlewareMixin):
-    """Run the middleware only below /admin/: requests with an API key need no session, and should not pay for one."""
+    """Runs the middleware below /admin/ only: requests with an API key need no session, and should not pay for one."""
 
     def __call__(self, request):
         return super().__call__(request) if request.path.startswith("/admin/") else self.get_response(request)
@@ -94,7 +94,7 @@ class AdminSessions(_AdminOnly, SessionMiddleware):
 
 
 class AdminCsrf(_AdminOnly, CsrfViewMiddleware):
-    """Only the admin has cookies to protect; its check runs as a hook on the view, which keys are exempt from."""
+    """Only the admin uses cookies. The check runs as a view hook, from which endpoints with API keys are exempt."""
 
 
 class AdminLogins(_AdminOnly, AuthenticationMiddleware):
@@ -105,16 +105,16 @@ class AdminMessages(_AdminOnly, MessageMiddleware):
     pass
 
 
-# ---- whose requests are answered ----------------------------------------------------------------------------------
+# ---- allowed hosts ------------------------------------------------------------------------------------------------
 
 FOREIGN_HOST = "the host name of this request is not allowed; add it to ALLOWED_HOSTS"
 NOT_LOOPBACK = "`authz serve --dev` only accepts requests to localhost, 127.0.0.1 and [::1]"
 CROSS_SITE = "`authz serve --dev` rejects cross-origin requests from browsers"
-LONGEST_NAME = 260  # characters of a host name with its port
+LONGEST_NAME = 260  # characters of a host name with port
 
 
 def foreign_because(environ: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return status and message, if a request is to be refused; health checks are answered whoever sends them."""
+    """Return status and message if the request's host is not allowed; health checks always are."""
     allowed, is_dev = configured.ALLOWED_HOSTS, configured.DEV_SERVER
     if "*" in allowed and not is_dev:
         return None
@@ -136,7 +136,7 @@ def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Say whether the name is this machine's own, so that no name server can have led a browser here."""
+    """Return whether the name is this machine's own: for others, DNS may have led a browser here (DNS rebinding)."""
     name = split_domain_port(host)[0]
     with suppress(ValueError):
         return name == "localhost" or ip_address(name.strip("[]")).is_loopback
@@ -144,7 +144,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_cross_site(environ: Mapping[str, Any], host: str) -> bool:
-    """Say whether a browser sends this for a page of another origin, other than by a link that a person follows.
+    """Return whether a browser sends this on behalf of a page of another origin, other than by following a link.
 
     Another port of this machine is another origin. Programs send none of these headers.
     """
@@ -156,7 +156,7 @@ def _is_cross_site(environ: Mapping[str, Any], host: str) -> bool:
 
 
 def refuse_foreign(get_response):
-    """Refuse requests under a foreign host name; with `serve --dev`, also those of pages of other origins."""
+    """Reject requests with a foreign host name; with `serve --dev`, also cross-origin requests."""
 
     def respond(request):
         if because := foreign_because(request.META):
@@ -168,13 +168,13 @@ def refuse_foreign(get_response):
 
 
 def is_too_large(environ: Mapping[str, Any]) -> bool:
-    """Say whether the body is over the limit, by the Content-Length header."""
+    """Return whether the body exceeds the limit, according to Content-Length."""
     length, limit = environ.get("CONTENT_LENGTH") or "0", configured.MAX_BODY_BYTES
     return bool(limit) and not (len(length) < 20 and length.isdecimal() and int(length) <= limit)
 
 
 def body_limit(get_response):
-    """Refuse bodies over the limit before anything reads them into memory."""
+    """Reject bodies over the limit before they are read into memory."""
 
     def respond(request):
         if is_too_large(request.META):

@@ -1,7 +1,7 @@
-"""Tells observers of each request that is answered: metrics, logs, traces.
+"""Reports each answered request to observers: metrics, logs, traces.
 
-Observers are told in the same way however a request was answered, by the thread that answered it, and before the
-response is sent. Without observers, this costs a request one comparison at its beginning, and one at its end.
+The thread that answered a request calls the observers, before the response is sent, whichever way it was answered.
+Without observers, this costs a request one comparison at its beginning and one at its end.
 """
 
 import logging
@@ -22,40 +22,40 @@ from policy.ground.spans import Noted, Part
 log = logging.getLogger("authz.observing")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
-ANY_OTHER = "_OTHER"  # any other method, as OpenTelemetry's conventions call it
-FOR_PEOPLE = frozenset({"admin", "docs", "static"})  # the first segments of paths that Django answers
+ANY_OTHER = "_OTHER"  # any other method, as in OpenTelemetry's conventions
+FOR_PEOPLE = frozenset({"admin", "docs", "static"})  # first path segments of what Django serves
 OTHER = "other"
 
 
 class AnsweredRequest(NamedTuple):
-    """An answered request. Of what a caller chooses freely, it has only the request's id and `traceparent`."""
+    """An answered request. Of the values that callers choose, it has only the request id and `traceparent`."""
 
-    endpoint: str  # its path, if it is one of the table's; or `admin`, `docs`, `static`, `other`
+    endpoint: str  # its path if it is in the table; or `admin`, `docs`, `static`, `other`
     method: str  # one of `METHODS`, or `_OTHER`
     status: int
-    began: float  # by `perf_counter`, as parts have it
+    began: float  # by `perf_counter`, as in parts
     seconds: float
-    at: float  # when it began, in seconds since 1970
+    at: float  # when it began, as a Unix time
     request_id: str
-    environment: str  # its name when this process last looked the key up; "" where no key was known
+    environment: str  # its name when this process last looked the key up; "" without a known key
     key_id: int | None
     traceparent: str
     noted: Sequence[Noted]
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Return the parts in the order in which they ended. A wait for a thread is first, and lies before `began`."""
+        """Return the parts in the order in which they ended. A wait for a thread comes first, before `began`."""
         return tuple(map(Part._make, self.noted))
 
 
-_new = tuple.__new__  # takes half as long as to call the class
+_new = tuple.__new__  # twice as fast as calling the class
 Observer = Callable[[AnsweredRequest], None]
-_observers: tuple[tuple[Observer, float], ...] = ()  # each with the least seconds of requests that it is told of
-_least = math.inf  # the least of those
+_observers: tuple[tuple[Observer, float], ...] = ()  # each with the minimum duration of its requests, in seconds
+_least = math.inf  # the lowest minimum
 
 
 def observe(observer: Observer, least: float = 0.0) -> None:
-    """Tell the observer, from now on, of all requests that take at least `least` seconds."""
+    """Report all requests that take at least `least` seconds to the observer, from now on."""
     _set_observers((*_observers, (observer, least)))
     note_connecting()
 
@@ -76,7 +76,7 @@ def _endpoints() -> frozenset[str]:
 
 
 def name_of(path: str) -> str:
-    """Return the path if an endpoint has it, else `admin`, `docs`, `static` or `other`: one of few names."""
+    """Return the path if it is an endpoint's, else `admin`, `docs`, `static` or `other` (bounded cardinality)."""
     if path in _endpoints():
         return path
     first = path[1:].partition("/")[0]
@@ -93,7 +93,7 @@ def tell(
     traceparent: str = "",
     parts: spans.Parts | None = None,
 ) -> None:
-    """Tell of a request that `began` then, by `perf_counter`, and is answered now. Never raises an `Exception`."""
+    """Report a request that `began` at this `perf_counter` time and ends now. Never raises an `Exception`."""
     seconds = time.perf_counter() - began
     spans.end()
     if seconds < _least:

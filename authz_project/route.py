@@ -1,7 +1,7 @@
-"""The way of a request to its endpoint: key, JSON in and out, and one response to whatever goes wrong.
+"""Dispatch of a request to its endpoint: authentication, JSON parsing and rendering, and error responses.
 
-Servers call `Route.answer`, past the framework: what is the same for every request is found out at the start. Under
-plain Django, as `manage.py runserver` and the client of tests have it, `view_class` mounts the same route as a view.
+Servers call `Route.answer` directly, bypassing the framework: what is the same for all requests is computed once, at
+startup. Under plain Django (`manage.py runserver`, the test client), `view_class` mounts the same route as a view.
 """
 
 import time
@@ -33,18 +33,18 @@ from policy.ground.memory import demand, size_of_parsed
 from policy.ground.spans import WAITS_SINCE
 from policy.replicas.reading import primary
 
-Environ = dict[str, Any]  # as the specification of WSGI has it
+Environ = dict[str, Any]  # as specified by WSGI
 Headers = list[tuple[str, str]]
 
-# On every response: browsers keep to the content type that it gives, and tell no other site our paths.
+# On every response: no content type sniffing, and no paths in Referer headers to other sites.
 ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin")]
 JSON = "application/json"
-DEEPEST = 200  # levels of a body
-_WRITABLE = 254  # levels that orjson writes; it reads 1,024
-_SMALL = 1 << 16  # bytes: there is always memory for what is made of as many
-_LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the levels are not looked at
+DEEPEST = 200  # maximum nesting of a body
+_WRITABLE = 254  # levels that orjson can write; it reads 1,024
+_SMALL = 1 << 16  # bytes; there is always enough memory to parse a body up to this size
+_LARGE = 1 << 20  # bytes; the nesting of larger bodies, mostly changes, is not checked
 
-primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
+primary.prepare = refresh_connection  # called before the primary answers what no replica has answered
 
 
 class HTTPAnswer(NamedTuple):
@@ -54,7 +54,7 @@ class HTTPAnswer(NamedTuple):
 
 
 class Route:
-    """An endpoint, with the headers that all of its responses share."""
+    """An endpoint, with the headers shared by all of its responses."""
 
     def __init__(self, path: str, endpoint: Endpoint):
         handlers, description = endpoint.handlers, description_of(endpoint)
@@ -70,7 +70,7 @@ class Route:
         ]
 
     def answer(self, environ: Environ) -> HTTPAnswer:
-        """Answer a request. Never raises an `Exception`: it becomes a response."""
+        """Answer a request. Never raises an `Exception`: errors become responses."""
         started = time.perf_counter()
         parts = spans.begin(started, environ.get(WAITS_SINCE, 0.0)) if spans.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
@@ -89,13 +89,13 @@ class Route:
         return HTTPAnswer(status, headers, content)
 
     def answer_request(self, request: Request) -> HTTPAnswer:
-        """Answer a request, without the headers that every response of the service has."""
+        """Answer a request, without the headers that are common to all responses of the service."""
         try:
             response = self._response(request)
-            if request.method == "GET" or request.method in self._endpoint.questions:  # not a change that is made
+            if request.method == "GET" or request.method in self._endpoint.questions:  # not a change that was made
                 memory.demand_to_write()
             content = written(response.data)
-        except Exception as error:  # no JSON can be made of the data, or the endpoint fails to refuse
+        except Exception as error:  # the data is not serializable, or the endpoint's error handling failed
             response = refused(Endpoint(), request, error)
             content = written(response.data)
         headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
@@ -120,12 +120,12 @@ class Route:
 
 
 def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:
-    """Return a route for each endpoint of the table, by its path with the leading slash."""
+    """Return a route for each endpoint of the table, keyed by its path with a leading slash."""
     return {f"/{path}": Route(f"/{path}", endpoint) for path, endpoint in table.items()}
 
 
 def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
-    """Return the response to a request that raised the error. Forget the key, if the error refuses it."""
+    """Return the response to a request that raised `error`. Uncache the key if the error refuses it."""
     error = endpoint.reason(request, error)
     if isinstance(error, KeyRefused) and not isinstance(error, ScopeMissing):
         forget(token_of(request.headers))
@@ -133,14 +133,14 @@ def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
     return Response(endpoint.refusal(request, status, body), status, headers)
 
 
-# ---- the same as views of the framework ---------------------------------------------------------------------------
+# ---- routes as Django views ---------------------------------------------------------------------------------------
 
 
 class View(APIView):
     route: Route
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        sent: Any = request  # the middleware has given it an id, a time, and a place for its caller
+        sent: Any = request  # the middleware has set an id, a time, and a place for its caller
         asked = Request(sent.method, sent.META, lambda: sent.body, read, sent.request_id, sent.started)
         status, headers, content = self.route.answer_request(asked)
         sent.caller = asked.auth
@@ -154,8 +154,8 @@ def view_class(path: str, endpoint: Endpoint) -> type[View]:
 
 
 def description_of(endpoint: Endpoint) -> dict[str, object]:
-    """Return what OPTIONS is answered with: name, docstring and media types."""
-    nobody: Any = None  # it is the same for all requests
+    """Return the response to OPTIONS: name, docstring and media types."""
+    nobody: Any = None  # the result does not depend on the request
     view = type(type(endpoint).__name__, (APIView,), {"__doc__": type(endpoint).__doc__})
     return dict(SimpleMetadata().determine_metadata(nobody, view()))
 
@@ -164,24 +164,24 @@ def description_of(endpoint: Endpoint) -> dict[str, object]:
 
 
 class KeyAuthentication(BaseAuthentication):
-    """Says whose request it is, by its bearer key, and refuses keys that do not have the scope for it."""
+    """Authenticates a request by its bearer key, and refuses keys without the required scope."""
 
     def __init__(self, endpoint: Endpoint):
         self._questions = endpoint.questions
         self._scopes = {method: endpoint.scope_of(method) for method in (*endpoint.handlers, "HEAD")}
 
     def authenticate(self, request: Any, mine: BaseDatabaseWrapper | None = None) -> tuple[None, Caller]:
-        """Return nobody, since requests are not those of users, and the caller; `mine` is the thread's connection.
+        """Return no user, since requests are not made by users, and the caller; `mine` is the thread's connection.
 
-        Raise `KeyRefused` without a good key, `ScopeMissing` where the key lacks the scope that the request needs, and
-        `TooManyRequests` where the key has sent too many lately.
+        Raise `KeyRefused` without a valid key, `ScopeMissing` if the key lacks the required scope, and
+        `TooManyRequests` if the key has exceeded its rate limit.
         """
         token = token_of(request.headers)
         if not (request.method in self._questions and configured.REPLICAS and is_remembered(token)):
-            refresh_connection(mine)  # else a replica may answer without it
+            refresh_connection(mine)  # otherwise, a replica may answer without it
         try:
-            caller = caller_of_token(token, self._scopes.get(request.method))  # None for what is not handled: any key
-        except ScopeMissing:  # the key is good, so this counts like any other of its requests
+            caller = caller_of_token(token, self._scopes.get(request.method))  # None for an unhandled method: any key
+        except ScopeMissing:  # the key is valid, so this counts towards its rate limit
             if configured.RATE_LIMIT is not None:
                 take_token(hash_of(token), configured.RATE_LIMIT)
             raise
@@ -210,15 +210,15 @@ def read(body: bytes) -> Any:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
+    """Return the parsed body, which must be JSON whatever its content type; None if it is only whitespace."""
     if len(text) > _SMALL:
         demand(size_of_parsed(text))
     try:
         body = orjson.loads(text) if text.strip() else None
-    except SystemError:  # it had no memory to go on, and says so in a way of its own
+    except SystemError:  # orjson ran out of memory, and reports it in this way
         raise MemoryError from None
     except orjson.JSONDecodeError as error:
-        if "memory" in error.msg:  # it says nothing of the text: the parser had no room to begin
+        if "memory" in error.msg:  # not about the text: the parser could not allocate its memory
             raise MemoryError from None
         raise MalformedRequest("", f"the request body is not valid JSON: {error}") from None
     if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
@@ -227,7 +227,7 @@ def parsed(text: bytes) -> Any:
 
 
 def _is_too_deep(body: object) -> bool:
-    """Say whether orjson cannot write the body within so many lists: that is found out faster than by a walk."""
+    """Return whether orjson cannot write the body inside this many more lists, which is faster than walking it."""
     for _ in range(_WRITABLE - DEEPEST):
         body = [body]
     try:
@@ -238,5 +238,5 @@ def _is_too_deep(body: object) -> bool:
 
 
 def written(data: object) -> bytes:
-    """Return the data as JSON; bytes are returned as they are."""
+    """Return the data as JSON; bytes are returned unchanged."""
     return data if isinstance(data, bytes) else orjson.dumps(data)

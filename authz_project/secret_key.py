@@ -1,4 +1,4 @@
-"""The secret that signs logins: made beside an SQLite database, and whether one can be guessed."""
+"""The secret that signs logins: creating it beside an SQLite database, and checking its strength."""
 
 import os
 import secrets
@@ -17,9 +17,9 @@ SHORTEST = 32
 
 
 def prepare_folder() -> None:
-    """Make the SQLite database's file, its secret unless SECRET_KEY is set, and a `.gitignore` that names both.
+    """Create the SQLite database's file, its secret unless SECRET_KEY is set, and a `.gitignore` that lists both.
 
-    Nothing that is there already is changed, but for lines added to a `.gitignore`.
+    Existing files are not changed, except that lines may be added to a `.gitignore`.
     """
     if connection.vendor != "sqlite":
         return
@@ -28,13 +28,13 @@ def prepare_folder() -> None:
     if not database.exists() or not (secret_that_is_set() or secret.exists()):
         _ignore(database.parent, *[f"{database.name}{end}" for end in ("", "-shm", "-wal")], secret.name)
     if not database.exists():
-        database.touch(0o600)  # which other connections take for an empty database
+        database.touch(0o600)  # connections treat an empty file as an empty database
     if not secret_that_is_set():
         settings.SECRET_KEY = _made(secret)
 
 
 def _ignore(folder: Path, *names: str) -> None:
-    """Keep the names out of Git; a folder that refuses the file has no repository of ours."""
+    """Add the names to `.gitignore`. If the folder is not writable, there is no repository of ours."""
     path = folder / ".gitignore"
     with suppress(OSError, UnicodeDecodeError):
         text = path.read_text() if path.exists() else ""
@@ -45,14 +45,14 @@ def _ignore(folder: Path, *names: str) -> None:
 
 
 def _made(path: Path) -> str:
-    """Return the secret in the file, made on first use and readable by its owner only."""
+    """Return the secret in the file, which is created on first use and readable by its owner only."""
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         file = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w")
         try:
             with file:
                 file.write(secrets.token_urlsafe(48))
-            with suppress(FileExistsError):  # another process was first: its secret stands
+            with suppress(FileExistsError):  # another process was first: use its secret
                 os.link(draft, path)
         finally:
             draft.unlink()
@@ -62,12 +62,12 @@ def _made(path: Path) -> str:
 def secret_that_is_set() -> str:
     try:
         return settings.SECRET_KEY
-    except ImproperlyConfigured:  # Django's way to say that it is empty
+    except ImproperlyConfigured:  # raised by Django if it is empty
         return ""
 
 
 def weakness_of(secret: str) -> str:
-    """Say what is wrong with it, and what to do; nothing where it is good."""
+    """Return what is wrong with the secret, and what to do; empty if it is strong enough."""
     if not secret:
         return "SECRET_KEY is not set. Set it to at least 32 random characters."
     known = secret.startswith("django-insecure-") or any(word in secret.lower() for word in WELL_KNOWN)

@@ -83,17 +83,17 @@ def rate_limit() -> Rate | None:
     return Rate(int(found[1]), {"s": 1, "m": 60, "h": 3600}[found[2]])
 
 
-# ---- addresses --------------------------------------------------------------------------------------
+# ---- HTTP -------------------------------------------------------------------------------------------
 
 DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # checked by `middleware.refuse_foreign`
 CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
-# If the admin is reached over HTTPS, browsers must not send its cookies over plain HTTP.
+# If the admin is served over HTTPS, browsers must not send its cookies over plain HTTP.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
-# These checks look for Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware.
+# These checks expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
 # The service's URL in AuthZEN's metadata; if unset, the URL of the request, or with TRUST_PROXY the proxy's headers.
 PUBLIC_URL = next(iter(origins("PUBLIC_URL")), "").rstrip("/")
@@ -105,18 +105,18 @@ APPEND_SLASH = False
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 
 # `serve` sets these variables for the workers that it starts; they are not for users.
-# AUTHZ_DEV_SERVER is the process id of `serve --dev`. A value left over in a shell or container is another process's.
+# AUTHZ_DEV_SERVER is the process id of `serve --dev`. A value left in a shell or container is of another process.
 DEV_SERVER = os.environ.get("AUTHZ_DEV_SERVER") in (str(os.getppid()), str(os.getpid()))
 METRICS_FOLDER = os.environ.get("AUTHZ_METRICS_FOLDER", "")  # where workers write their metrics
-HEALTH_LISTENER = os.environ.get("AUTHZ_HEALTH_LISTENER", "")  # HOST PORT of health checks
-TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # locked by workers to take turns; see `checks/asking/turns.py`
+HEALTH_LISTENER = os.environ.get("AUTHZ_HEALTH_LISTENER", "")  # "HOST PORT" of health checks
+TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # lock file for slow statements; see `checks/asking/turns.py`
 if not TURNS_FILE.startswith(f"/proc/{os.getppid()}/fd/"):
     TURNS_FILE = ""
 
 # ---- database ---------------------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
-PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of CPU time for a new kind of request
+PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of CPU time for a new kind of query
 WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
 
 
@@ -136,7 +136,7 @@ SQLITE_OPTIONS = {
     "factory": ExistingFile,
     # Writers take the lock when they begin. Otherwise they could fail halfway because of another writer.
     "transaction_mode": "IMMEDIATE",
-    "timeout": WRITE_TIMEOUT or 2_000_000.0,  # the longest that SQLite counts
+    "timeout": WRITE_TIMEOUT or 2_000_000.0,  # the maximum of SQLite
     "cached_statements": 1000,
     "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY",
 }
@@ -144,14 +144,14 @@ POSTGRESQL_OPTIONS = {
     "server_side_binding": True,  # needed for prepared statements
     "prepare_threshold": 2,
     "connect_timeout": 3,
-    # Notice a server that disappeared: unacknowledged data ends a connection, and idle ones are probed.
+    # Detect a server that disappeared: unacknowledged data closes a connection, and idle ones are probed.
     "tcp_user_timeout": 10_000,  # milliseconds
     "keepalives_idle": 30,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "application_name": "authz",
-    # Planning costs more than running, so plan once, for any values. Statements have their joins in the order to run:
-    # the statistics of the single fact table do not tell how many rows there are of a kind of fact.
+    # Planning costs more than execution, so plan once for all values (generic plan). Joins are written in the order of
+    # execution: statistics of the single fact table do not tell how many rows there are of each kind of fact.
     "options": " ".join(
         f"-c {option}"
         for option in (
@@ -179,7 +179,7 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
         if not Path(config["NAME"]).absolute().parent.is_dir():
             raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
-    if "," in config["HOST"]:  # connect to the one of several servers that accepts writes
+    if "," in config["HOST"]:  # of several servers, connect to the one that accepts writes
         options = {**options, "target_session_attrs": "read-write"}
     # Each thread keeps its connection and its prepared statements.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
@@ -250,12 +250,12 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
     if not SECRET_KEY:
         SILENCED_SYSTEM_CHECKS.append("security.W009")  # it is created before it is used
 
-# ---- limits; 0 is no limit --------------------------------------------------------------------------
+# ---- limits; 0 means no limit -----------------------------------------------------------------------
 
 MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
 MEMORY_BUDGET = number("MEMORY_BUDGET", 140_000_000, int)  # bytes per process, for all concurrent requests
-DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from SIGTERM on, for which requests are still accepted
-# The share of a process's connections for one client address. Behind a proxy, all connections have the same address.
+DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # after SIGTERM, during which requests are still accepted
+# Maximum share of a process's connections per client address. Behind a proxy, all have the same address.
 CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or TRUST_PROXY else 0.25)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
 RATE_LIMIT = rate_limit()
@@ -269,8 +269,8 @@ STRICT_CONTEXT_FACTS = boolean("STRICT_CONTEXT_FACTS")  # reject context facts t
 
 LOG_LEVEL = choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMAT = choice("LOG_FORMAT", "plain", "plain", "json")
-ACCESS_LOG = boolean("ACCESS_LOG")  # a line for each request
-SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # log requests that take longer; 0 is never
+ACCESS_LOG = boolean("ACCESS_LOG")  # one line per request
+SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # log requests that take longer; 0 means never
 DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for standard output; empty is off
 DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all decisions
 DECISION_LOG_DENIED = boolean("DECISION_LOG_DENIED")  # log all denied decisions, whatever the sample
@@ -320,7 +320,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_REDIRECT_URL = "admin:index"  # after a login whose `next` is another site
+LOGIN_REDIRECT_URL = "admin:index"  # after a login whose `next` is on another site
 STATIC_URL = "static/"
 STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True  # served from the packages, without collectstatic
@@ -351,7 +351,7 @@ LOGGING = {
         "briefly": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line", "filters": ["briefly"]},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    # Errors of callers go into the response, and errors of the service are logged there.
+    # Errors of callers are reported in responses, and the service's own are logged there.
     "loggers": {
         "django": {"handlers": []},
         "django.request": {"level": "CRITICAL"},

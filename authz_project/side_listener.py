@@ -1,6 +1,6 @@
-"""A small HTTP listener beside the main one, on a port of its own: for metrics and health checks.
+"""A small HTTP listener on a separate port, for metrics and health checks.
 
-It answers each request on a thread. Clients that send half of a request, or do not read the answer, keep nobody out:
+It answers each request on a thread. Clients that send half a request, or do not read the response, cannot block it:
 each connection has a deadline, and when too many are open, the oldest is closed for the newest.
 """
 
@@ -20,10 +20,10 @@ from policy.ground.threads import start_thread, start_timer
 
 log = logging.getLogger("authz.server")
 
-TIMEOUT = 5.0  # seconds for a request to go on arriving, or its answer to be taken
-WITHIN = 10.0  # seconds for a whole request, however slowly it goes on
-AT_ONCE = 32  # connections: when another one comes, the oldest is closed
-THREADS = 2 * AT_ONCE  # threads of closed connections may take a moment to end; beyond them, new ones are closed
+TIMEOUT = 5.0  # seconds without progress in receiving a request or sending its response
+WITHIN = 10.0  # seconds for a whole request, even with progress
+AT_ONCE = 32  # connections; another one closes the oldest
+THREADS = 2 * AT_ONCE  # threads of closed connections may take a moment to end; above this, new ones are rejected
 
 Start = Callable[..., Callable[[bytes], object]]
 Application = Callable[[dict, Start], object]
@@ -33,7 +33,7 @@ class _Handler(WSGIRequestHandler):
     timeout = TIMEOUT
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Log nothing: scrapes and probes come all day long."""
+        """Log nothing: scrapes and probes are too frequent."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -43,7 +43,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], application: Application, reuse_port: bool):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.allow_reuse_port = reuse_port
-        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._open: dict[socket.socket, None] = {}  # oldest first
         self._lock, self._free_threads = threading.Lock(), threading.Semaphore(THREADS)
         super().__init__(address, _Handler)
         self.set_app(application)  # type: ignore[arg-type]  # a narrower type, for what the handler calls
@@ -80,12 +80,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._free_threads.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the exception, unless it only says that either side closed the connection."""
+        """Log the exception, unless it only means that either side closed the connection."""
         if not isinstance(sys.exception(), OSError):
             log.exception("side listener request failed")
 
     def server_bind(self) -> None:
-        """Bind without the library's own way, which asks name servers for this host's name, and waits for them."""
+        """Bind without the standard library's DNS lookup of this host's name, which may block."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
@@ -98,7 +98,7 @@ def _hang_up(request: socket.socket) -> None:
 
 
 def start_listener(host: str, port: int, application: Application, name: str, reuse_port: bool = False) -> WSGIServer:
-    """Answer on threads from now on. With `reuse_port`, other processes may listen there as well."""
+    """Start answering on threads. With `reuse_port`, other processes may listen on the port as well."""
     server = _Server((host, port), application, reuse_port)
     start_thread(name, server.serve_forever)
     return server
@@ -106,7 +106,7 @@ def start_listener(host: str, port: int, application: Application, name: str, re
 
 @contextmanager
 def listening(host: str, port: int, application: Application, name: str) -> Iterator[None]:
-    """Answer on threads while what is inside runs."""
+    """Answer on threads for the duration of the context."""
     server = start_listener(host, port, application, name)
     try:
         yield

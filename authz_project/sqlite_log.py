@@ -1,8 +1,8 @@
-"""Keep SQLite's write-ahead log from growing without end.
+"""Keep SQLite's write-ahead log from growing without bound.
 
-SQLite copies changes from the log into the database file (a checkpoint), but starts the log over only at a moment when
-no transaction reads from it. If long readers overlap without a gap, there is no such moment. So once the log is large,
-writers are held up for a while: the present readers finish, and new ones find everything in the file.
+A checkpoint copies changes from the log into the database file, but SQLite restarts the log only at a moment when no
+transaction reads from it. If long-running readers overlap, there is no such moment. So once the log is large, writers
+are blocked for a while: the current readers finish, and new ones find everything in the file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from django.db import connection
 
 log = logging.getLogger("authz.database")
 
-LARGE = 64 << 20  # bytes, from which on writers wait a moment for it
-VERY_LARGE = 8 * LARGE  # from which on they wait for as long as questions may take
+LARGE = 64 << 20  # bytes; above this, writers are blocked for a moment
+VERY_LARGE = 8 * LARGE  # above this, they are blocked for as long as queries may take
 A_MOMENT = 1.0  # seconds
 WARNED_EVERY = 60.0  # seconds
 
 
 class _Keeper:
-    """Remembers how earlier attempts to truncate the log ended."""
+    """Remembers the results of earlier attempts to truncate the log."""
 
     def __init__(self) -> None:
-        self._in_vain_at = 0  # bytes, at which others were held up for nothing
+        self._in_vain_at = 0  # bytes, the size at which writers were blocked without success
         self._warned_at = -math.inf
 
     def keep_small(self) -> None:
-        """Truncate the log if it is large; where a transaction stays open for longer than the timeout, leave it."""
+        """Truncate the log if it is large; leave it if a transaction stays open for longer than the timeout."""
         if connection.vendor != "sqlite":
             return
         database = Path(connection.settings_dict["NAME"])
@@ -54,7 +54,7 @@ class _Keeper:
             self._warn(size, "a long-running read, such as a backup or dump_facts, blocks it")
 
     def _patience(self, size: int) -> float:
-        """Return the timeout: after a long wait in vain, only a moment until the log has grown by VERY_LARGE."""
+        """Return the timeout: short after a failed long attempt, until the log has grown by VERY_LARGE."""
         return A_MOMENT if self._in_vain_at and size < self._in_vain_at + VERY_LARGE else patience(size)
 
     def _warn(self, size: int, reason: str) -> None:
@@ -69,7 +69,7 @@ keep_small = _Keeper().keep_small
 
 
 def size_of_log(database: Path) -> int:
-    """Return how many bytes it takes on the disk."""
+    """Return the size of the log on disk, in bytes."""
     try:
         return database.with_name(f"{database.name}-wal").stat().st_size
     except OSError:
@@ -77,7 +77,7 @@ def size_of_log(database: Path) -> int:
 
 
 def patience(size: int) -> float:
-    """Return for how long others may be held up from writing."""
+    """Return how long writers may be blocked."""
     if size < VERY_LARGE:
         return A_MOMENT
     wait = 2 * settings.STATEMENT_TIMEOUT + A_MOMENT
@@ -85,12 +85,12 @@ def patience(size: int) -> float:
 
 
 def is_begun_anew(database: Path, wait: float) -> bool | None:
-    """Copy the whole log into the database file and truncate it; say whether that was done within `wait` seconds.
+    """Checkpoint the whole log and truncate it. Return whether that succeeded within `wait` seconds.
 
-    False: a reader was in the way. None: no reader was, but a writer with a large change holds the log.
+    False means that a reader prevented it; None, that a writer with a large change holds the log.
     """
     with closing(sqlite3.connect(database, timeout=wait, isolation_level=None)) as own:
-        own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of the work, while others write
+        own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of the work, without blocking writers
         is_busy, *_ = own.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if not is_busy:
             return True

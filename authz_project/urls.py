@@ -1,4 +1,4 @@
-"""Every path. The interface is below /api; the rest is for people and load balancers."""
+"""URL configuration. The API is below /api; the rest is for people and load balancers."""
 
 from django.contrib import admin
 from django.urls import URLPattern, path
@@ -23,7 +23,7 @@ _below_api: dict[str, Endpoint] = {
     "": views.Hello(),
     "healthcheck": views.Health(),
 }
-# The one table of endpoints: `wsgi` answers by it, and under plain Django the paths below do.
+# The single table of endpoints: `wsgi` dispatches by it, and under plain Django `urlpatterns` does.
 endpoints: dict[str, Endpoint] = {
     **{f"api/{name}": endpoint for name, endpoint in _below_api.items()},
     "api": views.Hello(),
@@ -44,7 +44,7 @@ admin.autodiscover()
 urlpatterns = [
     *paths_of(endpoints),
     *documents.urlpatterns,
-    path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # of pages that name none
+    path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # for pages without an icon link
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
 ]

@@ -1,4 +1,4 @@
-"""Paths that belong to no part: health, the greeting, test environments, and pages for what went wrong."""
+"""Views that belong to no app: health, greeting, test environments, and error pages."""
 
 import sys
 from typing import ClassVar
@@ -82,11 +82,11 @@ class TestEnvironment(Endpoint):
         return Response({"token": create_test_environment(copied)})
 
 
-# ---- errors outside of any endpoint ---------------------------------------------------------------------------
+# ---- errors outside of endpoints ------------------------------------------------------------------------------
 
 
 def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
-    """Return what the table says: to programs in JSON, to people in the admin as a page."""
+    """Return the error response: JSON for programs, a page for people in the admin."""
     status, body, headers = refusal_of(error, getattr(request, "request_id", ""))
     if request.path.startswith("/admin/") and status != 413:
         return HttpResponse(_page(request, error, status, str(body["message"])), status=status, headers=headers)
@@ -94,7 +94,7 @@ def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, error: Exception, status: int, message: str) -> bytes:
-    """Return the admin's own, if it has one; it may need the database."""
+    """Return the admin's page for this status, if it has one; rendering it may need the database."""
     match status:
         case 403:
             return defaults.permission_denied(request, error).content
@@ -108,7 +108,7 @@ def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Answer for Django, which asks for this page while it handles what went wrong."""
+    """Handle Django's 500, which is called while the exception is being handled."""
     error = sys.exc_info()[1]
     assert isinstance(error, Exception), "Django handles no others"
     return answer_to(error, request)

@@ -1,4 +1,4 @@
-"""The application that servers run: endpoints by the direct route, and the rest by Django."""
+"""The WSGI application: endpoints by direct dispatch, everything else by Django."""
 
 import gc
 import os
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
-gc.disable()  # while modules are imported, of which nothing is garbage
+gc.disable()  # during imports, which leave no garbage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
 django_application = get_wsgi_application()
@@ -20,17 +20,17 @@ from django.utils.module_loading import import_string  # noqa: E402
 from authz_project.middleware import foreign_because, is_too_large  # noqa: E402
 from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer, routes_of  # noqa: E402
 
-# This imports every view now, and not while the first request waits.
+# Import every view now rather than at the first request.
 ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
 
-# Connections belong to threads here, and never to coroutines. Django's storage looks for a coroutine first, which takes
-# a microsecond, twice for each request.
+# Connections belong to threads here, never to coroutines. Django's storage checks for a coroutine first, which takes a
+# microsecond, twice per request.
 _of_thread = threading.local()
 for _connection in connections.all(initialized_only=True):
     setattr(_of_thread, _connection.alias, _connection)
 connections._connections = _of_thread  # type: ignore[attr-defined]
 
-# What is imported stays: no collection need look at it again. Requests make much and leave nothing behind.
+# Imported objects are permanent: freeze them. Requests allocate much and leave no garbage behind.
 gc.collect()
 gc.freeze()
 gc.set_threshold(10_000, 20, 20)
@@ -50,8 +50,8 @@ def application(environ, start_response):
 
 
 def short_answer(environ: Environ) -> HTTPAnswer | None:
-    """Return the answer by the direct route; None where Django answers."""
-    # Clients that are given a URL with a trailing slash ask for //api/….
+    """Return the response by direct dispatch; None if Django is to answer."""
+    # Clients configured with a URL with a trailing slash request //api/….
     path = environ["PATH_INFO"] = _LEADING_SLASHES.sub("/", environ.get("PATH_INFO", "/"))
     route = ROUTES.get(path)
     if route is None or foreign_because(environ) or is_too_large(environ):
@@ -69,7 +69,7 @@ def by_django(environ, start_response):
 
 
 def _plain(content_type: str) -> str:
-    """Drop parameters but a form's boundary: all is UTF-8, and Django would decode addresses as `charset` says."""
+    """Drop parameters except a form's boundary: all is UTF-8, but Django would decode URLs by `charset`."""
     kind = content_type.partition(";")[0]
     boundary = _BOUNDARY.search(content_type)
     return f"{kind}; boundary={boundary[1]}" if boundary else kind

@@ -1,12 +1,12 @@
-"""SQL for the application's own database that answers a question there.
+"""Local SQL: statements that answer checks in the application's own database.
 
 Read it in this order:
 
-* `bindings`                which queries of the application give which facts
+* `bindings`                which of the application's queries provide which facts
 * `asking`                  the use cases
-* `plan`, `split`           the engine's plan over the application's tables, and which parts of it stored facts decide
-* `fold`, `render`          evaluates these parts, and renders what is left
-* `dialects`                what differs between databases
-* `statements`              conditions and rows around it
+* `plan`, `split`           the engine's plan over the application's tables, and its parts that stored facts decide
+* `fold`, `render`          evaluates these parts, and renders the rest
+* `dialects`                differences between databases
+* `statements`              conditions and row queries around it
 * `sync`                    keeps stored facts equal to rows of the application
 """

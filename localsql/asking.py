@@ -1,6 +1,6 @@
-"""Questions -> SQL for the caller's database: the use cases of the endpoints and the command.
+"""Queries -> SQL for the caller's database: the use cases behind the endpoints and the command.
 
-What stored facts decide is evaluated here, in one snapshot with the policy that the SQL is made for.
+What depends on stored facts only is evaluated here, in the snapshot in which the policy is read.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ RenderSql = Callable[[LocalRenderer, Folded], str]
 
 
 class LocalSql(NamedTuple):
-    """The SQL, the context facts that had no effect, and the policy and revision that it was made by."""
+    """The SQL, the context facts that had no effect, and the policy version and revision that it was made with."""
 
     sql: str
     unused: Unused
     version: int | None
-    seen: Seen  # the environment's state in the snapshot that the SQL was made in
+    seen: Seen  # the environment's state in the snapshot
 
     @property
     def revision(self) -> int:
-        """The revision that the SQL was made by, as in answers about facts."""
+        """The revision that the SQL was made with, as in results of checks."""
         return self.seen.offset
 
 
-# ---- one for each kind of SQL ----------------------------------------------------------------------------------
+# ---- use cases: one for each kind of SQL ---------------------------------------------------------------------------
 
 
 def authorize(asker: Asker, question: Question, bindings: str | None) -> LocalSql:
@@ -69,21 +69,21 @@ def authorize(asker: Asker, question: Question, bindings: str | None) -> LocalSq
 
 
 def actions(asker: Asker, question: Question, bindings: str | None) -> LocalSql:
-    """Return the actions as rows. If the policy allows any action, that is `*`, as in the service's own answers."""
+    """Return a query for the actions. If the policy allows any action, the result is `*`, as in the service's own."""
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, ("actions",), EVERY))
 
 
 def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> LocalSql:
-    """Return a condition on the column, which stands for the one variable that the question asks for."""
+    """Return a condition on the column, which takes the place of the query's only variable."""
     with run.question_time():
         checked = check_column(column, bindings_from_text(bindings).dialect, path)
         return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
 def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> LocalSql:
-    """Return the question's answers as rows, each variable in a column; without columns, whether there is an answer.
+    """Return a query for the solutions, with a column for each variable; without columns, for whether there is one.
 
-    `columns` maps the caller's names of the variables to names of columns, in the order of the question's variables.
+    `columns` maps the caller's names of the variables to column names, in the order of the query's variables.
     """
     if not columns:
         return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
@@ -94,11 +94,11 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, names))
 
 
-# ---- from a question to its SQL ------------------------------------------------------------------------------------
+# ---- from a query to its SQL ---------------------------------------------------------------------------------------
 
 
 def answered(asker: Asker, question: Question, text: str | None, render: RenderSql) -> LocalSql:
-    """Return the SQL for the question. Planning, rendering and all between share the one limit of planning."""
+    """Return the SQL for the query. Planning and rendering together must stay within PLANNING_TIMEOUT."""
     with run.question_time():
         bindings = bindings_from_text(text)
 
@@ -121,19 +121,19 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
 
 
 def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
-    """Say whether the numbers of signatures are still those that the question was planned with."""
+    """Return whether signatures still have the numbers that the query was planned with."""
     return marks_of(session.environment_id) == shaped.prepared.numbering.marks
 
 
 @dataclass(frozen=True)
 class Shaped:
-    """A question's plan, and the values that go into it."""
+    """A query's plan, and its parameters' values."""
 
     key: PlanKey
     prepared: PreparedPlan
     tables: CallerTables
     slots: dict[str, object]
-    names: tuple[str, ...]  # the caller's names of the answer columns
+    names: tuple[str, ...]  # the caller's names of the result columns
 
 
 def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
@@ -160,39 +160,39 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
     return Shaped(key, prepared, tables, slots, tuple(map(question.called, question.outs)))
 
 
-# ---- once for each shape --------------------------------------------------------------------------------------------
+# ---- planning: once for each shape of queries -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PreparedPlan:
     branches: SplitBranches
-    types: tuple[str, ...]  # of the answer columns
+    types: tuple[str, ...]  # of the result columns
     splitter: Splitter
     program: Program
     numbering: Numbering
-    reads: int = 0  # how many tables its plan reads
+    reads: int = 0  # number of tables that its plan reads
 
 
 class PlanKey(NamedTuple):
-    """All that a plan depends on, and what it is remembered by."""
+    """The cache key of a plan: everything that it depends on."""
 
     environment_id: int
     policy: AskedPolicy
-    signatures: Marks | None  # of the environment, whose numbers of signatures are in statements
-    dialect: Dialect  # of the stored facts
+    signatures: Marks | None  # of the environment, whose signature numbers are in statements
+    dialect: Dialect  # of the database with stored facts
     tables: CallerTables
     root: Root
-    types: tuple[str, ...]  # of the answer columns
-    knows: bool  # whether the policy knows the types of all that is asked about
+    types: tuple[str, ...]  # of the result columns
+    knows: bool  # whether the policy has all types in the query
 
     @property
     def redacted(self) -> str:
-        """Return the question by types alone, for logs."""
+        """Return the query with types only, for logs."""
         return f"{redacted_root(self.root)} in SQL"
 
     @property
     def tables_read(self) -> int | None:
-        """Return how many tables its plan reads; None where it is not remembered any more."""
+        """Return the number of tables that its plan reads; None if it is no longer cached."""
         found = plans.get(self)
         return None if found is None else found.reads
 
@@ -211,7 +211,7 @@ def _found(key: PlanKey) -> PreparedPlan | None:
 
 @lru_cache(maxsize=64)
 def _rules_of(policy: AskedPolicy) -> RuleSet:
-    """Return a rule set for local SQL alone. Only one thread at a time plans with a rule set; decisions have theirs."""
+    """Return a rule set for local SQL only: a rule set serves one thread at a time, and decisions have their own."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 
 
@@ -238,26 +238,26 @@ def _planned(key: PlanKey) -> PreparedPlan:
     return PreparedPlan(split, key.types, splitter, rules.program, numbering, branches.plan.weight)
 
 
-# ---- once for each question ------------------------------------------------------------------------------------------
+# ---- execution: once for each query ----------------------------------------------------------------------------------
 
 
 def _sql(shaped: Shaped, render: RenderSql) -> str:
-    """Return the SQL, made in what planning left of the time that all of it may take."""
+    """Return the SQL, rendered in the time that planning left of PLANNING_TIMEOUT."""
     asked = (shaped.key, frozenset((name, str(value)) for name, value in shaped.slots.items() if name != "now"))
     with _refused_for_a_while(asked):
         return _rendered(shaped, render)
 
 
-_refused = Refusals()  # plans and statements that take too long to make
+_refused = Refusals()  # plans and statements that exceeded the limit
 timeline.forgets(_refused.known.clear)
 
 
 @contextmanager
 def _refused_for_a_while(asked: Hashable) -> Iterator[None]:
-    """Refuse again what took too long a moment ago; remember what does now.
+    """Refuse again what recently exceeded the limit, and remember it if it does now.
 
-    The rule set, which remembers such refusals for decisions, does not: the bound around all of the work, which began
-    before planning, ends first.
+    The rule set remembers such refusals for decisions, but not here: the limit around all of the work began before
+    planning, so it is reached first.
     """
     _refused.repeat(asked)
     try:
@@ -269,7 +269,7 @@ def _refused_for_a_while(asked: Hashable) -> Iterator[None]:
 
 def _rendered(shaped: Shaped, render: RenderSql) -> str:
     prepared = shaped.prepared
-    tables = shaped.tables  # the plan may have been prepared with tables of another database
+    tables = shaped.tables  # the cached plan may have been made with tables of another database
     execution = Execution(_executed, shaped.slots)
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
@@ -279,12 +279,12 @@ def _rendered(shaped: Shaped, render: RenderSql) -> str:
 
 
 def _executed(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
-    with clauses.uncounted():  # statements have a limit of their own
+    with clauses.uncounted():  # statements have their own limit
         return run.execute(statement, slots)
 
 
 def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:
-    """Return the branches that are left after all that stored facts decide is evaluated."""
+    """Return the remaining branches, after evaluating everything that depends on stored facts only."""
     plan = residual.folded(branches.plan, (), {})
     kept = (_folded_branch(plan, branch, residual) for branch in branches.each)
     return FoldedBranches(plan, tuple(branch for branch in kept if branch is not None))

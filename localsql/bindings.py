@@ -1,4 +1,4 @@
-"""Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`."""
+"""Data bindings: which of the caller's queries provide which facts. YAML text -> `Bindings`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from policy.yaml_text import YamlRejected, document_from_yaml
 
 
 def document_from_text(text: str) -> object:
-    """Return what the document says; None if the text has no document."""
+    """Parse the YAML; return None if the text has no document."""
     try:
         return document_from_yaml(text, on_node=deadline.check)
     except YamlRejected as error:
@@ -38,7 +38,7 @@ def document_from_text(text: str) -> object:
 
 
 # ---- binding keys -------------------------------------------------------------------------------------------------
-# The keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants.
+# Keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants.
 
 MOST_ARGUMENTS = 5
 
@@ -47,14 +47,14 @@ _NAME = re.compile(NAME)
 
 @dataclass(frozen=True, slots=True)
 class BindingKey:
-    """A signature, and for each argument its constant, or None where the query has a column for it."""
+    """A signature, and for each argument its constant, or None if it is a column of the query."""
 
     signature: Signature
     constants: tuple[str | None, ...]
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The arguments that the query has a column for; none if the key has constants only."""
+        """The arguments that are columns of the query; empty if the key has constants only."""
         return tuple(index for index, constant in enumerate(self.constants) if constant is None)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ def key_from_text(text: str) -> BindingKey:
 
 
 def _type_of(text: str, arg: WrittenArgument) -> str:
-    """Return the argument's type; a constant that is written without one is a String, whatever it looks like."""
+    """Return the argument's type; a constant without a type is a String, whatever it looks like."""
     if arg.type is None and arg.id is None:
         raise BindingRejected(text, "a variable needs a type, such as `Repo:_`")
     if arg.type in ABSTRACT:
@@ -108,16 +108,15 @@ def _constant(text: str, arg: WrittenArgument) -> str | None:
     return arg.id
 
 
-# ---- Checks that a binding's query is one SELECT of so many columns, and nothing else -----------------------------
-# The query is the caller's own text, and goes into the statement unchanged. Refused is what would do harm there:
-# several statements, comments that hide the SQL behind them, placeholders that nobody fills, names like ours. A query
-# that would take the parser long is refused as well: it tries some constructs twice, so each level of nesting doubles
-# the time.
+# ---- checks that a binding's query is a single SELECT with the right number of columns ----------------------------
+# The query is the caller's own text, and is embedded unchanged. Rejected is what would be harmful there: multiple
+# statements, comments that hide the SQL after them, placeholders without values, names like ours. Queries that would
+# take the parser long are rejected, too: it tries some constructs twice, so each level of nesting doubles the time.
 
-OURS = "__"  # statements start the names of their own tables with this
+OURS = "__"  # prefix of tables that our statements define
 LONGEST_QUERY = 20_000  # characters
-MOST_WORDS = 2_000  # names, values and signs
-_STEPS = 8  # of the parser, for each token; common queries take less than 2
+MOST_WORDS = 2_000  # tokens
+_STEPS = 8  # of the parser, per token; common queries need less than 2
 
 _FORBIDDEN = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
@@ -132,7 +131,7 @@ _EFFECTS = {
 
 
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
-    """Return what is wrong with the query; None if nothing is."""
+    """Return what is wrong with the query; None if it is valid."""
     if len(query) > LONGEST_QUERY:
         return f"the query must have at most {LONGEST_QUERY:,} characters"
     if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
@@ -144,7 +143,7 @@ def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
         return f"the query is not valid SQL: {_first_line(error)}"
     except (RecursionError, _TooManySteps):
         return "the query is nested too deeply"
-    except Exception:  # sqlglot fails in its own ways at calls that it does not expect, such as `DATE_ADD()`
+    except Exception:  # sqlglot has other exceptions for unexpected calls, such as `DATE_ADD()`
         return "the query is not valid SQL"
 
 
@@ -162,14 +161,14 @@ def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
 
 
 class _TooManySteps(Exception):
-    """Parsing takes more steps than a query of this length can need."""
+    """The parser took more steps than a query of this length can need."""
 
 
 @cache
 def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
-    """Return the dialect's parser, made to count how often it goes on to another token, or back to one."""
+    """Return a subclass of the dialect's parser that counts moves to another token, forward or back."""
 
-    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # which class, only the caller knows
+    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # the class is known at run time only
         steps = 0
 
         def _advance(self, times: int = 1) -> None:
@@ -199,7 +198,7 @@ def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
         if token.text.startswith(OURS) and token.token_type != sqlglot.TokenType.STRING:
             return f"names that start with `{OURS}` are reserved"
         if token.text.startswith("$") and token.token_type == sqlglot.TokenType.VAR:
-            return _PLACEHOLDER  # but the parser takes `$1` for a name in some dialects
+            return _PLACEHOLDER  # the parser takes `$1` for a name in some dialects
         end = token.end + 1
     return "comments are not allowed in the query" if query[end:].strip() else None
 
@@ -242,17 +241,17 @@ def _columns(number: int) -> str:
 
 
 # ---- column names -------------------------------------------------------------------------------------------------
-# Checks of the caller's column, which goes into the SQL unchanged: it must be a name and nothing else.
+# Validates the caller's column, which is embedded unchanged: it must be a name and nothing else.
 
 MOST_PARTS = 4
-LONGEST_COLUMN = 63  # bytes of one name, in the strictest database
+LONGEST_COLUMN = 63  # bytes of a name, in the strictest database
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*", re.ASCII)
 _QUOTED = {
     '"': re.compile(r'"((?:[^"\0]|"")+)"'),
     "`": re.compile(r"`((?:[^`\0]|``)+)`"),
 }
-# Words that, where a column is expected, are an expression by themselves, or end the expression.
+# Words that are an expression by themselves, or end the expression, where a column is expected.
 _COLUMN_WORDS = (
     "all analyse analyze and any array as asc asymmetric authorization between binary both by case cast check "
     "collate column constraint create cross current_catalog current_date current_role current_schema "
@@ -268,7 +267,7 @@ _RESERVED = frozenset(_COLUMN_WORDS.split())
 
 
 def check_column(text: object, dialect: Dialect, path: str = "column") -> str:
-    """Return the column unchanged; refuse it if it is more than names with dots between them."""
+    """Return the column unchanged. Raise ColumnRejected unless it consists of names separated by dots."""
     if not isinstance(text, str) or not text:
         raise ColumnRejected(path, "must be a string: a column name")
     parts = _parts(text, dialect)
@@ -292,7 +291,7 @@ def output_name(text: object, path: str) -> str:
 
 
 def _parts(text: str, dialect: Dialect) -> list[str] | None:
-    """Return the names between the dots, without their quotes; None if the text is something else."""
+    """Return the names between the dots, unquoted; None if the text is something else."""
     found: list[str] = []
     at = 0
     while True:
@@ -317,22 +316,22 @@ def _shown(text: str) -> str:
 
 
 # ---- bindings -----------------------------------------------------------------------------------------------------
-# Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`, once for each text.
+# Data bindings: which of the caller's queries provide which facts. YAML text -> `Bindings`, cached by text.
 
 MOST = 2000  # facts
 
-# The keys that only `localsql.sync` reads come last: one file may serve both.
+# The keys that only `localsql.sync` reads come last: both can use the same file.
 KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs", "outbox")
 OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate", "file", "header")
-_NO_TABLES = ("collection", "file")  # facts out of these can be synchronized, but not bound
+_NO_TABLES = ("collection", "file")  # facts from these can be synced, but not bound
 _OF_A_DOMAIN = ("query",)
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Facts of one signature out of the caller's tables.
+    """Facts of one signature from the caller's tables.
 
-    `families` has an entry for each argument: None for those that are constants.
+    `families` has an entry for each argument: None for constants.
     """
 
     key: BindingKey
@@ -345,7 +344,7 @@ class Binding:
         return self.key.signature
 
     def family_at(self, index: int) -> Family:
-        """Return the family of an argument that the query selects."""
+        """Return the family of an argument that is a column of the query."""
         family = self.families[index]
         assert family is not None, "a constant is no column"
         return family
@@ -353,13 +352,13 @@ class Binding:
 
 @dataclass(frozen=True)
 class Bindings:
-    """Equal if plans over them are equal, whatever their queries say, and whatever database they are for."""
+    """Equal if plans over them are equal, regardless of the texts of queries and the dialect."""
 
     dialect: Dialect = field(compare=False)
     facts: tuple[Binding, ...] = field(default=(), compare=False)
     sql_types: Mapping[str, str] = field(default_factory=dict, compare=False)
-    domains: Mapping[str, str] = field(default_factory=dict, compare=False)  # by type, the query of all its ids
-    digest: str = ""  # of the keys of facts and the types with domains: plans depend on nothing else
+    domains: Mapping[str, str] = field(default_factory=dict, compare=False)  # by type: the query for all of its ids
+    digest: str = ""  # of the facts' keys and of the types with domains: plans depend on nothing else
 
     @cached_property
     def by_signature(self) -> Mapping[Signature, tuple[int, ...]]:
@@ -369,12 +368,12 @@ class Bindings:
         return found
 
     def family(self, type_name: str) -> Family:
-        """Return the family of the caller's columns that hold ids of the type."""
+        """Return the family of the caller's columns with ids of the type."""
         sql_type = self.sql_types.get(type_name)
         return default_family(type_name) if sql_type is None else self.dialect.family_for(type_name, sql_type)
 
     def carried_family(self, type_name: str) -> Family:
-        """Return the family of the type's ids in tables that a statement makes itself: text if its columns differ."""
+        """Return the family of the type's ids in tables defined by statements: text if its columns differ."""
         found = self._families.get(type_name, frozenset()) | {self.family(type_name)}
         return next(iter(found)) if len(found) == 1 else Family.TEXT
 
@@ -530,13 +529,13 @@ def _check_distinct(facts: tuple[Binding, ...]) -> None:
 
 
 # ---- unused bindings ----------------------------------------------------------------------------------------------
-# Entries of data bindings that a policy has no use for: questions ignore them, and they are logged.
+# Entries of data bindings that the policy doesn't use: they have no effect, and are logged.
 
 log = logging.getLogger("authz.bindings")
 
 
 def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
-    """Yield a sentence for each fact that the policy does not ask for, and each domain of a type it does not know."""
+    """Yield a message for each fact that the policy doesn't use, and each domain of an unknown type."""
     for binding in bindings.facts:
         signature = binding.signature
         if not program.accepts(signature.predicate, signature.types):
@@ -550,6 +549,6 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def log_once(version: int, bindings: Bindings) -> None:
-    """Log the unused entries; as a warning if a name is probably misspelt, since facts are missing then."""
+    """Log unused entries; as a warning if a name is probably misspelled, because facts are missing then."""
     for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
         log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", printable(entry))

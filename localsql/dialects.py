@@ -1,4 +1,4 @@
-"""What differs between the callers' databases: SQL, families of types, and literals."""
+"""Differences between the callers' databases: SQL, type families, and literals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localsql.errors import OtherSpelling, TooLargeStatement
 from policy.values import BOOLEAN
 
 # ---- families -----------------------------------------------------------------------------------------------------
-# Families of SQL types: how columns are compared, and which values a column of each family can have.
+# Families of SQL types: how columns are compared, and which values they can contain.
 
 
 class Family(Enum):
@@ -23,7 +23,7 @@ class Family(Enum):
     BOOLEAN = "boolean"
     UUID = "uuid"
     TEXT = "text"
-    UNKNOWN = "unknown"  # the SQL type is not said, or not known here: compared as text
+    UNKNOWN = "unknown"  # the SQL type is unspecified or unknown: compared as text
 
 
 _SQL_TYPE = re.compile(
@@ -43,7 +43,7 @@ def is_sql_type(text: str) -> bool:
 
 
 def family_of(sql_type: str) -> Family:
-    """Return the family of an SQL type. Unknown ones are compared as text: that is never wrong, and never fails."""
+    """Return the family of an SQL type. Unknown types are compared as text, which is always correct and never fails."""
     name = re.sub(r"\(.*?\)", "", sql_type.lower()).strip()
     if _INTEGERS.fullmatch(name):
         return Family.INTEGER
@@ -64,11 +64,10 @@ def default_family(type_name: str) -> Family:
 
 
 def is_possible(value: str, family: Family) -> bool:
-    """Say whether a column of the family can hold the value. No fact has the empty id, so nothing equals it.
+    """Return whether a column of the family can contain the value. No fact has an empty id, so nothing equals it.
 
-    An id is the text that a column shows. If the database would take the value for another id (`007` in a column of
-    numbers, a uuid in capitals), `OtherSpelling` is raised: to policies the two are different, to the column they are
-    not.
+    An id is the text that a column displays. Raise `OtherSpelling` if the database would treat the value as equal to
+    another id (`007` in a numeric column, an upper-case uuid), because policies distinguish the two.
     """
     if not value or "\0" in value:
         return False
@@ -96,7 +95,7 @@ def _numeric(text: str) -> str | None:
 
 
 def _number(text: str) -> Decimal | None:
-    """Read a number as databases do; None if the text is none, or longer than any that they can hold."""
+    """Parse a number like databases do; None if it is invalid or too long."""
     if len(text) > _LONGEST:
         return None
     plain = text.replace("_", "")
@@ -124,8 +123,8 @@ _READERS: dict[Family, Callable[[str], str | None]] = {
     Family.UUID: _uuid,
 }
 _SPACE = " \t\n\r\f\v"
-_LONGEST = 60  # characters of a number, beyond which it is not looked at: canonical ones have fewer
-_DIGITS = 38  # of the widest numeric type that all databases have
+_LONGEST = 60  # characters of a number, beyond which it is not parsed: canonical ones have fewer
+_DIGITS = 38  # precision of the widest numeric type common to all databases
 _EXACT = Context(prec=200)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _BASED = re.compile(r"[+-]?0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
@@ -136,18 +135,18 @@ _TRUTHS = {
 }
 
 
-# ---- Values -> SQL text. `literal` is the only place where a value becomes part of a statement --------------------
-# The text must survive what client libraries do to SQL: some take a `:x`, `%s`, `?`, `$1` or `@x` inside quotes for a
-# placeholder, and a backslash means different things by configuration. So a value with other than plain characters is
-# written with escapes in their place.
+# ---- values -> SQL literals: `literal` is the only place where a value becomes part of a statement ----------------
+# The text must survive what client libraries do to SQL: some take `:x`, `%s`, `?`, `$1` or `@x` inside quotes for
+# placeholders, and the meaning of backslashes depends on configuration. So values with anything but plain characters
+# are written with escapes.
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
 
 
 def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | None:
-    """Return the value as a constant of the family; None if no column of the family can equal it.
+    """Return the value as a literal of the family; None if no column of the family can equal it.
 
-    `escape` writes, in the dialect, a text that is not plain.
+    `escape` formats texts that are not plain, in the dialect.
     """
     if not is_possible(value, family):
         return None
@@ -162,12 +161,12 @@ def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | N
 
 
 def text_literal(value: str, escape: Callable[[str], str]) -> str:
-    # A tool that looks at the text without its quotes would take two hyphens for a comment.
+    # A tool that ignores quotes would take two hyphens for a comment.
     return f"'{value}'" if _PLAIN.fullmatch(value) and "--" not in value else escape(value)
 
 
 def unicode_escapes(value: str) -> str:
-    """Return PostgreSQL's E'' string, whose meaning no configuration changes."""
+    """Return PostgreSQL's E'' string, whose meaning does not depend on configuration."""
     return "E'" + "".join(char if _PLAIN.fullmatch(char) and char != "-" else _escape(char) for char in value) + "'"
 
 
@@ -180,15 +179,15 @@ def hexadecimal(value: str) -> str:
 
 
 # ---- dialects -----------------------------------------------------------------------------------------------------
-# What differs between the callers' databases. Renderers ask a dialect for SQL, never for its name.
+# Differences between the callers' databases. Renderers ask a dialect for SQL, never for its name.
 #
-# Texts are compared byte by byte, whatever collation a column has. Tables that a statement makes itself (goals,
-# answers, constants) hold texts in the dialect's normal form, which are compared as they are.
+# Texts are compared bytewise, whatever the collation of columns. Tables defined by statements (goals, answers,
+# constants) contain texts in the dialect's normal form, which are compared directly.
 
-NATIVE = (Family.INTEGER, Family.NUMERIC, Family.BOOLEAN, Family.UUID)  # compared as what they are
+NATIVE = (Family.INTEGER, Family.NUMERIC, Family.BOOLEAN, Family.UUID)  # compared as values of their own types
 NUMBERS = (Family.INTEGER, Family.NUMERIC)  # compared with each other, too
 _NO_TRUTHS = ("bit", "float", "double", "real")
-MANY = 500  # constants, from which on an array is faster than a list
+MANY = 500  # number of constants above which an array is faster than a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +201,28 @@ class Typed:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the databases have in common."""
+    """Defaults shared by the dialects."""
 
-    parser = ""  # what the parser of binding queries calls it
-    quotes = '"'  # around names; the first of them where we write one
-    recursive_arms_join = False  # each rule is a recursive arm of its own
-    fails_when_cut = True  # a recursion that goes too deep ends in an error, not in fewer rows
-    can_correlate = True  # whether a table in FROM or WITH may mention the select around it
+    parser = ""  # sqlglot's name of the dialect
+    quotes = '"'  # around names; the first one is used for output
+    recursive_arms_join = False  # if not, each rule is a recursive arm of its own
+    fails_when_cut = True  # exceeding the recursion limit raises an error instead of truncating the result
+    can_correlate = True  # whether a table in FROM or WITH may refer to the enclosing select
     unmaterialized = " NOT MATERIALIZED"
     text_type = "text"
-    plans_unions = True  # whether `IN (… UNION ALL …)` lets the outer table's index be used
-    dual = ""  # what a select with a condition but without a table reads
+    plans_unions = True  # whether `IN (… UNION ALL …)` can use an index of the outer table
+    dual = ""  # the FROM clause of a select with a condition but without a table
     native_types = {
         Family.INTEGER: "bigint", Family.NUMERIC: "numeric", Family.BOOLEAN: "boolean", Family.UUID: "uuid",
     }  # fmt: skip
 
     def family(self, sql_type: str) -> Family:
-        """Return the family of an SQL type; a type that this database does not have is UNKNOWN."""
+        """Return the family of an SQL type; UNKNOWN if this database does not have the type."""
         found = family_of(sql_type)
         return found if found not in NATIVE or found in self.native_types else Family.UNKNOWN
 
     def family_for(self, type_name: str, sql_type: str) -> Family:
-        """Return the family of a column of this SQL type that holds ids of the type; raise ValueError if it cannot."""
+        """Return the family of a column with ids of the type. Raise ValueError if the SQL type cannot hold them."""
         found = self.family(sql_type)
         if type_name == BOOLEAN and found != Family.TEXT:
             return self._truths(sql_type, found)
@@ -251,11 +250,11 @@ class Dialect:
         raise NotImplementedError
 
     def constant(self, value: str, family: Family) -> str | None:
-        """Return the value in normal form; None if nothing of the family equals it."""
+        """Return the value in normal form; None if nothing of the family can equal it."""
         return literal(value, family, self.escaped)
 
     def constants(self, values: Iterable[str], family: Family) -> list[str]:
-        """Return, in normal form, those of the values that something of the family can equal."""
+        """Return, in normal form, the values that something of the family can equal."""
         return [shown for each in values if (shown := self.constant(each, family)) is not None]
 
     def null(self, family: Family) -> str:
@@ -274,7 +273,7 @@ class Dialect:
         return " <> ".join(self.sides(left, right))
 
     def sides(self, left: Typed, right: Typed) -> tuple[str, str]:
-        """Return both in the form in which they are compared with each other: as they are, or as text."""
+        """Return both in the form in which they are compared with each other: unchanged, or as text."""
         return self._side(left, right), self._side(right, left)
 
     def _side(self, side: Typed, other: Typed) -> str:
@@ -293,7 +292,7 @@ class Dialect:
         return None
 
     def number(self, side: Typed, family: Family = Family.INTEGER) -> str:
-        """Return the expression as a number of the family; NULL if its text is none."""
+        """Return the expression as a number of the family; NULL if its text is not a number."""
         return side.sql if side.family in NUMBERS else self._parsed_number(self.text(side), family)
 
     def _parsed_number(self, text: str, family: Family) -> str:
@@ -302,28 +301,28 @@ class Dialect:
     # ---- subqueries ------------------------------------------------------------------------------------------------
 
     def outer(self, side: Typed) -> Typed:
-        """Return the column as a subquery mentions it from within; where it differs, the select around adds it."""
+        """Return the column for use in a subquery; if it is different, the enclosing select adds it."""
         return side
 
-    # ---- tables of a statement -------------------------------------------------------------------------------------
+    # ---- tables defined by a statement -----------------------------------------------------------------------------
 
     def carried(self, side: Typed, family: Family) -> str:
-        """Return the expression as a column, of this family, of a table that the statement makes itself."""
+        """Return the expression as a column of this family, for a table that the statement defines."""
         return side.sql if family in NATIVE else self.text(side)
 
     def typed(self, sql: str, family: Family) -> str:
-        """Return a carried expression with the type that a column of a recursion must have in every row."""
+        """Return a carried expression, cast to the type that a recursive column must have in every row."""
         return sql
 
     def shown(self, sql: str, family: Family) -> str:
-        """Return a carried column as the caller wants to see it."""
+        """Return a carried column in the form for the caller."""
         return sql
 
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
         return "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
-        """Return the arms as a recursive table may have them; they call the row that they go on from `row`."""
+        """Return the recursive arms in a form that the database accepts; in them, `row` is the current row."""
         return arms
 
 
@@ -336,10 +335,10 @@ def _one_of(side: str, constants: Sequence[str]) -> str | None:
 @dataclass(frozen=True)
 class PostgreSQL(Dialect):
     parser = "postgres"
-    recursive_arms_join = True  # a recursive table may mention itself once: the arms go into a lateral union
+    recursive_arms_join = True  # a recursive table may be referenced once, so the arms are in a lateral union
 
     def family(self, sql_type: str) -> Family:
-        # Columns of these types take texts that are not the same for equal.
+        # These types treat different texts as equal.
         is_loose = re.match(r"(n|national )?char(acter)?(?! varying)\b|citext\b|bpchar\b", sql_type.lower())
         return Family.UNKNOWN if is_loose else super().family(sql_type)
 
@@ -347,9 +346,8 @@ class PostgreSQL(Dialect):
         return unicode_escapes(value)
 
     def text(self, side: Typed) -> str:
-        # For text and varchar, the cast is only a label, and their indexes still serve; for other types it is exact.
-        # A column's own collation may take different texts for equal. The database's default one, which indexes have,
-        # cannot.
+        # For text and varchar, the cast does nothing, so indexes can be used; for other types it is exact. A column's
+        # collation may treat different texts as equal. The database's default collation, which indexes use, cannot.
         if side.is_normal and side.family not in NATIVE:
             return side.sql
         shown = _shortest(side.sql) if side.family == Family.NUMERIC else side.sql
@@ -366,7 +364,7 @@ class PostgreSQL(Dialect):
         return f"(CASE WHEN {text} ~ {text_literal(f'^({pattern})$', self.escaped)} THEN CAST({text} AS numeric) END)"
 
     def carried(self, side: Typed, family: Family) -> str:
-        # Columns may have different collations; those of one table that the statement makes itself must agree.
+        # Columns may have different collations, but those of one table that the statement defines must agree.
         if family in NATIVE:
             return side.sql
         return f'{side.sql} COLLATE "default"' if side.is_normal else self.text(side)
@@ -392,14 +390,14 @@ class SQLite(Dialect):
     native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
-        if len(arms) > MOST_ARMS:  # a recursive arm cannot be in a subquery
+        if len(arms) > MOST_ARMS:  # recursive arms are not allowed in subqueries
             raise TooLargeStatement
         return arms
 
     def escaped(self, value: str) -> str:
-        """Return calls of `char` with code points, which mean the same in databases of any encoding.
+        """Return calls of `char` with code points, which work with every encoding of a database.
 
-        For example, a' -> char(97,39). A longer text takes several calls, as their arguments are limited in number.
+        For example, a' -> char(97,39). A longer text takes several calls, because the number of arguments is limited.
         """
         points = [str(ord(char)) for char in value]
         calls = [f"char({','.join(points[start : start + 100])})" for start in range(0, len(points), 100)]
@@ -413,7 +411,7 @@ class SQLite(Dialect):
                 return f"{side.sql} COLLATE BINARY"
             case Family.BOOLEAN:
                 return _truth_of_number(side.sql)
-            case Family.NUMERIC:  # 7.0, where no column has made it 7
+            case Family.NUMERIC:  # 7.0, if no column has converted it to 7
                 whole = f"CAST({side.sql} AS INTEGER)"
                 return f"CAST(CASE {side.sql} WHEN {whole} THEN {whole} ELSE {side.sql} END AS TEXT) COLLATE BINARY"
         return f"CAST({side.sql} AS TEXT) COLLATE BINARY"
@@ -425,7 +423,7 @@ class SQLite(Dialect):
 
 @dataclass(frozen=True)
 class MySQL(Dialect):
-    """Its normal form of a text is the bytes in UTF-8: collations ignore case and spaces at the end."""
+    """The normal form of a text is its bytes in UTF-8, because collations ignore case and trailing spaces."""
 
     parser = "mysql"
     quotes = "`"
@@ -450,7 +448,7 @@ class MySQL(Dialect):
         return side.sql if side.is_normal else f"CAST({_characters(side)} AS BINARY)"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
-        """Return two tests: one as the column compares, which can use its index, and one by bytes, which is exact."""
+        """Return two tests: one by the column's collation, which can use an index, and an exact one by bytes."""
         exact = super().among(side, values)
         if exact is None or side.family in NATIVE or side.is_normal or not all(each.isascii() for each in values):
             return exact
@@ -458,8 +456,8 @@ class MySQL(Dialect):
         return f"({_one_of(side.sql, shown)} AND {exact})"
 
     def outer(self, side: Typed) -> Typed:
-        # MariaDB caches a subquery's results by the columns that it mentions of the selects around it, under their own
-        # collations, even where the subquery casts them: `a` would get the result of `A`. So the select around casts.
+        # MariaDB caches the results of a subquery by the outer columns that it refers to, with their collations, even
+        # if the subquery casts them: `a` would get the result of `A`. So the enclosing select does the cast.
         if side.is_normal or side.family in NATIVE:
             return side
         return Typed(f"{side.sql}_bytes", Family.TEXT, is_normal=True)
@@ -473,23 +471,23 @@ class MySQL(Dialect):
         return f"CAST({sql} AS SIGNED)" if family in NATIVE else self._wide(sql)
 
     def _wide(self, sql: str) -> str:
-        # The first row makes a recursion's columns as wide as no id can be. A value that is cut off was no id.
+        # The first row makes recursive columns wider than any id. A truncated value was not an id.
         return f"CAST(CAST(CONVERT({sql} USING utf8mb4) AS CHAR(513) CHARACTER SET utf8mb4) AS BINARY)"
 
     def shown(self, sql: str, family: Family) -> str:
         return sql if family in NATIVE else f"CONVERT({sql} USING utf8mb4)"
 
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
-        # MySQL and MariaDB have different words for rows of values; both have this.
+        # MySQL and MariaDB have different syntax for row constructors; both support this.
         return " UNION ALL ".join(f"SELECT {', '.join(row)}" for row in rows)
 
 
 @dataclass(frozen=True)
 class MariaDB(MySQL):
-    """After `max_recursive_iterations` steps it goes on with the rows that it has, and only warns.
+    """Exceeding `max_recursive_iterations` truncates the result, with only a warning.
 
-    It looks at each recursive arm once for each way to choose among the others: each more arm takes three times as
-    long, until there is no memory left. Arms in a derived table are looked at once each, so `steps` puts them into one.
+    MariaDB visits each recursive arm once for each choice among the others: each additional arm triples the time, until
+    memory is exhausted. Arms in a derived table are visited once each, so `steps` combines them.
     """
 
     fails_when_cut = False

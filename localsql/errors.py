@@ -1,12 +1,12 @@
-"""The reasons to refuse to make local SQL."""
+"""Errors of making local SQL."""
 
 from policy.errors import AuthzError
 
-LONGEST_PLACE, LONGEST_REASON = 200, 1_000  # characters of what the caller sent, which may be megabytes
+LONGEST_PLACE, LONGEST_REASON = 200, 1_000  # characters of the caller's input, which may be megabytes
 
 
 class BindingRejected(AuthzError):
-    """The data bindings are not what they should be; `place` is a fact's signature, or a key of the document."""
+    """The data bindings are invalid; `place` is a fact's signature, or a key of the document."""
 
     def __init__(self, place: str, reason: str):
         self.place, self.reason = place, reason
@@ -15,18 +15,18 @@ class BindingRejected(AuthzError):
 
 
 class ColumnRejected(AuthzError):
-    """The caller's column is no plain name of a column."""
+    """The caller's column is not a plain column name."""
 
     def __init__(self, column: str, reason: str):
         super().__init__(f"the column `{_cut(column, LONGEST_PLACE)}` {reason}")
 
 
 class CannotSay(AuthzError):
-    """One statement over the caller's tables cannot give the answer exactly, so no statement is made."""
+    """No single statement over the caller's tables can give the exact result."""
 
 
 class OtherSpelling(CannotSay):
-    """An id that a column takes for the same value as another id."""
+    """An id that a column treats as equal to another id."""
 
     def __init__(self, value: str, shown: str, family: str):
         super().__init__(

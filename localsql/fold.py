@@ -1,9 +1,9 @@
 """Fold a split plan: plan -> plan, with all that stored facts and given values decide evaluated (partial evaluation).
 
-What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. Where only
-one column of a part is wanted, to equal a column of the caller, that one is tested against a list of the values.
-All else becomes rows of constants (`ConstantRows`). Branches that cannot hold are dropped, and so are conditions
-that do hold; what is left reads the caller's tables.
+Stored facts that a branch reads become constants. A column with a single value is replaced by that value. If only one
+column of a part is needed, and only for equality with a column of the caller, that one is tested against a list of the
+values. Everything else becomes rows of constants (`ConstantRows`). Branches that cannot hold are dropped, and so are
+conditions that are true. The result reads only the caller's tables.
 
     s0 local repo_org(r, o); s1 stored has_role(:actor, n, o2); o = o2
         ->   s0 local repo_org(r, o); o in ['acme', 'wow']
@@ -56,16 +56,16 @@ class Residual:
     splitter: Splitter
     slots: Mapping[str, object]
     run: Callable[[StoredStatement], Rows]
-    rule_of: Callable[[Plan], str]  # for messages: the rule that makes a recursion nonlinear
+    rule_of: Callable[[Plan], str]  # for messages: returns the rule that makes a recursion nonlinear
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     ran: dict[StoredStatement, Rows] = field(default_factory=dict)
     made: dict[Hashable, Plan] = field(default_factory=dict)
-    held: int = 0  # values that stored facts came to so far
+    held: int = 0  # number of values from stored facts so far
 
     # ---- plans --------------------------------------------------------------------------------------------------
 
     def plan(self, plan: Plan, variant: Variant | None, substitution: ColumnSubstitution) -> Plan:
-        """Return the folded plan with its exits of that variant; without a variant, with all."""
+        """Return the folded plan with the exits of a variant; without a variant, with all."""
         split = self.splitter.of(plan)
         outside = tuple((column, substitution.get(column, column)) for column in plan.outer_columns)
         key = (plan, variant, outside)
@@ -108,12 +108,12 @@ class Residual:
         assert len(keys) == len(arm.keys), "what has a value keeps one"
         return replace(arm, keys=keys, exit=replace(arm.exit, branch=branch, outs=terms[len(arm.keys) :]))
 
-    # ---- one branch ----------------------------------------------------------------------------------------------
+    # ---- branches ------------------------------------------------------------------------------------------------
 
     def _row(
         self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: ColumnSubstitution
     ) -> tuple[Branch, tuple[TermT, ...]] | None:
-        """Return the folded branch and what is asked of its rows; None if it has no rows."""
+        """Return the folded branch and the terms selected from its rows; None if it has no rows."""
         deadline.check()
         clauses.check()
         inner = dict(substitution)
@@ -145,7 +145,7 @@ class Residual:
     def _narrowed(
         self, stored: StoredStatement, rows: Rows, left: Branch, inner: ColumnSubstitution, lists: list[Condition]
     ) -> bool:
-        """Test a column against the values of a part, if these are all that is wanted of it; say whether that can hold.
+        """Test a column against the values of a part, if nothing else is needed of it. Return whether that can hold.
 
         The part must have one column, and the branch a condition that another operand equals it.
         """
@@ -165,7 +165,7 @@ class Residual:
     def _constant_rows(self, stored: StoredStatement, rows: Rows, inner: ColumnSubstitution) -> ConstantRows | None:
         """Return the rows as a source; None if none is needed. Columns with only one value become constants."""
         if any(column in inner for column in stored.columns):
-            return None  # `_narrowed` has made it a list
+            return None  # `_narrowed` has replaced it by a list
         varied = []
         for index, column in enumerate(stored.columns):
             if len({row[index] for row in rows}) == 1:
@@ -190,7 +190,7 @@ class Residual:
     def _sources(
         self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: ColumnSubstitution
     ) -> list[PlanSource] | None:
-        """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
+        """Return the remaining sources, in the order of the plan; None if one of them has no rows."""
         places = {source.number: index for index, source in enumerate(whole.sources)}
         placed: list[tuple[int, PlanSource]] = list(known)
         for source in left.sources:
@@ -227,7 +227,7 @@ class Residual:
     # ---- conditions -------------------------------------------------------------------------------------------------
 
     def _conditions(self, left: Branch, inner: ColumnSubstitution, lists: list[Condition]) -> list[Condition] | None:
-        """Return the conditions that are still open; None if one is false."""
+        """Return the remaining conditions; None if one is false."""
         found: dict[Condition, None] = dict.fromkeys(lists)
         for condition in left.conditions:
             verdict = self.condition(condition, inner)
@@ -273,7 +273,7 @@ class Residual:
 
 
 def _types_of(plan: Plan) -> tuple[str, ...]:
-    """Return the types of the plan's answer columns, as far as its exits tell them."""
+    """Return the types of the plan's result columns, as far as its exits determine them."""
     return tuple(next(filter(None, (type_of(end.outs[k]) for end in plan.exits)), "") for k in range(plan.width))
 
 
@@ -281,7 +281,7 @@ def _types_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _compared(operator: str, left: Operand, right: Operand) -> Condition | bool:
-    """Return the outcome if it is known now, else the condition. Of what has to be equal, a constant goes last."""
+    """Return the result if it is known, else the condition. In an equality, a constant comes last."""
     if operator == "=" and isinstance(left, Const):
         left, right = right, left
     return comparison(operator, left, right)
@@ -297,7 +297,7 @@ def _equal_to(condition: Condition, column: Col) -> Operand | None:
 
 
 # ---- pruning ------------------------------------------------------------------------------------------------------
-# Drops what a recursion can never use: moves from goals that are not reached, reads of answers that nothing makes.
+# Drops what a recursion can never use: moves from unreachable goals, and reads of answers that nothing produces.
 
 
 def pruned(plan: Plan) -> Plan:

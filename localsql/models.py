@@ -1,4 +1,4 @@
-"""What is remembered of outboxes: rows whose changes are made, and which may still be in the application's table."""
+"""State of outboxes: rows that were applied, but may still be in the application's table."""
 
 from django.db import models
 
@@ -6,10 +6,10 @@ from policy.models import Environment
 
 
 class OutboxState(models.Model):
-    """An outbox of an environment. Its turn grows by one with each change of the rows that are remembered."""
+    """An outbox of an environment. `turn` is incremented with each change of the stored rows."""
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
-    name = models.TextField()  # its identity, as its server tells it
+    name = models.TextField()  # its identity, according to its server
     turn = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
@@ -21,7 +21,7 @@ class OutboxState(models.Model):
 
 
 class OutboxRow(models.Model):
-    """A row whose change is made: its id in the outbox, and a digest of what it says."""
+    """A row that was applied: its id in the outbox, and a digest of its contents."""
 
     state = models.ForeignKey(OutboxState, on_delete=models.CASCADE, related_name="rows")
     number = models.BigIntegerField()

@@ -1,4 +1,4 @@
-"""A question -> the engine's plan over the caller's tables and the stored facts."""
+"""A query -> the engine's plan over the caller's tables and the stored facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 
 # ---- relations ----------------------------------------------------------------------------------------------------
-# The sources of plans over the caller's tables: those tables, known rows, and stored or inline facts.
+# Sources of plans over the caller's tables: these tables, known rows, and stored or inline facts.
 
 LOCAL = "local:"
 
@@ -43,7 +43,7 @@ class ConstantRows(ForeignSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedCandidates(ForeignSource):
-    """The ids at some positions of the caller's tables, the known ones, and NULL for all others; column `v`."""
+    """The known ids, those at some positions of the caller's tables, and NULL for all others; column `v`."""
 
     ids: tuple[str, ...]
     positions: tuple[tuple[str, int], ...]  # a binding's store, and the index of an argument
@@ -55,14 +55,14 @@ class FoldedCandidates(ForeignSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedDerivedTable(DerivedTable):
-    """The answers of a folded plan; `types` are those of its columns, some of which may be constants without a type."""
+    """The results of a folded plan; `types` are those of its columns, some of which may be constants without a type."""
 
     types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CallerTables:
-    """The caller's bindings. Plans call their stores `stored`, `inline`, and `local:` with a binding's index."""
+    """The caller's bindings. Their stores in plans are `stored`, `inline`, and `local:` with a binding's index."""
 
     bindings: Bindings
     inline: frozenset[Signature] = frozenset()
@@ -71,7 +71,7 @@ class CallerTables:
         return tuple(f"{LOCAL}{index}" for index in self.bindings.by_signature.get(signature, ()))
 
     def service_stores(self, signature: Signature, knows: Knows) -> tuple[str, ...]:
-        """Return the stores of the service's facts; `knows` says of which signatures there may be stored ones."""
+        """Return the stores of the service's facts; `knows` returns whether facts of a signature may be stored."""
         stored = ("stored",) if knows(signature) else ()
         return (*stored, "inline") if signature in self.inline else stored
 
@@ -84,19 +84,19 @@ def is_local(store: str) -> bool:
 
 
 # ---- planning -----------------------------------------------------------------------------------------------------
-# A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
+# A query -> the engine's plan over the caller's tables and the stored facts, and how to interpret its exits.
 #
-# An answer that stands for every value becomes a condition without the column (a gate), or is read from all ids of
-# the type, if the bindings have a query for these. A negation may withhold some values from such an answer. If it
-# mentions nothing else but what is given, the withheld values are planned as a question of their own. Their branches
-# may stand for every value, too, and have others withheld from them.
+# A result that stands for every value becomes a condition without the column (a gate), or is read from all ids of the
+# type, if the bindings have a query for these. A negation may exclude some values from such a result. If the negation
+# depends on given values only, the excluded values are planned as a separate query. Its branches may stand for every
+# value, too, with exclusions of their own.
 
 
 @dataclass(frozen=True)
 class LocalBranch:
-    """An exit of a plan: its answer columns, `Var(k)` where column k stands for every value.
+    """An exit of a plan: its result columns, `Var(k)` where column k stands for every value.
 
-    `withheld` are the branches that lead to values which are not among these; None if they cannot be listed.
+    `withheld` are the branches for values that are excluded from these; None if they cannot be listed.
     """
 
     exit: Exit
@@ -105,17 +105,17 @@ class LocalBranch:
 
 @dataclass(frozen=True)
 class LocalBranches:
-    """All branches that lead to some answers: exits of one plan, whose recursion they share."""
+    """All branches for some results: exits of one plan, with a common recursion."""
 
     plan: Plan
     each: tuple[LocalBranch, ...]
 
 
 def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...], knows: Knows) -> LocalBranches:
-    """Plan all branches to answers, whose columns have these types.
+    """Plan all branches for results with columns of these types.
 
-    As for decisions, facts of signatures that are not known to be stored are not read: branches that read them have no
-    rows. Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
+    As in decisions, facts of signatures not known to be stored are not read: branches that read them have no rows.
+    Unlike in decisions, rules are not tabled to make a large statement smaller, because the caller reads the SQL.
     """
 
     def stores(signature: Signature) -> tuple[str, ...]:
@@ -133,11 +133,11 @@ def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit]) -> LocalBranch
 
 
 def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
-    """Return the exit; columns that stand for every value are read from all ids of their types, if these are known."""
+    """Return the exit; columns that stand for every value are read from all ids of the type, if available."""
     sources = list(end.branch.sources)
     columns: dict[Var, Col] = {}
     for out, type_name in zip(end.outs, types):
-        # Two columns may stand for one and the same value.
+        # Two columns may be the same variable.
         if isinstance(out, Var) and out not in columns and type_name in tables.bindings.domains:
             source = ForeignDomain(planner.new_source(), type_name)
             sources.append(source)
@@ -164,7 +164,7 @@ def _branch(planner: Planner, end: Exit) -> LocalBranch | None:
 
 
 def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
-    """Return the branches to what the guard withholds; None if that depends on the row, or on several columns."""
+    """Return the branches for values that the guard excludes; None if that depends on the row or several columns."""
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None

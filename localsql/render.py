@@ -37,14 +37,14 @@ from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDe
 from policy.values import INTEGER
 
 # ---- constants ----------------------------------------------------------------------------------------------------
-# Rows of constants beside columns: which rows can match, and how their own columns are compared.
+# Rows of constants joined with columns: which rows can match, and how their own columns are compared.
 
 ConstantTable = list[tuple[str, ...]]
-Columns = Callable[[str], Typed]  # gives a column of a source, by its name in the plan
+Columns = Callable[[str], Typed]  # returns a column of a source, by its name in the plan
 
 
 def fitting(source: ConstantRows, branch: Branch, scope: SelectScope[Columns]) -> ConstantTable:
-    """Return the rows without those that have a value which a column that must equal it cannot have.
+    """Return the rows that can match: without values that are impossible in a column that must equal them.
 
     rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
     """
@@ -60,40 +60,40 @@ def fitting(source: ConstantRows, branch: Branch, scope: SelectScope[Columns]) -
 
 def _possible(rows: ConstantTable, index: int, other: Col, scope: SelectScope[Columns]) -> ConstantTable:
     if other.source not in scope.seen:
-        return rows  # a source that is not in scope yet
+        return rows  # the source is not in scope yet
     family = scope.seen[other.source](other.name).family
     return [row for row in rows if is_possible(row[index], family)]
 
 
 def families_of(rows: ConstantTable, wanted: list[Family]) -> list[Family]:
-    """Return the wanted families; text for a column in which some value does not fit."""
+    """Return the wanted families, with text for columns in which some value does not fit."""
     return [
         family if all(not row[index] or is_possible(row[index], family) for row in rows) else Family.TEXT
         for index, family in enumerate(wanted)
     ]
 
 
-# ---- The columns of tables that a statement makes itself ----------------------------------------------------------
-# A column of goals or answers means one thing in one state and another in the next: a user here, a folder there. So
-# that numbers stay numbers on their way through a recursion, each family has columns of its own (`ci0` for integers,
-# `ct0` for texts): a column holds the same family in every row.
+# ---- columns of tables that a statement defines -------------------------------------------------------------------
+# A column of goals or answers has a different meaning in each state: a user in one, a folder in another. To keep
+# numbers as numbers throughout a recursion, each family has its own columns (`ci0` for integers, `ct0` for texts): a
+# column has the same family in every row.
 
-FamilyColumn = tuple[str, Family]  # a column, and its family
-FamilyColumns = dict[str, FamilyColumn]  # by the plan's names of columns
+FamilyColumn = tuple[str, Family]  # a column and its family
+FamilyColumns = dict[str, FamilyColumn]  # by the column's name in the plan
 
 
 @dataclass(frozen=True)
 class CarriedTerm(Shown):
-    """A term as a column of a table that the statement makes itself, with an alias where it has a name."""
+    """A term as a column of a table that the statement defines, with an alias if it has a name."""
 
     family: Family
     name: str = ""
-    in_recursion: bool = False  # in a recursion, a column must have the same type in every row
+    in_recursion: bool = False  # recursive columns must have the same type in every row
 
 
 @dataclass(frozen=True)
 class ByFamily:
-    """A table of goals or answers; `by_tag` says, for each tag, in which columns its values are."""
+    """A table of goals or answers; `by_tag` maps each tag to the columns of its values."""
 
     dialect: Dialect
     by_tag: Sequence[FamilyColumns]
@@ -133,11 +133,11 @@ class Layouts:
         return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
     def _goals(self, plan: Plan, index: int) -> FamilyColumns:
-        """Return the columns in which the goals of a state have its keys."""
+        """Return the columns that contain the keys of a state's goals."""
         return _placed("c", (self.family(key.type) for key in plan.states[index].keys))
 
     def _answers(self, plan: Plan, tag: int) -> FamilyColumns:
-        """Return the columns in which the answers with a tag have the keys of their goal, and their own values."""
+        """Return the columns that contain the goal's keys and the values of answers with this tag."""
         index, _ = plan.tags[tag]
         keys = self._goals(plan, index) if any(arm.keys for arm in plan.answers) else {}
         return keys | _placed("o", (self.family(type_of(out)) for out in plan.states[index].outs))
@@ -146,7 +146,7 @@ class Layouts:
         return [self.family(name) for name in source.types]
 
     def family(self, type_name: str) -> Family:
-        """Return the family of ids of the type in such tables; text if no other one is known."""
+        """Return the family of the type's ids in such tables; text if no other one is known."""
         if not type_name:
             return Family.TEXT
         found = self.bindings.carried_family(type_name)
@@ -156,7 +156,7 @@ class Layouts:
 
 
 def _placed(letter: str, families: Iterable[Family]) -> FamilyColumns:
-    """Place values in columns by family: integer, text, text -> ci0, ct0, ct1"""
+    """Assign values to columns by family: integer, text, text -> ci0, ct0, ct1"""
     counts: dict[Family, int] = {}
     found = {}
     for index, family in enumerate(families):
@@ -166,7 +166,7 @@ def _placed(letter: str, families: Iterable[Family]) -> FamilyColumns:
 
 
 # ---- semijoins ----------------------------------------------------------------------------------------------------
-# Semijoins: sources whose columns are not selected are tested with IN, so that their duplicates multiply no rows.
+# Sources whose columns are not selected are tested with IN, so that their duplicates do not multiply rows.
 #
 # s0 local has_role(u, n, o), s1 local repo_org(r, o2), o = o2; r is the answer
 #     ->   s1 local repo_org(r, o2), o2 in (o of s0 local has_role(u, n, o))
@@ -182,7 +182,7 @@ class Semijoin(ForeignCondition):
 
 
 def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
-    """Return the branch; sources that only one equality joins with the rest become a `Semijoin`."""
+    """Return the branch, with sources that a single equality joins with the rest replaced by a `Semijoin`."""
     shown = {out.source for out in outs if isinstance(out, Col)}
     if not shown or len(branch.sources) < 2:
         return branch
@@ -206,7 +206,7 @@ def _apart(branch: Branch, group: set[int], link: Condition, semijoin: Semijoin)
 
 
 def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
-    """Return the sources that other conditions than the link join with the first one, directly or through others."""
+    """Return the sources joined with `start` by conditions other than the link, directly or indirectly."""
     joined = [_mentioned(each) for each in branch.conditions if each != link]
     joined += [_around(source) | {source.number} for source in branch.sources]
     return connected(start, joined)
@@ -219,7 +219,7 @@ def _mentioned(condition: Condition) -> set[int]:
 
 
 def _around(source: PlanSource) -> set[int]:
-    """Return the numbers of the sources whose columns the source mentions."""
+    """Return the numbers of the sources whose columns the source refers to."""
     return {each.source for each in source.plan.outer_columns} if isinstance(source, DerivedTable) else set()
 
 
@@ -231,7 +231,7 @@ def _is_local(branch: Branch, group: set[int]) -> bool:
 
 
 def tested(condition: Condition) -> tuple[Term, ...]:
-    """Return the operands that cannot be NULL where the condition holds."""
+    """Return the operands that cannot be NULL if the condition holds."""
     match condition:
         case Same(left, right):
             return (left, right)
@@ -240,11 +240,11 @@ def tested(condition: Condition) -> tuple[Term, ...]:
     return ()
 
 
-# ---- Refusals of recursion that a dialect cannot express ----------------------------------------------------------
+# ---- recursion that a dialect does not support --------------------------------------------------------------------
 
 
 def check_correlation(dialect: Dialect, plan: Plan) -> None:
-    """Refuse a plan that mentions a row of an outer select, if the dialect has no tables that may do that."""
+    """Reject a plan that refers to a row of an outer select, if the dialect does not support correlated tables."""
     if not dialect.can_correlate and plan.outer_columns:
         predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
         raise CannotSay(
@@ -254,7 +254,7 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
 
 
 def check_whole(dialect: Dialect, plan: Plan) -> None:
-    """Refuse to negate a recursion that the dialect may cut short without an error: `not` might then be wrong."""
+    """Reject a negated recursion if the dialect may truncate it silently, because `not` might then be wrong."""
     if not dialect.fails_when_cut and _recurses(plan):
         raise CannotSay(
             "a rule negates a recursive predicate, and MariaDB silently stops recursion after a number of steps; "
@@ -263,7 +263,7 @@ def check_whole(dialect: Dialect, plan: Plan) -> None:
 
 
 def _recurses(plan: Plan) -> bool:
-    """Say whether anything that the plan reads is recursive."""
+    """Return whether anything that the plan reads is recursive."""
     return bool(plan.seeds or plan.answers) or any(_has_recursion(branch) for branch in plan.branches())
 
 
@@ -279,11 +279,11 @@ def _has_recursion(branch: Branch) -> bool:
     return False
 
 
-# ---- Folded plan -> SQL over the caller's tables, with values as literals -----------------------------------------
-# None instead of a text means a SELECT that can have no rows: it wants a value that its column cannot have.
+# ---- folded plan -> SQL over the caller's tables, with values as literals -----------------------------------------
+# None instead of a text means a SELECT without rows, because it needs a value that its column cannot have.
 
 LocalScope = SelectScope[Columns]
-_NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement makes itself
+_NAME = re.compile(r"__[a-z][0-9]+\b")  # of a table that a statement defines
 TOP: LocalScope = SelectScope(mark="__")
 
 
@@ -299,7 +299,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     # ---- statements ------------------------------------------------------------------------------
 
     def anew(self) -> LocalRenderer:
-        """Return a renderer without tables: for another statement, or for a part with a WITH clause of its own."""
+        """Return a renderer without tables, for another statement or a part with its own WITH clause."""
         return replace(self, texts={}, names={}, counts={}, recursions=set())
 
     def head(self, text: Text, *tables: Text) -> str:
@@ -316,12 +316,12 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return f"WITH {recursive}{', '.join((*shown, *own))} {ended}" if shown or own else ended
 
     def _shared(self, table: str, mentions: int) -> str:
-        """Mark a binding's query that is read more than once NOT MATERIALIZED, for the conditions of each reader."""
-        is_often = mentions > 2  # its own name is one
+        """Mark a binding's query with several readers NOT MATERIALIZED, so that conditions can be pushed down."""
+        is_often = mentions > 2  # one mention is its own name
         return table.replace(" AS (\n", f" AS{self.dialect.unmaterialized} (\n", 1) if is_often else table
 
     def outs(self, families: Sequence[Family]) -> ColumnsOf:
-        """Return what gives the answer columns o0 … of an exit."""
+        """Return a function for the result columns o0 … of an exit."""
         return lambda end: [
             CarriedTerm(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))
         ]
@@ -339,7 +339,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
         arm = self.selected(branch, [CarriedTerm(out, family, "o0" if is_other else "")], inner)
         if arm is not None and is_other:
-            # A text that is no number became NULL. With one NULL in the list, `NOT (… IN (…))` is never true.
+            # Texts that are not numbers became NULL. With a NULL in the list, `NOT (… IN (…))` is never true.
             arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
         return arm
 
@@ -359,7 +359,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return super().arm(replace(end, branch=set_apart(end.branch, end.outs)), columns, scope)
 
     def entered(self, plan: Plan, scope: LocalScope) -> tuple[LocalScope, list[Text]]:
-        """Return the plan's scope, and the tables to define right there, as they mention rows of outer selects.
+        """Return the plan's scope, and the tables to define in place, because they refer to rows of outer selects.
 
         All other tables are defined once, in the WITH clause of the statement.
         """
@@ -376,7 +376,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _recursion(
         self, plan: Plan, letter: str, text: Callable[[Plan, LocalScope, str], Text | None], scope: LocalScope
     ) -> str | None:
-        """Return the name of a recursive table, which is made once for its plan; None if it has no first rows."""
+        """Return the name of a recursive table, created once per plan; None if it has no initial rows."""
         key = (letter, plan)
         if key not in self.names:
             name = self._next(letter)
@@ -400,14 +400,14 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     # ---- correlated subqueries -------------------------------------------------------------------
 
     def nested(self, scope: LocalScope) -> LocalScope:
-        """Return the scope for a subquery, which mentions columns of the selects around it as `Dialect.outer` says."""
+        """Return the scope for a subquery, with outer columns in the form of `Dialect.outer`."""
         return scope._replace(seen={number: self._outer(columns) for number, columns in scope.seen.items()})
 
     def _outer(self, columns: Columns) -> Columns:
         return lambda name: self.dialect.outer(columns(name))
 
     def _with_outer_columns(self, table: str, source: PlanSource, branch: Branch, scope: LocalScope) -> Text:
-        """Return the table with the additional columns that subqueries of the branch mention."""
+        """Return the table with the additional columns that subqueries of the branch refer to."""
         added = {}
         for column in correlated(branch.conditions):
             if column.source == source.number:
@@ -426,10 +426,10 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         deadline.check()
         clauses.check()
         found = super().selected(branch, columns, scope)
-        return found and (written(found),)  # as one piece: large statements nest selects many times over
+        return found and (written(found),)  # as one piece: large statements have deeply nested selects
 
     def row_tests(self, source: PlanSource, branch: Branch, scope: LocalScope) -> Iterable[Text]:
-        """Return the tests that no column is NULL, where no condition says so already: a row with NULL is no fact."""
+        """Return tests that columns are not NULL, unless conditions imply it: a row with NULL is not a fact."""
         if isinstance(source, ForeignDomain):
             return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
         if not isinstance(source, FactScan):
@@ -451,7 +451,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return (f"{shown} AS {column.name}",) if column.name else (shown,)
 
     def _carried(self, term: Term, family: Family, scope: LocalScope) -> str | None:
-        """Return the term as a column of a table that the statement makes itself; None if it cannot be one."""
+        """Return the term as a column of a table that the statement defines; None if that is impossible."""
         match term:
             case Const(text):
                 return self.dialect.constant(text, family)
@@ -469,7 +469,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     # ---- sources ---------------------------------------------------------------------------------
 
     def seen(self, source: PlanSource, alias: str, branch: Branch, scope: LocalScope) -> Columns:
-        """Return what gives the SQL and the family of each of the source's columns, by its name in the plan."""
+        """Return a function from a column's name in the plan to its SQL and family."""
         layout: FamilyColumns = {}
         match source:
             case FactScan(store=store):
@@ -513,7 +513,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         raise AssertionError(f"{source} is read by another renderer")
 
     def _table_named(self, key: object, letter: str, text: str) -> str:
-        """Return the name of the table with this key, which is made now if it is new."""
+        """Return the name of the table with this key, creating it if it is new."""
         if key not in self.names:
             name = self.names[key] = self._next(letter)
             self.texts[name] = f"{name}{text}"
@@ -535,7 +535,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return (self._table_named(key, "k", f"({columns}) AS ({self.dialect.rows(rows)})"),) if rows else None
 
     def _folded_candidates(self, source: FoldedCandidates) -> Text:
-        """Return a table of the ids at positions of the caller's tables, the known ids, and NULL for all others."""
+        """Return a table of the known ids, those at positions of the caller's tables, and NULL for all others."""
         family = self.layouts.family(source.type)
         arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
         constants = self.dialect.constants(source.ids, family)
@@ -612,12 +612,12 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
 
 def reads_nothing(plan: Plan) -> bool:
-    """Say whether the plan's tests need no SELECT of their own."""
+    """Return whether the plan's tests need no SELECT of their own."""
     return not plan.seeds and not plan.answers and not any(end.branch.sources for end in plan.exits)
 
 
 def correlated(conditions: Iterable[Condition]) -> Iterator[Col]:
-    """Yield the columns that subqueries in the conditions mention."""
+    """Yield the columns that subqueries in the conditions refer to."""
     for condition in conditions:
         if isinstance(condition, Holds):
             if reads_nothing(condition.plan):
@@ -628,7 +628,7 @@ def correlated(conditions: Iterable[Condition]) -> Iterator[Col]:
 
 
 def written(text: Text) -> str:
-    """Return the text as SQL. It has no parameters: values are in it already, as literals."""
+    """Return the text as SQL, without parameters: values are included as literals."""
     return finished(text, _no_placeholder).sql
 
 

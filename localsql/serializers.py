@@ -1,4 +1,4 @@
-"""Request bodies: under `query` stands a question as the other endpoints take it."""
+"""Request bodies of local SQL: `query` has the same form as the body of the corresponding other endpoint."""
 
 from rest_framework import serializers
 
@@ -9,7 +9,7 @@ from policy.serializers import DecodedField, JsonType, decoded
 
 _COLUMN = text("The column with the ids in your query, such as `id` or `repository.id`.")
 
-# What `ref` names, besides what the other endpoints take.
+# Schemas for `ref`, in addition to those of the other endpoints.
 SHAPES: dict[str, Schema] = {
     "Mode": {
         "oneOf": [
@@ -39,7 +39,7 @@ def bindings_from_json(raw: object, path: str) -> str:
 
 
 def mode_from_json(raw: object, path: str) -> dict:
-    """Return which form the SQL is to have: a statement, or a condition."""
+    """Validate the form of the SQL: a statement, or a condition."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, 'must be an object with "mode"')
     match raw.get("mode"):
@@ -58,7 +58,7 @@ def mode_from_json(raw: object, path: str) -> dict:
 
 
 def list_query_from_json(raw: object, path: str) -> dict:
-    """Return the query. Pages mean nothing here, but clients send their members, and these must have the right form."""
+    """Validate the query. Paging has no effect here, but clients send its members, which must be valid."""
     query = decoded(ListQuery, raw, path)
     if not isinstance(query["page_token"], str | None):
         raise MalformedRequest(f"{path}.page_token", "must be a string or null")
@@ -68,7 +68,7 @@ def list_query_from_json(raw: object, path: str) -> dict:
 
 
 def column_from_json(raw: object, path: str) -> object:
-    """Return any value: whether it is the name of a column depends on the dialect, and is checked later."""
+    """Return the value unchanged: valid column names depend on the dialect, and are checked later."""
     return raw
 
 

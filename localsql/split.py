@@ -1,10 +1,10 @@
-"""Split a plan: into parts that stored facts decide, each a statement, and what the caller's database decides.
+"""Split a plan into parts that stored facts decide, each a statement, and the rest for the caller's database.
 
     local repo_org(r, o); stored has_role(:actor, n, o); n in [...]
         ->   1: SELECT DISTINCT o FROM stored …         left: local repo_org(r, o) with o out of 1
 
-Stored sources that conditions join are one part. Sources that only the caller's rows would join are parts of their
-own, so that there is no cross product. Splitting needs no values: it is done once for each shape.
+Stored sources joined by conditions form one part. Sources that only the caller's rows would join are separate parts,
+so that there is no cross product. Splitting does not need values, so it is done once per shape of queries.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from localsql.plan import CallerTables, ForeignDomain, LocalBranch, LocalBranche
 from policy.rules.program import Signature
 
 # ---- stored statements --------------------------------------------------------------------------------------------
-# Statements over stored facts: for the parts of branches that these decide, and the recursions that they read.
+# Statements over stored facts, for the parts of branches that these decide, and for the recursions that they read.
 #
-# A recursion that stored facts decide alone is evaluated once; its rows go as JSON into all statements that read it.
-# Parts that differ in the numbers of their sources alone share one statement, and each statement is rendered when it
-# first runs: most never run, as another part of their branch has no rows.
+# A recursion that depends on stored facts only is evaluated once; its rows are passed as JSON to all statements that
+# read it. Parts that differ only in source numbers share a statement. Statements are rendered on first use: most are
+# never used, because another part of their branch has no rows.
 
 StoredRows = list[Fetched]
-MOST_VALUES = 100_000  # values out of stored facts, in one statement
+MOST_VALUES = 100_000  # from stored facts, in one statement
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """All goals of a plan, or all its answers; `slot` is where statements read them from."""
+    """All goals of a plan, or all its answers; `slot` is the parameter from which statements read them."""
 
     slot: str
     columns: tuple[str, ...]
@@ -73,10 +73,10 @@ RenderedRows = tuple[Statement, tuple[Rounds, ...]]  # the rounds are evaluated 
 
 @dataclass(frozen=True, eq=False)
 class StoredStatement:
-    """A statement that reads stored facts and these tables; it selects these columns of the branch."""
+    """A statement that reads stored facts and `tables`, and selects these columns of the branch."""
 
     render: Callable[[], RenderedRows]
-    tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows that are read
+    tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows to read
     columns: tuple[Col, ...]
     place: int  # of its first source, among those of the branch
     what: str  # what it reads, for messages
@@ -128,7 +128,7 @@ class StoredStatements:
         key = (plan, kind)
         if key not in self.tables:
             renderer = self.renderer()
-            # If only the goals are wanted, the answers are left out: they may read the caller's tables.
+            # If only the goals are needed, leave out the answers: they may read the caller's tables.
             wanted = replace(plan, answers=()) if kind is Goals else plan
             start: SelectScope[PlanSource] = SelectScope()
             scope, tables = renderer.entered(wanted, start)
@@ -151,12 +151,12 @@ def _what(branch: Branch, plan: Plan) -> str:
 
 @dataclass
 class Execution:
-    """The statements of one question, run with its values in one snapshot; what they return is kept."""
+    """The statements of one query, run with its values in one snapshot; results are cached."""
 
     run: Run
     slots: Mapping[str, object]
     tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
-    ran: dict[Statement, StoredRows] = field(default_factory=dict)  # kept, as branches often ask the same
+    ran: dict[Statement, StoredRows] = field(default_factory=dict)  # cached, because branches often share statements
 
     def rows(self, stored: StoredStatement) -> StoredRows:
         known = dict(self.slots)
@@ -193,7 +193,7 @@ Each = tuple[tuple[Ended, Split], ...]
 
 @dataclass(frozen=True, eq=False)
 class SplitPlan:
-    """A plan and its split branches, without goals and answers that stored facts alone decide."""
+    """A plan and its split branches, without goals and answers that depend on stored facts only."""
 
     plan: Plan
     exits: Each[Exit] = ()
@@ -226,7 +226,7 @@ class SplitBranches:
 @dataclass
 class Splitter:
     tables: CallerTables
-    dialect: Dialect  # of the database that stores facts
+    dialect: Dialect  # of the database with stored facts
     numbering: Numbering
     plans: dict[Plan, SplitPlan] = field(default_factory=dict)
     stored_only: dict[Plan, bool] = field(default_factory=dict)
@@ -239,7 +239,7 @@ class Splitter:
         self.statements = StoredStatements(self._renderer)
 
     def branches(self, branches: LocalBranches) -> SplitBranches:
-        """Split the branches, and all plans that they read: nothing is left to split when questions are answered."""
+        """Split the branches and all plans that they read, so that nothing is left to split at execution."""
         plan = branches.plan
         return SplitBranches(self.of(plan), tuple(self._branch(plan, branch) for branch in branches.each))
 
@@ -266,7 +266,7 @@ class Splitter:
         return SplitPlan(plan, exits, seeds, moves, answers)
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        """Split a branch, and all plans that it reads; `plan` is its own, `terms` are what is asked of its rows."""
+        """Split a branch of `plan`, and all plans that it reads; `terms` are selected from its rows."""
         deadline.check()
         clauses.check()
         split = self._split(plan, branch, terms)
@@ -278,7 +278,7 @@ class Splitter:
         return split
 
     def candidates(self, source: Candidates) -> StoredStatement:
-        """Return the statement that reads the stored ids among those of the source."""
+        """Return the statement that reads the stored ids of the source."""
         if source not in self.mentions:
             plan, branch = Plan("candidates", 1, ()), Branch((source,))
             type_name = next((position.signature.types[position.index] for position in source.positions), "")
@@ -286,10 +286,10 @@ class Splitter:
             self.mentions[source] = self._stored_statement(plan, branch, {column}, branch)
         return self.mentions[source]
 
-    # ---- what stored facts decide alone ----------------------------------------------------------------------
+    # ---- what depends on stored facts only -------------------------------------------------------------------
 
     def is_stored_only(self, plan: Plan) -> bool:
-        """Say whether the plan reads nothing of the caller's tables."""
+        """Return whether the plan reads none of the caller's tables."""
         if plan not in self.stored_only:
             self.stored_only[plan] = all(self._is_stored_only_branch(branch) for branch in plan.branches())
         return self.stored_only[plan]
@@ -323,12 +323,12 @@ class Splitter:
         return self.stored_only_answers[plan]
 
     def _are_stored_only(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
-        """Say whether the rows depend on stored facts alone, and on no row of an outer select."""
+        """Return whether the rows depend on stored facts only, and not on rows of an outer select."""
         if plan.form is Form.ROUNDS or not all(self._is_stored_only_branch(branch) for branch, _ in rows):
             return False
         return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
 
-    # ---- one branch --------------------------------------------------------------------------------------------
+    # ---- branches ----------------------------------------------------------------------------------------------
 
     def _split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
         stored = [source for source in branch.sources if self._is_stored_source(plan, source)]
@@ -382,7 +382,7 @@ def _order(column: Col) -> tuple[int, str]:
 def _components(
     sources: list[PlanSource], conditions: list[Condition]
 ) -> Iterator[tuple[list[PlanSource], list[Condition]]]:
-    """Yield groups of sources that conditions join, with these; each condition about no source stands alone."""
+    """Yield groups of sources joined by conditions, with these; each condition without sources is a group by itself."""
     groups: list[set[int]] = [{source.number} for source in sources]
     for condition in conditions:
         numbers = sources_of(condition)

@@ -1,7 +1,7 @@
-"""Folded plans -> the SQL that is handed out: a row, rows, or a condition on the caller's column.
+"""Folded plans -> the final SQL: a single row, a query for rows, or a condition on the caller's column.
 
-A result that is certain is written without any SELECT of tables: as TRUE, FALSE, or a list of constants. A condition is
-one expression that can stand beside AND, and after NOT.
+A result that is already certain needs no SELECT from tables: it is TRUE, FALSE, or a list of constants. A condition is
+a single expression that can be combined with AND and NOT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class FoldedBranch:
-    """A branch after all that stored facts decide is evaluated; `withheld` is None if it cannot be listed."""
+    """A branch after evaluating everything that stored facts decide; `withheld` is None if it cannot be listed."""
 
     exit: Exit
     withheld: tuple[FoldedBranches, ...] | None
@@ -38,7 +38,7 @@ class FoldedBranch:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every id of the type is an answer. All ids of a domain are every id, whatever its query lists."""
+        """Whether every id of the type is a result. All ids of a domain mean every id, whatever its query returns."""
         branch = self.exit.branch
         if self.open_columns:
             return self.is_certain and self.withheld == ()
@@ -47,7 +47,7 @@ class FoldedBranch:
 
 @dataclass(frozen=True)
 class FoldedBranches:
-    """The branches to some answers: exits of `plan`, which has the recursion that they share."""
+    """The branches for some results: exits of `plan`, which contains their common recursion."""
 
     plan: Plan
     each: tuple[FoldedBranch, ...]
@@ -61,19 +61,19 @@ class FoldedBranches:
         return replace(self.plan, exits=tuple(self.exits))
 
     def plans(self) -> list[Plan]:
-        """Return all plans that are to be rendered, those of withheld branches included."""
+        """Return all plans to render, including those of withheld branches."""
         withheld = (inner for branch in self.each for inner in branch.withheld or ())
         return [self.whole, *(plan for inner in withheld for plan in inner.plans())]
 
 
 @dataclass(frozen=True)
 class Folded:
-    types: tuple[str, ...]  # of the answer columns
-    names: tuple[str, ...]  # the caller's names of the answer columns
+    types: tuple[str, ...]  # of the result columns
+    names: tuple[str, ...]  # the caller's names of the result columns
     branches: FoldedBranches
 
 
-# ---- whether there is an answer --------------------------------------------------------------------------------
+# ---- whether there is a result ---------------------------------------------------------------------------------
 
 
 def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
@@ -88,13 +88,13 @@ def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     return renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), f") AS {column}"))
 
 
-# ---- rows of answers ----------------------------------------------------------------------------------------------
+# ---- rows ---------------------------------------------------------------------------------------------------------
 
 
 def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every: str | None = None) -> str:
-    """Return a SELECT of the distinct answers; `columns` are the names of its columns.
+    """Return a SELECT of the distinct results, with these column names.
 
-    An answer that stands for every value is shown as the text `every`; without this text it is refused.
+    A result that stands for every value is represented by the text `every`; without it, such a result is rejected.
     """
     ends = [_shown(folded, branch, every) for branch in folded.branches.each]
     families = [renderer.layouts.family(name) for name in folded.types]
@@ -133,11 +133,11 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
     )
 
 
-# ---- a condition on a column ---------------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------------------------
 
 
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
-    """Return an expression that is true for the rows of the caller whose column is among the answers."""
+    """Return an expression that is true for the caller's rows whose column is among the results."""
     side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
     return _Condition(renderer, folded, side).among(folded.branches)
 
@@ -149,7 +149,7 @@ class _Condition:
     side: Typed  # the caller's column
 
     def among(self, branches: FoldedBranches) -> str:
-        """Return the test that the column is among the values that the branches lead to."""
+        """Return the test that the column is among the values of the branches."""
         if any(branch.is_everything for branch in branches.each):
             return TRUE
         gates = [self._gate(branches, branch) for branch in branches.each if branch.open_columns]
@@ -162,7 +162,7 @@ class _Condition:
         return f"({' OR '.join(pieces)})"
 
     def _gate(self, branches: FoldedBranches, branch: FoldedBranch) -> str:
-        """Return the test of a branch to every value: its own conditions, and that the column is not withheld."""
+        """Return the test of a branch for every value: its own conditions, and that the column is not withheld."""
         if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
         tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
@@ -189,7 +189,7 @@ def _exists(renderer: LocalRenderer, plan: Plan, ends: Iterable[Exit]) -> str:
 
 
 def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) -> str | None:
-    """Return the test that the column is among the answers of the exits; None if it cannot be."""
+    """Return the test that the column is among the results of the exits; None if it cannot be."""
     own = renderer.anew()
     family = side.family if side.family in NATIVE else Family.TEXT
     constants = sorted({text for end in ends for text in constants_of(end) or ()})
@@ -213,7 +213,7 @@ def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:
 
 
 def constants_of(end: Exit) -> list[str] | None:
-    """Return the answers of an exit of one column, if they are constants."""
+    """Return the results of an exit with one column, if they are constants."""
     match end:
         case Exit(Branch((), ()), (Const(text),)):
             return [text]

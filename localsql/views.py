@@ -1,4 +1,4 @@
-"""The endpoints that answer with SQL for the caller's own database."""
+"""Endpoints that return SQL for the caller's own database."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -24,7 +24,7 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
 
 
 def check_is_of_now(body: object) -> None:
-    """Refuse a body that asks about another moment, or by another policy: the SQL would be of now."""
+    """Reject a body that asks about another time or policy version: local SQL uses the current ones."""
     parts = {"": body, "query.": body.get("query") if isinstance(body, dict) else None}
     for path, asked in parts.items():
         if isinstance(asked, dict) and (name := next((each for each in MOMENT if asked.get(each) is not None), "")):
@@ -54,7 +54,7 @@ class LocalAnswering(Endpoint, ABC):
 
     @abstractmethod
     def sql(self, raw: object, who: Caller) -> LocalSql:
-        """Make the SQL that the body asks for."""
+        """Return the SQL that the body asks for."""
 
 
 class LocalAuthorize(LocalAnswering):

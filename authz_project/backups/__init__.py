@@ -1,5 +1,5 @@
 """Back up the database, and verify a backup before it is needed.
 
-`archive` makes a copy and recognises one. `verify` restores it to a scratch database, checks its contents, and asks it
-questions.
+`archive` creates backups and recognizes them. `verify` restores one to a scratch database, checks its contents, and
+runs queries on it.
 """

@@ -1,4 +1,4 @@
-"""Make copies of the database."""
+"""Create backups of the database, and inspect backup files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
 
-# ---- What was found of a backup, or of the database that it holds: a line each ------------------------------------
+# ---- findings about a backup, or about the database in it: one line each ------------------------------------------
 
 
 class BackupFinding(NamedTuple):
-    """What was looked at, and what is to be said of it."""
+    """The subject of a check, and its result."""
 
     what: str
     text: str
@@ -35,7 +35,7 @@ def wrong(what: str, text: str) -> BackupFinding:
 
 
 def schema_finding(state: SchemaState) -> BackupFinding:
-    """Say whether the migrations of a database are this program's."""
+    """Compare the migrations of a database with this program's."""
     if state.unknown:
         return wrong("schema", f"from a newer version, which made {_listed(state.unknown)}")
     if state.missing:
@@ -48,7 +48,7 @@ def _listed(migrations: Iterable[Migration]) -> str:
     return ", ".join(f"{app} {name[:4]}" for app, name in migrations)
 
 
-# ---- Other programs: PostgreSQL's own, as they are on this machine ------------------------------------------------
+# ---- PostgreSQL's client programs, as installed on this machine ---------------------------------------------------
 
 
 class DumpProgram(NamedTuple):
@@ -60,7 +60,7 @@ class DumpProgram(NamedTuple):
 
 
 def program(name: str) -> DumpProgram | None:
-    """Return the one that a shell would find; None where there is none that says its version."""
+    """Return the program that a shell would find; None if there is none that reports its version."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -69,21 +69,21 @@ def program(name: str) -> DumpProgram | None:
 
 
 def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever that is; no shell reads what it is called with."""
+    """Run a program to its end, whatever its exit status. Its arguments are not interpreted by a shell."""
     environment = os.environ | (variables or {})
     return subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
 
 
 def line_of(text: str) -> str:
-    """Return what a program complains of, in one line."""
+    """Return a program's error output as one line."""
     return " ".join(text.split())[:500]
 
 
 # ---- dump call ----------------------------------------------------------------------------------------------------
-# How PostgreSQL's own programs dump and restore a database: the call, word for word, without a password.
+# The exact commands with which PostgreSQL's programs dump and restore a database, without a password.
 
-# Of the connection's options, those that say where the database is and how to reach it. The password of a key's file is
-# none of them: whoever lists the processes would see it.
+# The connection options that say where the database is and how to reach it. The password of a key file is not among
+# them, because process lists would show it.
 _OF_LIBPQ = re.compile(
     r"ssl(?!password$)\w*|channel_binding|gss\w*|krbsrvname|require_auth|requirepeer|service|passfile|hostaddr|"
     r"target_session_attrs|load_balance_hosts"
@@ -93,7 +93,7 @@ _PARTS = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
 
 
 def conninfo(config: Mapping[str, Any]) -> str:
-    """Return where the database of Django's settings is, as libpq reads it; without the password."""
+    """Return the connection string of a database from Django's settings, for libpq, without the password."""
     named = {libpq: config.get(django) for libpq, django in _PARTS.items()}
     options = {name: value for name, value in (config.get("OPTIONS") or {}).items() if _OF_LIBPQ.fullmatch(name)}
     return " ".join(f"{name}={_quoted(str(value))}" for name, value in {**named, **options}.items() if value)
@@ -106,44 +106,44 @@ def _quoted(value: str) -> str:
 
 
 def dump_call(config: Mapping[str, Any], file: Path) -> str:
-    """Return what to type into a shell. The dump is its owner's alone, and has its name once all of it is there."""
+    """Return a shell command. The dump is readable by its owner only, and gets its name once it is complete."""
     how, part = ("--format=custom", "--no-owner", "--no-privileges"), file.with_name(f"{file.name}.part")
     call = shlex.join(["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"])
     return f"(umask 077; {call} && {shlex.join(['mv', '--', str(part), str(file)])})"
 
 
 def has_key_password(config: Mapping[str, Any]) -> bool:
-    """Say whether the connection's own key is encrypted: libpq takes that password in no variable."""
+    """Return whether the connection's client key is encrypted; libpq has no environment variable for its password."""
     return bool((config.get("OPTIONS") or {}).get("sslpassword"))
 
 
 def password_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variable that gives the password to a program that is to reach the database, if there is one."""
+    """Return the environment variable that passes the password to a client program, if there is one."""
     return {"PGPASSWORD": str(config["PASSWORD"])} if config.get("PASSWORD") else {}
 
 
-# ---- sqlite copy --------------------------------------------------------------------------------------------------
-# A copy of an SQLite file that others write to: whole, as of one moment, and there only once it is on the disk.
+# ---- SQLite backup ------------------------------------------------------------------------------------------------
+# Copy an SQLite file that is in use: a consistent snapshot, which appears only once it is safely on disk.
 #
-# The copy is made under another name beside its place, readable by its owner only. One transaction reads all of it,
-# so that writers neither wait for it nor make it begin again; the file's log grows meanwhile.
+# The copy is made under a temporary name in the target folder, readable by its owner only. It is read in a single
+# transaction, so writers neither wait for it nor make it restart; the write-ahead log grows meanwhile.
 
 PAGES_AT_ONCE = 4096
-ProgressCallback = Callable[[float], None]  # is told which share is done
+ProgressCallback = Callable[[float], None]  # receives the share that is done
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 
 
 class CannotCopy(Exception):
-    """Why no copy was made; nothing is left of it."""
+    """The backup failed; the message says why. No file is left behind."""
 
 
 def secret_of(database: Path) -> Path:
-    """Return where the secret of a database's logins is kept, if it is kept in a file."""
+    """Return the path of the file with a database's login secret, if the secret is in a file."""
     return database.with_name(f"{database.name}.secret")
 
 
 def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback = lambda share: None) -> None:
-    """Copy the database, and the secret beside it; `CannotCopy` says why not."""
+    """Copy the database, and the secret beside it. Raise `CannotCopy` with the reason on failure."""
     _refuse_place(source, target, overwrite)
     try:
         with _draft_of(target) as database, _draft_of(secret_of(target)) as secret:
@@ -151,14 +151,14 @@ def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback
             kept = secret_of(source)
             if kept.exists():
                 shutil.copyfile(kept, secret)
-            for each in (database, secret):  # before anything is replaced: the disk may have no room for all of it
+            for each in (database, secret):  # before replacing anything: the disk may not have enough space
                 _flush(each)
             if kept.exists():
                 _put(secret, secret_of(target), overwrite)
-            _put(database, target, overwrite)  # last: where it is, all of it is
-            if overwrite and not kept.exists():  # the one beside it was of the copy that was there
+            _put(database, target, overwrite)  # last: if it is there, the backup is complete
+            if overwrite and not kept.exists():  # the old secret belonged to the copy that was replaced
                 secret_of(target).unlink(missing_ok=True)
-            with suppress(OSError):  # not every kind of disk can flush folders
+            with suppress(OSError):  # not all file systems can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
         raise CannotCopy(f"Backup failed; nothing was written: {_reason_text(reason)}") from None
@@ -180,8 +180,8 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _draft_of(path: Path) -> Iterator[Path]:
-    """Yield an empty file beside the place, which is gone in the end if it was not put there."""
-    file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # its owner's alone
+    """Yield an empty temporary file beside the path; it is deleted at the end unless it was put there."""
+    file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # accessible by its owner only
     os.close(file)
     draft = Path(name)
     try:
@@ -197,9 +197,9 @@ def _copy_pages(source: Path, draft: Path, progress: ProgressCallback) -> None:
 
     with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:
         database.execute("BEGIN")
-        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()  # from here on it is one moment
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()  # takes the snapshot
         with closing(sqlite3.connect(draft, isolation_level=None)) as copied:
-            copied.execute("PRAGMA synchronous = OFF")  # it is flushed once, in the end
+            copied.execute("PRAGMA synchronous = OFF")  # flushed once, at the end
             database.backup(copied, pages=PAGES_AT_ONCE, progress=tell, sleep=0.05)
         database.execute("ROLLBACK")
 
@@ -209,10 +209,10 @@ def _put(draft: Path, place: Path, overwrite: bool) -> None:
         draft.replace(place)
         return
     try:
-        os.link(draft, place)  # fails where somebody else was faster
+        os.link(draft, place)  # fails if somebody else was faster
     except FileExistsError:
         raise CannotCopy(f"`{place}` already exists. Pass --overwrite to replace it.") from None
-    except OSError:  # no links on this kind of disk
+    except OSError:  # the file system has no hard links
         draft.replace(place)
 
 
@@ -230,7 +230,7 @@ def _reason_text(reason: Exception) -> str:
     return str(reason)
 
 
-# ---- A copy as it lies on the disk: what kind it is, and whether it is whole --------------------------------------
+# ---- inspecting a backup file: its kind and integrity -------------------------------------------------------------
 
 SQLITE, POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
 TABLES = ("api_key", "environment", "fact", "policy_version", "signature")
@@ -238,7 +238,7 @@ _SHOWN = 3  # faults
 
 
 class NotABackup(Exception):
-    """A file that nobody here can have made."""
+    """The file cannot be a backup made by this service."""
 
 
 def kind_of(file: Path) -> bytes:
@@ -258,7 +258,7 @@ def kind_of(file: Path) -> bytes:
 
 
 def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
-    """Read every page of it. Nothing is written to it or beside it."""
+    """Read all pages of the file. Nothing is written to it or beside it."""
     log = Path(f"{file}-wal")
     if log.exists() and log.stat().st_size:
         yield wrong("file", f"`{log}` exists: the database is in use, or was copied by hand while in use")
@@ -267,7 +267,7 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             integrity = _integrity(database)
             yield integrity
-            if not integrity.is_good:  # nothing that is read of it can be trusted
+            if not integrity.is_good:  # nothing else that is read from it can be trusted
                 return
             yield _references(database)
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
@@ -302,7 +302,7 @@ def _references(database: sqlite3.Connection) -> BackupFinding:
 
 
 def dump_findings(file: Path) -> Iterator[BackupFinding]:
-    """Read a dump to its end, and its table of contents. Whether its rows make sense is not checked."""
+    """Read a dump to its end, and its table of contents. The contents of its rows are not checked."""
     restoring = program("pg_restore")
     if restoring is None:
         yield wrong("file", "pg_restore is not installed. Install PostgreSQL's client programs.")
@@ -311,7 +311,7 @@ def dump_findings(file: Path) -> Iterator[BackupFinding]:
     if read.returncode:
         yield wrong("file", f"pg_restore {restoring.version} cannot read it: {line_of(read.stderr)}")
         return
-    whole = run([restoring.path, f"--file={os.devnull}", file])  # the table stands first, also in one that is cut off
+    whole = run([restoring.path, f"--file={os.devnull}", file])  # a truncated dump still has its table of contents
     if whole.returncode:
         yield wrong("file", f"pg_restore {restoring.version} cannot read all of it: {line_of(whole.stderr)}")
         return

@@ -1,4 +1,4 @@
-"""Verify a copy: restore it to a scratch database, check its contents, and ask questions of it."""
+"""Verify a backup: restore it to a scratch database, check its contents, and run queries on it."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from policy.models import Environment
 from policy.rules.program import Program
 from policy.values import STRING, Value
 
-# ---- answering ----------------------------------------------------------------------------------------------------
-# Whether an environment's policy compiles and answers: what a list has, a question about each of it must allow.
+# ---- checks -------------------------------------------------------------------------------------------------------
+# Whether an environment's policy compiles and works: checks must allow everything that a list contains.
 
 NOBODY = "somebody whom no fact mentions"
 MOST_ACTORS, MOST_CHECKED = 20, 20
 
 
 def finding_of_policy(environment: Environment) -> BackupFinding:
-    """Compile the active policy, and ask by it."""
+    """Compile the active policy, and run queries with it."""
     what = f"policy of `{environment.slug}`"
     version = environment.policy_version
     if version is None:
@@ -62,7 +62,7 @@ def finding_of_policy(environment: Environment) -> BackupFinding:
         return wrong(what, f"version {version.number} does not compile: {_line(reason)}")
     try:
         return BackupFinding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
-    except AuthzError as reason:  # which is no fault of what is stored
+    except AuthzError as reason:  # not a fault of the stored data
         return BackupFinding(what, f"version {version.number} compiles; a question was refused: {_line(reason)}")
     except _Contradiction as reason:
         return wrong(what, f"version {version.number}: {reason}")
@@ -73,11 +73,11 @@ def _line(reason: AuthzError) -> str:
 
 
 class _Contradiction(Exception):
-    """Two answers that cannot both be right."""
+    """Two results that contradict each other."""
 
 
 def _asked(environment_id: int, program: Program) -> str:
-    """Ask for lists until one is not empty, and say what was answered."""
+    """Run list queries until one has results, and describe the last one."""
     answered = "nothing to check"
     for actor, action, resource_type in islice(_questions(environment_id, program), MOST_ACTORS):
         listed = _list(environment_id, actor, action, resource_type)
@@ -89,7 +89,7 @@ def _asked(environment_id: int, program: Program) -> str:
 
 
 def _questions(environment_id: int, program: Program) -> Iterator[tuple[Value, str, str]]:
-    """Yield actors that facts mention, and what they may be allowed; in the order of names."""
+    """Yield actors that appear in facts, with actions and resource types that may be allowed, in alphabetical order."""
     types = sorted(program.types.values(), key=lambda each: each.name)
     asked = [(each.permissions[0], each.name) for each in types if each.permissions]
     actors = [each.name for each in types if each.kind == "actor"]
@@ -106,7 +106,7 @@ def _list(environment_id: int, actor: Value, action: str, resource_type: str) ->
 
 
 def _confirm(environment_id: int, actor: Value, action: str, resource_type: str, listed: list[str | None]) -> None:
-    """Check single decisions against a list, in which None stands for every resource; raise _Contradiction."""
+    """Compare single checks with a list, in which None stands for every resource. Raise _Contradiction."""
     expected = {text: True for text in listed[:MOST_CHECKED] if text is not None}
     expected.setdefault(NOBODY, None in listed)
     for text, is_allowed in expected.items():
@@ -119,11 +119,11 @@ def _confirm(environment_id: int, actor: Value, action: str, resource_type: str,
 
 
 # ---- contents -----------------------------------------------------------------------------------------------------
-# What is in the database that is connected: whether it agrees with itself, and whether it answers.
+# Check the connected database: consistency of its contents, and whether its policies work.
 
 
 def findings() -> Iterator[BackupFinding]:
-    """Look at everything; where the form is not the program's, at nothing else."""
+    """Yield all findings; only the schema's if it is not up to date."""
     state = state_of(MigrationRecorder(connection).applied_migrations())
     schema = schema_finding(state)
     if not state.is_current:
@@ -139,7 +139,7 @@ def findings() -> Iterator[BackupFinding]:
 
 
 def _signatures() -> BackupFinding:
-    """Check that the signature of every fact exists: no foreign key of the database enforces it."""
+    """Check that the signature of every fact exists; there is no foreign key that enforces it."""
     lost = 0
     for table in ("fact", "past_fact"):
         used = f"SELECT COUNT(*) FROM (SELECT DISTINCT sig FROM {table}) AS used"
@@ -149,18 +149,18 @@ def _signatures() -> BackupFinding:
     return BackupFinding("signatures", "all intact")
 
 
-# ---- facts beside the revisions that made them ----------------------------------------------------------------------
+# ---- consistency of facts and revisions -----------------------------------------------------------------------------
 
 
 class _StoredRows(NamedTuple):
-    """Rows of an environment, by the revisions that they name."""
+    """Statistics about an environment's facts and the revisions that they refer to."""
 
     facts: int
     past: int
-    latest: int  # of all that they name
-    at_horizon: int  # what held then, as far as it is still known
+    latest: int  # revision that any of them refers to
+    at_horizon: int  # facts valid at the horizon, as far as still known
     backwards: int  # past facts that ended before they began
-    early: int  # facts, past ones too, that began before there were any of their signature
+    early: int  # facts, including past ones, that are older than their signature
 
 
 def _facts_and_revisions(environment: Environment) -> BackupFinding:
@@ -179,7 +179,7 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
         f"{counted(stored.early, 'fact')} older than the first of the same signature": stored.early,
         "the active policy is not the last revision's": offset and newest == offset
             and version != environment.policy_version_id,
-        # Forgetting takes past facts away, so that more may be stored than is known to have been inserted.
+        # Pruning deletes past facts, so more may be stored than the known revisions inserted.
         f"{stored.facts:,} are stored, but the revisions add up to {known:,}":
             stored.facts < known or (horizon == 0 and stored.facts != known),
         "the horizon is after the last revision": horizon > offset,
@@ -210,7 +210,7 @@ def _stored(environment: Environment) -> _StoredRows:
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:
-    """Return how many there are from the horizon on, the newest with its policy, and what those since changed."""
+    """Return the number of revisions since the horizon, the newest with its policy, and the changes since."""
     horizon = environment.horizon
     ((number, newest, inserted, deleted),) = _table_rows(
         "SELECT COUNT(*), COALESCE(MAX(number), 0),"
@@ -231,18 +231,18 @@ def _table_rows(statement: str, values: Sequence[int] = ()) -> list[tuple]:
         return cursor.fetchall()
 
 
-# ---- scratch ------------------------------------------------------------------------------------------------------
-# Try a copy in a scratch database, from a child process: this process is configured for another database.
+# ---- scratch database ---------------------------------------------------------------------------------------------
+# Check a copy in a scratch database, in a child process, because this process is configured for another database.
 
 SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
 
 
 class CannotRestore(Exception):
-    """Why the copy is in no database."""
+    """The backup could not be restored; the message says why."""
 
 
 def looked_at(url: str) -> tuple[bool, str]:
-    """Migrate the database at the URL and check it; return whether it is good, and the report."""
+    """Migrate the database at the URL and check it. Return whether it is good, and the report."""
     failed = _run(url, "migrate", "--verbosity", "0")
     if failed.returncode:
         return False, f"WRONG  upgrade: {_last_line(failed.stderr)}"
@@ -270,7 +270,7 @@ def _last_line(text: str) -> str:
 
 
 def sqlite_looked_at(file: Path) -> tuple[bool, str]:
-    """Do as `looked_at`, with a second copy in a temporary folder: a check migrates what it reads."""
+    """Like `looked_at`, on a second copy in a temporary folder, because the check migrates the database."""
     with TemporaryDirectory(prefix="authz-") as folder:
         copied = Path(folder) / "copy.sqlite3"
         try:
@@ -285,7 +285,7 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
 
 
 def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
-    """Restore a dump into an empty database, and return the state of its schema."""
+    """Restore a dump to an empty database, and return the state of its schema."""
     restoring = program("pg_restore")
     if restoring is None:
         raise CannotRestore("pg_restore is not installed. Install PostgreSQL's client programs.")
@@ -309,7 +309,7 @@ def _tables(config: Mapping[str, Any]) -> int:
 
 def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
     password = config.get("PASSWORD")
-    psycopg = import_module("psycopg")  # only here: a copy of SQLite needs none of it
+    psycopg = import_module("psycopg")  # imported only here: SQLite does not need it
     try:
         with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
             return database.execute(statement).fetchall()

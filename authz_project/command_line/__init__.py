@@ -1,7 +1,7 @@
-"""The command line, `authz` or `manage.py`: which commands there are, how one begins, and how it ends.
+"""The command line, `authz` or `manage.py`: list of commands, dispatch, and error messages.
 
-`overview.py` lists the commands by what they are about, `running.py` finds and runs the one that is asked for, and
-`endings.py` says what stopped it. Only the last two import Django: help and versions are there at once.
+`overview.py` lists the commands by topic, `running.py` finds and runs a command, and `endings.py` reports errors. Only
+the last two import Django, so help and version are printed immediately.
 """
 
 import gc
@@ -17,16 +17,16 @@ HELP: tuple[list[str], ...] = (["help"], ["--help"], ["-h"], [])
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
-    os.umask(0o077)  # databases hold password hashes, dumps who may do what: files are their owner's
-    gc.disable()  # while modules are imported, of which nothing is garbage
+    os.umask(0o077)  # databases contain password hashes, dumps contain permissions: files are private
+    gc.disable()  # during imports, which leave no garbage
     try:
         _run(sys.argv)
-        if not sys.stdout.closed:  # as the language server leaves it
-            sys.stdout.flush()  # here, where it can still be said that it fails
+        if not sys.stdout.closed:  # closed by the language server
+            sys.stdout.flush()  # here, where a failure can still be reported
     except (Exception, KeyboardInterrupt) as reason:
         sys.exit(_part("endings").ending_of(reason))
     finally:
-        gc.enable()  # for a program that calls this and goes on
+        gc.enable()  # for programs that call this and continue
 
 
 def _run(argv: list[str]) -> None:
@@ -40,5 +40,5 @@ def _run(argv: list[str]) -> None:
 
 
 def _part(name: str) -> Any:
-    """Import a module of this package that needs Django, only when it is used: that takes ten times as long as help."""
+    """Import a module that needs Django only when it is used: the import takes ten times as long as printing help."""
     return import_module(f"{__name__}.{name}")

@@ -1,4 +1,4 @@
-"""Turn what stopped a command into an error message or an exit status."""
+"""Convert the exception that ended a command to an error message or exit status."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from authz_project.database import lacks_tables, missing_database
 
 
 def ending_of(reason: BaseException) -> str | int:
-    """Return what the process exits with, a message or a status; raise the error again if it is a bug of ours."""
+    """Return the exit message or status of the process; reraise the exception if it is a bug."""
     match reason:
         case KeyboardInterrupt():
             return 128 + signal.SIGINT
-        case BrokenPipeError():  # who reads has had enough, as `head` does
+        case BrokenPipeError():  # the reader closed the pipe, as `head` does
             _forget_output()
             return 128 + signal.SIGPIPE
         case ImproperlyConfigured():
@@ -32,7 +32,7 @@ def ending_of(reason: BaseException) -> str | int:
 
 
 def _forget_output() -> None:
-    """Point standard output at /dev/null, so that the flush at exit does not fail a second time."""
+    """Redirect standard output to /dev/null, so that the flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,10 +1,10 @@
-"""Numbers on the command line."""
+"""Argument types for numbers on the command line."""
 
 from argparse import ArgumentTypeError
 
 from policy.values import whole_number
 
-MOST = 1000  # processes, or threads
+MOST = 1000  # processes or threads
 
 
 def port_number(text: str) -> int:

@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
 
 
 def overview(program: str) -> str:
-    """Return what `authz --help` prints."""
+    """Return the output of `authz --help`."""
     width = max(len(name) for group in GROUPS.values() for name in group)
     lines = [
         version_line(),
@@ -73,6 +73,6 @@ def version_line() -> str:
 
 
 def program_name(called: str) -> str:
-    """Return what somebody types before a command: `authz`, or in a clone `python manage.py`."""
+    """Return how the program is called: `authz`, or in a clone `python manage.py`."""
     name = Path(called).name
     return f"python {name}" if name.endswith(".py") else name

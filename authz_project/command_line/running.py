@@ -1,4 +1,4 @@
-"""Find and run the command that was typed, or suggest another."""
+"""Find and run a command, or suggest a similar one."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from authz_project.command_line.overview import GROUPS, overview, program_name, version_line
 
-# Django's options, which every command takes and no help repeats.
+# Django's options, which every command accepts and no help text repeats.
 OF_EVERY_COMMAND = {
     "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color", "--force-color",
     "--skip-checks",
@@ -27,7 +27,7 @@ def run(argv: list[str]) -> None:
 
 
 def with_own_help(command: BaseCommand) -> None:
-    """Hide the options that all commands have from its help, and let `--version` print the service's."""
+    """Hide the options common to all commands from the help, and make `--version` print the service's version."""
     create_parser = command.create_parser
 
     def create_own_parser(*names: str, **options: Any) -> CommandParser:
@@ -42,11 +42,11 @@ def with_own_help(command: BaseCommand) -> None:
 
 
 class CommandLine(ManagementUtility):
-    """Django's command line, with this service's version, list of commands and error messages."""
+    """Django's command line with this service's version, list of commands and error messages."""
 
     def execute(self) -> None:
         words = self.argv[1:]
-        if words[:1] == ["version"]:  # which Django takes for its own
+        if words[:1] == ["version"]:  # Django would print its own version
             self.set_up()
             self.fetch_command("version").run_from_argv(self.argv)
         elif words == ["help", "--all"]:
@@ -66,7 +66,7 @@ class CommandLine(ManagementUtility):
         command: BaseCommand = super().fetch_command(subcommand)
         with_own_help(command)
         gc.enable()
-        gc.freeze()  # what is imported stays: no collection need look at it again
+        gc.freeze()  # imported objects are permanent: exclude them from garbage collection
         return command
 
     def unknown(self, name: str) -> str:
@@ -76,7 +76,7 @@ class CommandLine(ManagementUtility):
         return f"Command `{name}` does not exist. `{program} help` lists all commands."
 
     def everything(self) -> str:
-        """Return all commands; Django's by the app that they come from."""
+        """Return a list of all commands, with Django's grouped by app."""
         named = {name for group in GROUPS.values() for name in group}
         others: dict[str, list[str]] = {}
         for name, app in sorted(get_commands().items()):

@@ -1,5 +1,5 @@
-"""The admin as one product: what stands around all pages, and the page that one comes to first.
+"""The admin site: the navigation around all pages, and the home page.
 
-`navigation` says where one can go from a page, `site` has the addresses that are the console's own, and `home` gathers
-what the first page shows.
+`navigation` has the links to other pages, `site` the console's own URLs, and `home` collects the contents of the home
+page.
 """

@@ -1,4 +1,4 @@
-"""The admin with this console as its site."""
+"""Makes this console Django's admin site."""
 
 from django.contrib.admin.apps import SimpleAdminConfig
 

@@ -34,21 +34,21 @@ from policy.models import DEFAULT_SLUG, Environment, PolicyVersion, Revision, de
 from policy.publishing import Figures
 from policy.rules.program import Program
 
-# ---- Where one can go from any page, and of which environment -----------------------------------------------------
-# Pages such as Ask belong to a version of a policy. `/admin/go/ask/` leads to that of the version that is active, of
-# the environment that was looked at last.
+# ---- navigation and current environment ---------------------------------------------------------------------------
+# Pages such as Check belong to a policy version. `/admin/go/ask/` redirects to the page of the active version, in the
+# environment that was viewed last.
 
-ENVIRONMENT = "environment"  # in the session: the short name of the one that was looked at last
+ENVIRONMENT = "environment"  # session key: the short name of the environment that was viewed last
 
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """An entry of the navigation: who may go there, and the pages on which it is marked, unless one before it is."""
+    """A navigation entry: the required permissions, and the pages on which it is highlighted (first match)."""
 
     name: str
     title: str
-    needs: tuple[str, ...]  # models, each of which one may view or change
-    pages: tuple[str, ...]  # how the names of their addresses begin
+    needs: tuple[str, ...]  # models that the user must be allowed to view or change
+    pages: tuple[str, ...]  # prefixes of URL names
 
 
 _POLICY, _FACTS, _KEYS = "policy.policyversion", "facts.signature", "authz_project.apikey"
@@ -66,12 +66,12 @@ ENTRIES = (
 )
 SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
-_WITHOUT_ENVIRONMENT = {"keys"}  # of all environments
+_WITHOUT_ENVIRONMENT = {"keys"}  # pages about all environments
 
 
 @dataclass(frozen=True)
 class NavigationLink:
-    """An entry as a page shows it."""
+    """A navigation entry, as displayed on a page."""
 
     title: str
     url: str
@@ -79,14 +79,14 @@ class NavigationLink:
 
 
 def links(request: HttpRequest) -> list[NavigationLink]:
-    """Return the entries that who is logged in may open."""
+    """Return the entries that the user may open."""
     here = entry_of_page(request)
     entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
     return [NavigationLink(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
 
 
 def environment_links(request: HttpRequest, context: Context) -> list[NavigationLink]:
-    """Return links to the same entry in each environment, the page's own marked; none if there is only one."""
+    """Return links to the same page in each environment, with the current one marked; empty if there is only one."""
     slugs = list(Environment.objects.values_list("slug", flat=True))
     if len(slugs) < 2:
         return []
@@ -100,7 +100,7 @@ def url_of(name: str) -> str:
 
 
 def may_go(request: HttpRequest, name: str) -> bool:
-    """Tell whether who is logged in may view, or change, all that an entry needs."""
+    """Return whether the user may view or change all models that an entry requires."""
     return all(may_view(request, model) for model in _BY_NAME[name].needs)
 
 
@@ -110,7 +110,7 @@ def may_view(request: HttpRequest, model: str) -> bool:
 
 
 def entry_of_page(request: HttpRequest) -> str:
-    """Return the name of the entry that the page belongs to, or nothing."""
+    """Return the name of the entry that the page belongs to; empty if none."""
     page = (request.resolver_match and request.resolver_match.url_name) or ""
     return "home" if page == "index" else next((entry.name for entry in ENTRIES if page.startswith(entry.pages)), "")
 
@@ -119,7 +119,7 @@ def entry_of_page(request: HttpRequest) -> str:
 
 
 def _slug_of_page(request: HttpRequest, context: Context) -> str:
-    """Return of which environment a page is; where it is of none, the one that was looked at last."""
+    """Return the environment of a page; if it has none, the one that was viewed last."""
     of_page = getattr(context.get("version"), "environment", None) or context.get("environment")
     return of_page.slug if isinstance(of_page, Environment) else str(request.session.get(ENVIRONMENT, DEFAULT_SLUG))
 
@@ -131,7 +131,7 @@ def last_environment(request: HttpRequest) -> Environment:
 
 
 def choose_environment(request: HttpRequest) -> Environment:
-    """Return the environment that the address names, and remember it; without a name, the last one."""
+    """Return the environment named in the URL and remember it; without a name, the last one."""
     chosen = environment_named(request.GET.get("environment", ""))
     if chosen is None:
         return last_environment(request)
@@ -141,16 +141,16 @@ def choose_environment(request: HttpRequest) -> Environment:
 
 
 # ---- home ---------------------------------------------------------------------------------------------------------
-# The first page: whether all is well, how much there is, what changed lately, and a question to ask.
+# The home page: health, stored facts, recent changes, and checks to try.
 
-CHANGES = 8  # of an environment, the latest ones
-KINDS, LOOKED_AT = 10, 60  # kinds of facts that are shown, and that are counted
-COUNTED = 20_000  # facts of a kind: of more than that, no more is said
+CHANGES = 8  # latest changes of an environment
+KINDS, LOOKED_AT = 10, 60  # kinds of facts to show, and to count
+COUNTED = 20_000  # facts of a kind to count at most
 
 
 @dataclass(frozen=True)
 class Sign:
-    """One thing that is well or not: `state` is good, warn or bad."""
+    """A health indicator: `state` is good, warn or bad."""
 
     name: str
     state: str
@@ -160,7 +160,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Amount:
-    """How many facts of a kind are stored."""
+    """The number of stored facts of a kind."""
 
     kind: str
     count: int
@@ -173,7 +173,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Try:
-    """A question worth trying."""
+    """A check to try."""
 
     question: str
     why: str
@@ -181,7 +181,7 @@ class Try:
 
 
 def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
-    """Return what the page shows to who is logged in."""
+    """Return the contents of the page for this user."""
     version = publishing.active_version(environment.pk)
     program, trouble = _program(version)
     amounts = _amounts(environment) if may_go(request, "facts") else []
@@ -209,7 +209,7 @@ def may_load_examples(request: HttpRequest) -> bool:
 
 
 def _tries(version: PolicyVersion, environment: Environment) -> list[Try]:
-    """Return questions worth trying, where the policy is that of an example."""
+    """Return checks to try, if the policy is that of an example."""
     example = next((each for each in examples.examples() if each.policy == version.source), None)
     if example is None:
         return []
@@ -221,7 +221,7 @@ def _tries(version: PolicyVersion, environment: Environment) -> list[Try]:
 
 
 def _program(version: PolicyVersion | None) -> tuple[Program | None, str]:
-    """Return the active program; where the compiler does not take its text any more, why."""
+    """Return the active program; if its text no longer compiles, the reason."""
     if version is None:
         return None, ""
     try:
@@ -230,7 +230,7 @@ def _program(version: PolicyVersion | None) -> tuple[Program | None, str]:
         return None, reason.message
 
 
-# ---- is it well ------------------------------------------------------------------------------------------------------
+# ---- health ----------------------------------------------------------------------------------------------------------
 
 
 def _signs(
@@ -260,7 +260,7 @@ def _signs(
 
 
 def questions_a_minute() -> int | None:
-    """Return how many all workers answered; None where this server has no metrics."""
+    """Return the number of checks by all workers in the last minute; None if metrics are disabled."""
     if not settings.METRICS_FOLDER:
         return None
     value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.value_of")
@@ -269,7 +269,7 @@ def questions_a_minute() -> int | None:
 
 
 def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
-    """Tell what came of the tests when the version was published; an older one does not say."""
+    """Return the test results from when the version was published; older versions have none."""
     if not program.tests:
         return Sign("Tests", "warn", "The policy has no tests", url_of("policy"))
     figures = Figures.of_version(version)
@@ -285,11 +285,11 @@ def _database() -> str:
     return f"{connection.display_name} {version.split()[0]}"
 
 
-# ---- how much, and what changed --------------------------------------------------------------------------------------
+# ---- stored facts and recent changes ---------------------------------------------------------------------------------
 
 
 def _amounts(environment: Environment) -> list[Amount]:
-    """Return the kinds of facts, those with most facts first."""
+    """Return the kinds of facts, most frequent first."""
     kinds = Signature.objects.filter(environment=environment).order_by("predicate", "types")[:LOOKED_AT]
     found = [_amount(kind) for kind in kinds]
     return sorted((each for each in found if each.count), key=lambda each: -each.count)
@@ -311,10 +311,10 @@ def _changes(request: HttpRequest, environment: Environment) -> list[Step]:
 
 
 # ---- site ---------------------------------------------------------------------------------------------------------
-# The console's own addresses: the first page, and the ways to the pages of the active policy.
+# The console's own URLs: the home page, and redirects to pages of the active policy.
 
 _OF_VERSIONS = {"policy": "change", "ask": "ask", "picture": "picture", "preview": "preview", "review": "review"}
-_NEEDED = {"review": "preview"}  # addresses that need what an entry needs
+_NEEDED = {"review": "preview"}  # URLs with the permissions of another entry
 _OTHERS = {"editor": "policy", "versions": "policy"}
 
 
@@ -340,7 +340,7 @@ class Console(AdminSite):
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
 
     def go(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Lead to a place, for the environment that the address names or else the last one; a question is kept."""
+        """Redirect to a page of the environment in the URL, or else of the last one, keeping the query string."""
         if name not in {entry.name for entry in ENTRIES} | _NEEDED.keys() | _OTHERS.keys():
             raise Http404("This page does not exist.")
         if not may_go(request, _NEEDED.get(name) or _OTHERS.get(name) or name):
@@ -362,7 +362,7 @@ class Console(AdminSite):
         return HttpResponseRedirect(f"{address}?{asked}" if asked else address)
 
     def load_example(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Give an environment that is empty the policy and facts of an example."""
+        """Load an example's policy and facts into an empty environment."""
         example = next((each for each in examples.examples() if each.name == name), None)
         if example is None:
             raise Http404("This example does not exist.")
@@ -397,5 +397,5 @@ def _address(name: str, environment: Environment) -> str:
 
 
 def _question(sent: QueryDict) -> str:
-    """Return what else the address says: of a question, the fields that are filled in."""
+    """Return the rest of the query string: the filled fields of a check."""
     return query_of({name: str(text) for name, text in sent.items() if name != "environment"})

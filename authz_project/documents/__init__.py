@@ -1,6 +1,6 @@
-"""The documents as pages: the Markdown files of authz_project/docs, served at /docs/ to everybody.
+"""The documentation: Markdown files from authz_project/docs, served publicly at /docs/.
 
-* `library`   which pages there are, in which order, and where
-* `markdown`  a page's text -> HTML with coloured samples, its headings, and its sections
-* `views`     the pages, and the search in them; it is imported with the first request for a page
+* `library`   the list of pages, in order, and their URLs
+* `markdown`  a page's text -> HTML with syntax highlighting, its headings, and its sections
+* `views`     the pages and the search; imported at the first request for a page
 """

@@ -1,4 +1,4 @@
-"""Which documents there are, and where."""
+"""The list of documentation pages, and their URLs."""
 
 import re
 from collections.abc import Callable
@@ -11,9 +11,8 @@ from django.urls import URLPattern, path
 from django.utils.module_loading import import_string
 from django.views.generic import RedirectView
 
-# ---- paths --------------------------------------------------------------------------------------------------------
-# Where documents are. What renders them is imported with the first request for one, for neither commands nor the
-# interface need it.
+# ---- URLs ---------------------------------------------------------------------------------------------------------
+# The renderer is imported at the first request for a page, because neither commands nor the API need it.
 
 
 def _view(name: str) -> Callable[..., HttpResponse]:
@@ -34,7 +33,7 @@ urlpatterns: list[URLPattern] = [
 ]
 
 
-# ---- Which pages there are, in the order in which they are read ---------------------------------------------------
+# ---- the list of pages, in reading order --------------------------------------------------------------------------
 
 FOLDER = Path(__file__).parent.parent / "docs"
 FRONT = "index"
@@ -45,12 +44,12 @@ ORDER = {
     "Operate": ("commands", "settings", "operations", "scale", "performance"),
     "More": ("glossary", "security", "limitations", "moving", "inside", "contributing"),
 }
-PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
+PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # allowed image types
 
 
 @dataclass(frozen=True)
 class Document:
-    """A page as its file has it."""
+    """The contents of a page's file."""
 
     name: str
     title: str
@@ -72,7 +71,7 @@ def path_of(name: str) -> str:
 
 
 def groups() -> list[DocumentGroup]:
-    """Return all pages in their order."""
+    """Return all pages in order."""
     return [DocumentGroup(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
 
 
@@ -85,7 +84,7 @@ def names() -> frozenset[str]:
 
 
 def document(name: str) -> Document:
-    """Return a page of the list, as its file is now."""
+    """Return a page from the list, from the current contents of its file."""
     path = FOLDER / f"{name}.md"
     return _document(name, path.stat().st_mtime_ns)
 

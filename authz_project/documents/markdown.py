@@ -1,4 +1,4 @@
-"""A page's text -> HTML, its headings, and its sections."""
+"""A page's text -> HTML, headings, and sections."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,22 +20,22 @@ from pygments.util import ClassNotFound
 from authz_project.documents.library import Document, path_of
 from policy.pages.highlight import highlighted_lines
 
-# ---- colours ------------------------------------------------------------------------------------------------------
-# Samples -> HTML, with a class for each kind of word: Polar by its own lexer, and the others by Pygments.
+# ---- syntax highlighting ------------------------------------------------------------------------------------------
+# Samples -> HTML, with a class for each kind of token: Polar by its own lexer, other languages by Pygments.
 
 _CLASSES = (
     (Comment, "comment"), (Keyword, "keyword"), (String, "string"), (Number, "number"), (Name.Tag, "type"),
     (Name.Attribute, "type"), (Name.Variable, "constant"),
 )  # fmt: skip
-# What Pygments does not know is coloured as what looks like it.
+# Languages that Pygments does not know are highlighted like similar ones.
 _LIKE = {"jsonl": "json", "jsonc": "js", "ask": "sh", "zed": "js", "perm": "js", "cedar": "js"}
-# A file that is written in shell, whose name says of what language it is.
+# A file written by a shell's here-document; the suffix of its name determines the language.
 _HEREDOC = re.compile(r"> *\S+?(?P<suffix>\.\w+)? <<'(?P<mark>\w+)'[^\n]*\n(?P<body>[\s\S]*?)^(?P=mark)$", re.MULTILINE)
 _OF_FILE = {".polar": "polar", ".py": "python", ".sql": "sql", ".yaml": "yaml", ".json": "json"}
 
 
 def coloured(text: str, language: str) -> SafeString:
-    """Return the text in HTML; nothing in it is lost, and all of it is escaped."""
+    """Return the text as HTML; all of it is kept and escaped."""
     match language:
         case "polar" | "facts":
             return mark_safe("\n".join(highlighted_lines(text)) + "\n")  # noqa: S308  every piece is escaped
@@ -45,7 +45,7 @@ def coloured(text: str, language: str) -> SafeString:
 
 
 def _shell(text: str) -> Iterator[str]:
-    """Colour a shell's text, and the files that are written in it, in their own language."""
+    """Highlight shell code, and here-documents in their own language."""
     end = 0
     for found in _HEREDOC.finditer(text):
         yield from _by_pygments(text[end : found.start("body")], "sh")
@@ -74,9 +74,9 @@ def _lexer(language: str) -> Lexer | None:
     return lexer
 
 
-# ---- A page's text -> HTML, its headings, and its sections as plain text ------------------------------------------
-# Pages are files that are read on a code host as well: headings have the anchors that they have there, and links lead
-# to files. Raw HTML is text here.
+# ---- text -> HTML, headings, and sections as plain text -----------------------------------------------------------
+# The files are read on a code host as well: headings have the same anchors there, and links refer to files. Raw HTML
+# is not interpreted.
 
 _PAGE = re.compile(r"([\w-]+)\.md(#.*)?")
 _PICTURE = re.compile(r"[\w-]+\.(?:png|svg)")
@@ -92,7 +92,7 @@ class Heading:
 
 @dataclass
 class DocumentSection:
-    """What stands below a heading, up to the next one, without marks."""
+    """The contents below a heading, up to the next one, without markup."""
 
     heading: Heading
     pieces: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class DocumentSection:
 @dataclass(frozen=True)
 class RenderedPage:
     html: SafeString
-    headings: tuple[Heading, ...]  # but for the title
+    headings: tuple[Heading, ...]  # except the title
 
 
 @lru_cache(maxsize=100)
@@ -118,12 +118,12 @@ def rendered(document: Document) -> RenderedPage:
 
 
 def sections_of(document: Document) -> tuple[DocumentSection, ...]:
-    """Return the sections alone, which takes half of the time."""
+    """Return the sections only, in half the time of rendering."""
     return tuple(_sections(_PARSER.parse(document.text)))
 
 
 def anchor_of(text: str, taken: set[str]) -> str:
-    """Make an anchor as code hosts do: small letters, hyphens for spaces, and a number where there is one already."""
+    """Make an anchor as code hosts do: lower case, hyphens for spaces, and a number if it is not unique."""
     plain = _NO_ANCHOR.sub("", text.lower()).replace(" ", "-")
     numbered = (f"{plain}-{number}" for number in range(1, len(taken) + 1))
     anchor = next(each for each in (plain, *numbered) if each not in taken)
@@ -132,7 +132,7 @@ def anchor_of(text: str, taken: set[str]) -> str:
 
 
 def place_of(link: str) -> str:
-    """Return where a link of a file leads here: from page to page, and to pictures."""
+    """Return the URL for a link between files: to a page or an image."""
     if found := _PAGE.fullmatch(link):
         return path_of(found[1]) + (found[2] or "")
     return f"/docs/{link}" if _PICTURE.fullmatch(link) else link
@@ -142,7 +142,7 @@ def place_of(link: str) -> str:
 
 
 def _sections(tokens: Sequence[Token]) -> Iterator[DocumentSection]:
-    """Return the sections, and give each heading its anchor on the way."""
+    """Yield the sections, and set the anchor of each heading."""
     taken: set[str] = set()
     section: DocumentSection | None = None
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
@@ -159,7 +159,7 @@ def _sections(tokens: Sequence[Token]) -> Iterator[DocumentSection]:
 
 
 def _label_cells(tokens: Sequence[Token]) -> None:
-    """Say in each cell what its column is, but in the first: on narrow screens cells stand below each other."""
+    """Label each cell but the first with its column's title: on narrow screens, cells are stacked."""
     titles: list[str] = []
     place = 0
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
@@ -177,7 +177,7 @@ def _label_cells(tokens: Sequence[Token]) -> None:
 
 
 def _is_of(token: Token, section: DocumentSection) -> bool:
-    """Say whether it is the heading itself."""
+    """Return whether the token is the heading itself."""
     return not section.pieces and token.type == "inline" and token.level == 1 and _plain(token) == section.heading.text
 
 
@@ -189,7 +189,7 @@ def _plain(token: Token) -> str:
 
 
 class _Renderer(RendererHTML):
-    """What differs from the library's: links, anchors, colours, and tables that scroll on narrow screens."""
+    """Overrides for links, anchors, highlighting, and tables that scroll on narrow screens."""
 
     def heading_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
         opening = tokens[index - 2]
@@ -219,7 +219,7 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        """Open a cell of the header; one without text is an ordinary cell."""
+        """Open a header cell; one without text becomes a regular cell."""
         return "<th>" if tokens[index + 1].content else "<td>"
 
     def th_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:

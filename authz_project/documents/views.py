@@ -1,4 +1,4 @@
-"""The pages of documents, and the search in them."""
+"""The documentation pages, and their search."""
 
 import json
 import re
@@ -22,15 +22,15 @@ from authz_project.environments import facts_text
 from policy.errors import Unavailable
 
 # ---- search -------------------------------------------------------------------------------------------------------
-# Words -> the sections of the documents that have all of them, those first that are about them.
+# Words -> the sections that contain all of them, most relevant first.
 #
-# Anybody may search, so a search is cheap: SQLite's full-text index of all sections is made once in a process, in
-# memory, a search has few words and few hits, and one runs at a time.
+# Search is public, so it must be cheap: SQLite's full-text index of all sections is built once per process, in memory;
+# the number of words and hits is limited; and searches run one at a time.
 
-LONGEST = 200  # characters that are looked for
+LONGEST = 200  # characters of a query
 MOST_WORDS = 6
-LONGEST_WORD = 24  # letters of a word that another one is suggested for
-WAIT = 2.0  # seconds for another search to end, or for the index to be made
+LONGEST_WORD = 24  # letters of a word to suggest corrections for
+WAIT = 2.0  # seconds to wait for another search, or for building the index
 _WORD = re.compile(r"[^\W_]{2,}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MARKS = str.maketrans({"\x02": "<mark>", "\x03": "</mark>"})
@@ -51,7 +51,7 @@ SELECT term FROM word WHERE term IN (SELECT value FROM json_each(?)) ORDER BY te
 
 
 class SearchHit(NamedTuple):
-    """A section, with the words marked; the one above all headings of a page has no `page`, but its title."""
+    """A section with highlighted words. The one above a page's first heading has no `page`, only its title."""
 
     page: SafeString
     heading: SafeString
@@ -60,23 +60,23 @@ class SearchHit(NamedTuple):
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words that are looked for: those of at least two letters."""
+    """Return the words to search for, of at least two letters."""
     return tuple(dict.fromkeys(_WORD.findall(text[:LONGEST].casefold())))[:MOST_WORDS]
 
 
 def search(text: str) -> list[SearchHit]:
-    """Return the sections that have all words, or longer ones that begin so: the best first, and at most 20."""
+    """Return up to 20 sections that contain all words, or words with these prefixes, most relevant first."""
     words = words_of(text)
     if not words:
         return []
-    query = " AND ".join(f'("{word}" OR "{word}"*)' for word in words)  # a whole word counts twice
+    query = " AND ".join(f'("{word}" OR "{word}"*)' for word in words)  # whole words rank higher
     with _index() as index:
         found = index.execute(_FIND, [query]).fetchall()
     return [SearchHit(_marked(page), _marked(heading), _marked(text), path) for page, heading, text, path in found]
 
 
 def meant(text: str) -> str:
-    """Replace misspelled words by close ones of the documents; return nothing if one has no close one."""
+    """Replace misspelled words by similar ones from the index; return an empty text if one has none."""
     words = words_of(text)
     with _index() as index:
         close = [_closest(word, index) for word in words]
@@ -84,7 +84,7 @@ def meant(text: str) -> str:
 
 
 def _closest(word: str, index: sqlite3.Connection) -> str:
-    """Return the word if it is known, else the most frequent one that differs in one letter, or in two swapped."""
+    """Return the word if it is known, else the most frequent one at edit distance 1 (including a swap of letters)."""
     parts = [(word[:place], word[place:]) for place in range(len(word) + 1)] if len(word) <= LONGEST_WORD else []
     near = {start + end[1:] for start, end in parts if end}
     near |= {start + end[1] + end[0] + end[2:] for start, end in parts if len(end) > 1}
@@ -96,7 +96,7 @@ def _closest(word: str, index: sqlite3.Connection) -> str:
 
 @contextmanager
 def _index() -> Iterator[sqlite3.Connection]:
-    """Give the index to one search at a time."""
+    """Provide the index to one search at a time."""
     if not _one_at_a_time.acquire(timeout=WAIT):
         raise Unavailable("too many searches are running; try again")
     try:
@@ -124,9 +124,9 @@ def _marked(text: str) -> SafeString:
 
 
 # ---- views --------------------------------------------------------------------------------------------------------
-# What is served: a page, what a search finds, a picture. All may read them: they tell nothing of an installation.
+# Pages, search results and images. They are public, and reveal nothing about an installation.
 
-# Pages have no script at all.
+# Pages have no scripts.
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -136,7 +136,7 @@ _HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "max-age=60"}
 
 @require_safe
 def front(request: HttpRequest) -> HttpResponse:
-    """Return the first page; with `?q=`, what has these words."""
+    """Return the first page; with `?q=`, search results."""
     asked = request.GET.get("q", "").replace("\0", "").strip()[:LONGEST]
     return _answer(_found_page(asked)) if asked else page(request, library.FRONT)
 
@@ -163,7 +163,7 @@ def _answer(content: str, status: int = 200) -> HttpResponse:
 
 @lru_cache(maxsize=100)
 def _page(document: Document, pages: tuple[Document, ...], facts: str) -> str:
-    """Return the whole page, and keep it: it is the same for everybody, until a file changes."""
+    """Return a rendered page, cached: it is the same for everyone, until a file changes."""
     place = pages.index(document)
     page = rendered(document)
     return _framed(
@@ -196,6 +196,6 @@ def _framed(template: str, document: Document | None = None, **context: object) 
 
 @lru_cache(maxsize=100)
 def _navigation(pages: tuple[Document, ...], document: Document | None) -> str:
-    """Return the list of pages, which takes longer to render than what a search finds."""
+    """Return the rendered navigation, cached: it takes longer than rendering search results."""
     shown = {"groups": library.groups(), "document": document}
     return render_to_string("authz_project/documents/navigation.html", shown)

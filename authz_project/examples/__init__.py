@@ -1,7 +1,7 @@
-"""Complete worlds to look at and to start from: each a policy with tests, facts, and questions worth trying.
+"""Complete examples to explore and to start from: policies with tests, facts, and checks to try.
 
-`examples()` lists them, and `load` gives one to an environment. A world is two files in `worlds/`: its policy, and a
-module that says who is in it. `example.py` says what a world is, and loads it.
+`examples()` lists them, and `load` loads one into an environment. An example has two files in `worlds/`: its policy,
+and a module that writes its facts. `example.py` defines what an example is, and loads it.
 """
 
 from authz_project.examples.example import Example, ExampleQuestion, LoadedExample, NotEmpty, load

@@ -1,4 +1,4 @@
-"""What a world is, how it is loaded, and how its questions are put into words."""
+"""Examples: their definition, loading, and helpers for writing them."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from policy.models import Environment
 from policy.publishing import active_version, publish
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
-# ---- What a world is: a policy, facts, and questions whose answers teach something --------------------------------
+# ---- an example: a policy, facts, and instructive checks ----------------------------------------------------------
 
 FOLDER = Path(__file__).with_name("worlds")
 ExampleKind = Literal["authorize", "actions", "list", "who"]
@@ -30,19 +30,19 @@ ExampleAnswer = bool | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ExampleQuestion:
-    """One worth trying. An actor or a resource is a value, as `User:ann`; of the kind `who` the actor is a type, as
-    `User`, and of the kind `list` the resource."""
+    """A check to try. Actors and resources are values such as `User:ann`, but the actor of the kind `who` and the
+    resource of the kind `list` are types such as `User`."""
 
     kind: ExampleKind
     actor: str
-    action: str  # empty, where the question is which
+    action: str  # empty if the question is which actions
     resource: str
-    answer: ExampleAnswer  # whether, or which ids or actions: all of them, in order
-    why: str  # what it shows: a sentence
+    answer: ExampleAnswer  # the decision, or all resulting ids or actions, in order
+    why: str  # what it demonstrates, as a sentence
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Return the parameters for the address of the page that asks it."""
+        """Return the query parameters for the Check page."""
         asked = {"kind": self.kind, "actor": self.actor, "action": self.action, "resource": self.resource}
         return {name: text for name, text in asked.items() if text}
 
@@ -51,7 +51,7 @@ class ExampleQuestion:
 
     @property
     def answer_text(self) -> str:
-        """Return the answer in words."""
+        """Return the answer as text."""
         if isinstance(self.answer, bool):
             return "allowed" if self.answer else "denied"
         return ", ".join(self.answer) or "none"
@@ -59,12 +59,12 @@ class ExampleQuestion:
 
 @dataclass(frozen=True)
 class Example:
-    """A world that can be loaded into an environment."""
+    """An example that can be loaded into an environment."""
 
     name: str
     title: str
-    about: str  # paragraphs, parted by empty lines
-    patterns: tuple[str, ...]  # of modelling, that it shows
+    about: str  # paragraphs separated by blank lines
+    patterns: tuple[str, ...]  # modelling patterns that it demonstrates
     questions: tuple[ExampleQuestion, ...]
     write_facts: Callable[[], Iterable[Fact]]
 
@@ -78,23 +78,23 @@ class Example:
 
     @cached_property
     def stored_facts(self) -> tuple[Fact, ...]:
-        """Return each once, in the order in which they are told."""
+        """Return the facts without duplicates, in the order of writing."""
         return tuple(dict.fromkeys(self.write_facts()))
 
     @cached_property
     def facts(self) -> str:
-        """Return the facts as a file of CSV, which `load_facts` reads."""
+        """Return the facts as a CSV file for `load_facts`."""
         text = io.StringIO()
         write_csv(text, iter(self.stored_facts))
         return text.getvalue()
 
 
-# ---- An example put into an environment that has nothing yet ------------------------------------------------------
+# ---- loading an example into an empty environment -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedExample:
-    """What is there now. `is_unchanged` where it was all there before."""
+    """The result of loading an example. `is_unchanged` if everything already existed."""
 
     policy_version: int
     facts: int
@@ -102,14 +102,14 @@ class LoadedExample:
 
 
 class NotEmpty(AuthzError):
-    """The environment has something of its own, which an example would get in the way of."""
+    """The environment already has a policy or facts of its own."""
 
 
 def load(environment_id: int, example: Example, by: By) -> LoadedExample:
-    """Give the environment the example's policy and facts; `NotEmpty` if it has others.
+    """Load the example's policy and facts into the environment. Raise `NotEmpty` if it has others.
 
-    An environment that has exactly these stays as it is. The policy is stored first: if storing the facts then
-    fails, the same call can be repeated.
+    An environment with exactly these is left unchanged. The policy is stored first: if storing the facts then fails,
+    the call can be repeated.
     """
     number = _number_of_policy(environment_id, example)
     if number is not None and _has_facts(environment_id):
@@ -125,13 +125,13 @@ def load(environment_id: int, example: Example, by: By) -> LoadedExample:
 @contextmanager
 def _changing_what_is_empty(environment_id: int, example: Example) -> Iterator[None]:
     with changing():
-        Environment.objects.select_for_update().filter(pk=environment_id).first()  # nobody else publishes meanwhile
+        Environment.objects.select_for_update().filter(pk=environment_id).first()  # locks out other publishers
         _number_of_policy(environment_id, example)
         yield
 
 
 def _number_of_policy(environment_id: int, example: Example) -> int | None:
-    """Return the number of the active version if it is the example's; None if there is neither a policy nor a fact."""
+    """Return the number of the active version if it is the example's; None if there is no policy and no fact."""
     active = active_version(environment_id)
     if active is not None and active.source == example.policy:
         return active.number
@@ -159,12 +159,12 @@ def _refusal(environment_id: int, what: str) -> str:
     )
 
 
-# ---- wording ------------------------------------------------------------------------------------------------------
-# How worlds are written down: short words for facts, and choices that are the same in every run.
+# ---- helpers for writing facts ------------------------------------------------------------------------------------
+# Short notations for facts, and pseudo-random choices that are the same in every run.
 
 T = TypeVar("T")
 
-# People who are in no story, so that a world is as full as a real one.
+# People without a role in the story, for realistic amounts of data.
 PEOPLE = tuple(
     """
     aaron abel ada adele agnes aida aidan alba alma alvin amara amos anders anita anya arlo asta astrid august aurora
@@ -176,12 +176,12 @@ PEOPLE = tuple(
     noel nora odette olaf oleg oliver olivia orla oskar otto paloma pascal paula percy petra philip piotr quentin
     ramona raul regina rene rita robin rosa rufus ruth sabine samir selma silas simone sofia stefan sven tara tessa
     theo thora tobias ursula valentin vera victor viola walter wanda wilma xavier yara yusuf yvonne zelda zoe
-    """.split()  # noqa: SIM905  a name a line would be longer than all else here
+    """.split()  # noqa: SIM905  one name per line would be longer than the rest of the file
 )
 
 
 def fact(predicate: str, *args: str | int | bool, until: str | None = None) -> Fact:
-    """Return a fact of values, `User:ann`, words, numbers and truths, which may end."""
+    """Return a fact; arguments are values such as `User:ann`, strings, integers and booleans. It may expire."""
     end = None if until is None else clock.microseconds_of_text(until)
     return Fact(predicate, tuple(map(_value, args)), end)
 
@@ -196,17 +196,17 @@ def _value(written: str | int | bool) -> Value:
 
 
 def unix(day: str) -> int:
-    """Return when a day begins, `2031-04-01`, in seconds since 1970."""
+    """Return the start of a day such as `2031-04-01`, as a Unix time."""
     return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
 
 
 def pick(items: Sequence[T], *about: object) -> T:
-    """Return one of them, always the same for the same words."""
+    """Return one of the items, always the same one for the same words."""
     return items[_number(about) % len(items)]
 
 
 def some(items: Sequence[T], least: int, most: int, *about: object) -> list[T]:
-    """Return so many of them, in their order, always the same for the same words."""
+    """Return between `least` and `most` items in order, always the same ones for the same words."""
     count = least + _number((*about, "how many")) % (most - least + 1)
     chosen = sorted(range(len(items)), key=lambda at: _number((*about, at)))[:count]
     return [items[at] for at in sorted(chosen)]

@@ -1,8 +1,8 @@
-"""Import models, tuples and tests from other engines, as a policy, facts and tests of the policy.
+"""Import models, tuples and tests from other engines as a policy, facts, and tests of the policy.
 
 Read it in this order:
 
-* `model`               what any of them says, in one form, and the report of what cannot be carried over
+* `model`               a common form for what all engines express, and the report of what cannot be converted
 * `files`               reads files with the place of each value, parses texts by grammars, and writes results
 * `openfga`, `spicedb`  read the files of each engine; both use `cel`, for conditions
 * `layout`              how each relation is expressed in Polar

@@ -1,4 +1,4 @@
-"""Read conditions in the Common Expression Language (CEL), as far as comparisons go, and values of their parameters."""
+"""Parse conditions in the Common Expression Language (CEL), limited to comparisons, and their parameters' values."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from authz_project.importers.model import (
 from facts.wire import MAX_ID_BYTES
 from policy.values import BOOLEAN, INTEGER, STRING, Value, whole_number
 
-# ---- addresses ----------------------------------------------------------------------------------------------------
-# Addresses of the internet's fourth version as numbers; those of the sixth do not fit into 64 bits.
+# ---- IP addresses -------------------------------------------------------------------------------------------------
+# IPv4 addresses as integers; those of IPv6 do not fit into 64 bits.
 
 
 def address_number(text: str) -> int:
-    """Return the number of an address; raise ValueError if it is none of the fourth version."""
+    """Convert an IPv4 address to an integer. Raise ValueError if it is not one."""
     return int(IPv4Address(text))
 
 
 def network_bounds(text: str) -> tuple[int, int]:
-    """Return the first and the last address of a network such as `10.0.0.0/8`; raise ValueError as above."""
+    """Return the first and last address of a network such as `10.0.0.0/8`. Raise ValueError if it is not one."""
     if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
         raise ValueError(f"{text!r} is not a network such as 10.0.0.0/8")
     network = IPv4Network(text, strict=False)
@@ -53,19 +53,19 @@ def network_bounds(text: str) -> tuple[int, int]:
 
 
 # ---- values -------------------------------------------------------------------------------------------------------
-# Values of parameters, from JSON to Polar: times and durations are seconds, addresses numbers.
+# Convert parameter values from JSON to Polar: times and durations become seconds, addresses integers.
 
-FIRST, LAST = "first", "last"  # of the addresses of a network
+FIRST, LAST = "first", "last"  # address of a network
 _TYPES = {
     "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
     "ipaddress": INTEGER, "string": STRING, "bool": BOOLEAN,
 }  # fmt: skip
 _EMPTY = {True: Value(STRING, "empty"), False: Value(BOOLEAN, "false")}  # by whether it is a list of bools
-_LONGEST_TEXT = 200  # of a duration
-_LONGEST_DURATION = 9_223_372_036  # seconds: more does not fit into 64 bits of nanoseconds
+_LONGEST_TEXT = 200  # of a duration's text
+_LONGEST_DURATION = 9_223_372_036  # seconds; more would overflow 64 bits of nanoseconds
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS = 20
-_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
+_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # from year 1 to 9999
 _BOUNDS = {
     "uint": (0, 2**63 - 1), "double": (-(2**53), 2**53), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
     "timestamp": (_FIRST_TIME, _LAST_TIME),
@@ -78,11 +78,11 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d
 
 
 class NoValue(ValueError):
-    """A value that Polar has no equal for: why."""
+    """The value has no equivalent in Polar; the message says why."""
 
 
 def polar_type(type_name: str) -> str | None:
-    """Return the type of a parameter's values here; None if there is none."""
+    """Return the Polar type of a parameter's values; None if there is none."""
     listed = _LIST.fullmatch(type_name)
     return _TYPES.get(listed[1] if listed else type_name)
 
@@ -90,7 +90,7 @@ def polar_type(type_name: str) -> str | None:
 def values_of(type_name: str, raw: object) -> list[Value]:
     """Return the Polar values for a JSON value: one for each element of a list.
 
-    An empty list gets one value of another type than its elements have, so that it differs from a missing list.
+    An empty list becomes one value of a different type than its elements' type, to distinguish it from a missing list.
     """
     listed = _LIST.fullmatch(type_name)
     if not listed:
@@ -101,13 +101,13 @@ def values_of(type_name: str, raw: object) -> list[Value]:
 
 
 def element_type(type_name: str) -> str | None:
-    """Return the type here of a list's elements; None if it is no list, or they have none."""
+    """Return the Polar type of a list's elements; None if the type is no list, or they have no equivalent."""
     listed = _LIST.fullmatch(type_name)
     return _TYPES.get(listed[1]) if listed else None
 
 
 def empty_list(of: str) -> Value:
-    """Return what stands for a list without elements, by their type here."""
+    """Return the value that represents an empty list of this Polar type."""
     return _EMPTY[of == BOOLEAN]
 
 
@@ -132,7 +132,7 @@ def value_of(type_name: str, raw: object) -> Value:
 
 
 def is_number_of(type_name: str, number: int) -> bool:
-    """Say whether it is a number of the type, of those that have an equal here."""
+    """Return whether the number is in the range of the type that Polar supports."""
     low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
     return low <= number <= high
 
@@ -164,7 +164,7 @@ def _number(type_name: str, raw: object) -> int:
 
 
 def seconds_of_time(text: str) -> int:
-    """Return the seconds since 1970 of an RFC 3339 time; raise NoValue if it is none, or not of whole seconds."""
+    """Convert an RFC 3339 time to Unix time. Raise NoValue if it is invalid, or has a fraction of a second."""
     found = _TIME.fullmatch(text)
     if not found:
         raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
@@ -179,7 +179,7 @@ def seconds_of_time(text: str) -> int:
 
 
 def seconds_of_duration(text: str) -> int:
-    """Return the seconds of a duration such as `1h30m`; raise NoValue if it is none, or not of whole seconds."""
+    """Convert a duration such as `1h30m` to seconds. Raise NoValue if it is invalid, or has a fraction of a second."""
     body, sign = (text[1:], -1) if text[:1] == "-" else (text.removeprefix("+"), 1)
     parts = _DURATION.findall(body)
     if "".join(number + unit for number, unit in parts) != body or not body:
@@ -194,11 +194,11 @@ def seconds_of_duration(text: str) -> int:
     return sign * int(seconds)
 
 
-# ---- what follows from several values --------------------------------------------------------------------------------
+# ---- derived values --------------------------------------------------------------------------------------------------
 
 
 def described(operand: ModelOperand) -> str:
-    """Write an operand as the name of a parameter that has its value: `granted + lifetime`."""
+    """Return the name of a parameter that has the operand's value: `granted + lifetime`."""
     match operand:
         case GivenValue(name):
             return name
@@ -210,7 +210,7 @@ def described(operand: ModelOperand) -> str:
 
 
 def asked_values(condition: ModelCondition) -> dict[str, str]:
-    """Return what a condition asks for, by name, with the type here: parameters, sums of them, ends of networks."""
+    """Return the values that a condition needs, with their Polar types: parameters, sums, and network bounds."""
     types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
     others = unasked(condition) if condition.needs_every_value else []
     return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
@@ -240,7 +240,7 @@ def _asked(test: ModelTest) -> Iterator[str]:
 
 
 def worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
-    """Return the values that a tuple or a request gives to a condition, by name; NoValue if one has no equal here."""
+    """Return the values that a tuple or request gives to a condition, by name. Raise NoValue without an equivalent."""
     asked = asked_values(condition)
     return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
 
@@ -310,7 +310,7 @@ def parameters_of(operand: ModelOperand) -> list[str]:
     return []
 
 
-# ---- The tree of an expression ------------------------------------------------------------------------------------
+# ---- parsing ------------------------------------------------------------------------------------------------------
 
 _GRAMMAR = Grammar(
     r"""
@@ -383,13 +383,13 @@ def _escape(found: re.Match[str]) -> str:
     return _ESCAPES[text]
 
 
-# ---- What an expression tests, of values that Polar has -----------------------------------------------------------
-# `Unsupported` stands for what has no equal here: functions, lists made by others, fractions.
+# ---- syntax tree -> test ------------------------------------------------------------------------------------------
+# `Unsupported` stands for parts without an equivalent: functions, lists made by functions, fractions.
 
 _ORDERED = {"<", "<=", ">", ">="}
-_MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text
-_ADDED = ("int", "timestamp", "duration")  # what values that are given may add up to
-_CONSTANTS = (*_ADDED, "uint", "double")  # what constants may add up to
+_MADE = ("timestamp", "duration", "ipaddress")  # functions that convert a text to a value
+_ADDED = ("int", "timestamp", "duration")  # types of sums of parameters
+_CONSTANTS = (*_ADDED, "uint", "double")  # types of sums of constants
 
 
 class _Typed(NamedTuple):
@@ -398,11 +398,11 @@ class _Typed(NamedTuple):
 
 
 class _NoEqual(Exception):
-    """Why a part has no equal in Polar."""
+    """A part has no equivalent in Polar; the message says why."""
 
 
 def test_of(text: str, parameters: Iterable[ModelParameter], place_of: Callable[[int], Place]) -> ModelTest:
-    """Return the test that an expression is; `place_of` says where an offset of its text stands. NotParsed if wrong."""
+    """Parse an expression. `place_of` converts offsets in its text to places. Raise NotParsed if it is invalid."""
     return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(_GRAMMAR.parse(text))
 
 
@@ -548,7 +548,7 @@ def _sum(left: _Typed, sign: str, right: _Typed, place: Place) -> _Typed:
 
 
 def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
-    """Return the type of `left + right` or `left - right`; None where the language has no such sum."""
+    """Return the type of `left + right` or `left - right`; None if CEL has no such operation."""
     if left == right:
         of_times = "duration" if minus else None
         return of_times if left == "timestamp" else left if left in _CONSTANTS else None
@@ -558,7 +558,7 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
 
 
 def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
-    """Return the constant; _NoEqual if it overflows its type: that is an error in CEL, and meets no test."""
+    """Return the constant. Raise _NoEqual on overflow, which is an error in CEL that satisfies no test."""
     if not is_number_of(type_name, number):
         raise _NoEqual(f"{number} is out of what values of type {type_name} may be")
     return Constant(number, place)

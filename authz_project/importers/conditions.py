@@ -1,4 +1,4 @@
-"""Convert expressions and conditions to Polar."""
+"""Convert CEL expressions and conditions to Polar."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from authz_project.importers.model import (
 from policy.language import ast
 from policy.values import INTEGER, STRING
 
-# ---- The parts of conditions that have no equal in Polar ----------------------------------------------------------
+# ---- parts of conditions without an equivalent in Polar -----------------------------------------------------------
 
 
 def report_unsupported(model: Model, report: ImportReport) -> None:
@@ -74,15 +74,15 @@ def _users(model: Model, condition: ModelCondition) -> Iterator[str]:
             yield f"{type_.name}#{relation.name}"
 
 
-# ---- Conditions of tuples as rules --------------------------------------------------------------------------------
+# ---- conditions of tuples as rules --------------------------------------------------------------------------------
 #     resource in_hours {}
 #
 #     in_hours(when: in_hours) if
 #       value_of(when, "hour", hour) and value_of(when, "from", from) and hour >= from;
 #
-# `when` stands for the values that a tuple binds: the tuple is stored with it, the values as facts `parameter(when,
-# …)`. What the tuple leaves open, the request says: `context("hour", 11)`. A value that nobody gives makes no
-# comparison true, and none false: `fails` holds where the condition is false for sure.
+# `when` represents the values that a tuple binds: it is stored with the tuple, and the values as facts
+# `parameter(when, …)`. Values that the tuple leaves open come from the request: `context("hour", 11)`. If a value is
+# missing, comparisons with it are neither true nor false: `fails` holds only if the condition is definitely false.
 
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -95,7 +95,7 @@ class WrittenCondition:
 
 
 def written_condition(condition: ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
-    """Return the rules that say when it is met; with `fails`, also those for when it is not."""
+    """Return the rules for when the condition is met; with `fails`, also those for when it is definitely not met."""
     writer = _ConditionWriter(condition, clock)
     params = [terms.parameter("when", name)]
     rules = [terms.rule(name, params, part) for part in _ways(writer.whole(True))]
@@ -105,7 +105,7 @@ def written_condition(condition: ModelCondition, name: str, fails: bool, clock: 
 
 
 def value_rules() -> Iterator[ast.Rule]:
-    """Yield the value of a parameter: the tuple's, or else the request's."""
+    """Yield the rules for the value of a parameter: the tuple's, or else the request's."""
     name, value = ast.Variable("name"), ast.Variable("value")
     head = (terms.parameter("when", "Resource"), terms.parameter("name", "String"), value)
     bound = terms.call("parameter", terms.WHEN, name, value)
@@ -133,7 +133,7 @@ class _ConditionWriter:
             return _lean(formula)
         types = {each.name: polar_type(each.type) for each in self.condition.parameters}
         if None in types.values():
-            return terms.FALSE  # nobody can give such a value here
+            return terms.FALSE  # such a value cannot be given
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
         together = _together([*self._given(), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
@@ -141,16 +141,16 @@ class _ConditionWriter:
         return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
 
     def _typed(self, part: ast.Formula) -> list[ast.Formula]:
-        """Return a call for any value of a parameter, as one for a value of its type."""
+        """Replace a call that accepts any value of a parameter by one for values of its type."""
         for each in self.condition.parameters:
             if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
                 return self._term(GivenValue(each.name))[1]
         return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
-        """Ask that a list, which a request may give, has nothing but values of its type; or that it is empty.
+        """Return the condition that a list, as given by a request, has only values of its type, or is empty.
 
-        What is given of other parameters is looked at by its type wherever it is looked at.
+        The types of other parameters are checked wherever their values are used.
         """
         kind = element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
         if kind is None:
@@ -161,14 +161,14 @@ class _ConditionWriter:
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
     def _free(self, name: str) -> str:
-        """Return a variable that stands for no parameter."""
+        """Return a variable that no parameter uses."""
         taken = {variable(each.name) for each in self.condition.parameters}
         while variable(name) in taken:
             name += "_"
         return variable(name)
 
     def _given(self) -> Iterator[ast.Formula]:
-        """Ask that each value which the test needs is there."""
+        """Yield conditions that each value needed by the test is present."""
         for atom in atoms(self.condition.test):
             match atom:
                 case ModelComparison(_, left, right):
@@ -183,7 +183,7 @@ class _ConditionWriter:
                     yield _value(name, terms.ANY)
 
     def says(self, test: ModelTest, holds: bool) -> ast.Formula:
-        """Ask that the test is true for sure, or with `holds` off, that it is false for sure."""
+        """Return the condition that the test is definitely true; with `holds=False`, that it is definitely false."""
         match test:
             case Always(value):
                 return ast.Truth(value == holds)
@@ -213,7 +213,7 @@ class _ConditionWriter:
         if isinstance(values, GivenValue):
             among, fit = _value(values.parameter, term), self._elements_fit(values.parameter)
             if self.condition.needs_every_value:
-                fit = terms.TRUE  # which `whole` says
+                fit = terms.TRUE  # checked in `whole`
             if holds:
                 return terms.every(*bound, among, fit)
             return terms.every(*bound, _value(values.parameter, terms.ANY), terms.no(among), fit)
@@ -231,7 +231,7 @@ class _ConditionWriter:
         return terms.every(*bound, *ends, outside)
 
     def _ends(self, network: GivenValue | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
-        """Return the first and the last address of a network, and what they must be bound by before."""
+        """Return the first and last address of a network, and the formulas that bind them."""
         if isinstance(network, Constant):
             low, high = network_bounds(str(network.value))
             return (terms.constant(low), terms.constant(high)), []
@@ -240,7 +240,7 @@ class _ConditionWriter:
         return (first, last), [_value(f"{name} {FIRST}", first), _value(f"{name} {LAST}", last)]
 
     def _term(self, operand: ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
-        """Return what stands for an operand, and what it must be bound by before."""
+        """Return the term for an operand, and the formulas that bind it."""
         match operand:
             case Constant(value):
                 return terms.constant(value), []
@@ -261,7 +261,7 @@ def _value(name: str, term: ast.Term) -> ast.Call:
 
 
 def _together(parts: list[ast.Formula]) -> ast.Formula:
-    """Return the conjunction; calls and type checks at its top are not repeated inside its parts."""
+    """Return the conjunction; calls and type checks at the top level are not repeated in nested parts."""
     joined = terms.every(*parts)
     if not isinstance(joined, ast.And):
         return joined
@@ -283,7 +283,7 @@ def _lean(formula: ast.Formula) -> ast.Formula:
 
 
 def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
-    """Yield what cannot be of another type where this holds."""
+    """Yield the terms whose type the part implies."""
     match part:
         case ast.Comparison(operator, left, right) if operator in ("<", "<=", ">", ">="):
             yield from (left, right)
@@ -294,7 +294,7 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
 
 
 def _needed(calls: list[ast.Call]) -> list[ast.Call]:
-    """Drop each call that asks for any value where another call asks for the same value by a term."""
+    """Drop calls that accept any value if another call binds the same value to a term."""
     by_term = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
     return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in by_term]
 

@@ -29,14 +29,14 @@ from policy.rules import compile_text
 from policy.rules.program import Program
 from policy.testing import TestOutcome
 
-# ---- Runs the tests that were carried over, on the policy that they are in ----------------------------------------
+# ---- running the converted tests on the converted policy ----------------------------------------------------------
 
 
 def without_failures(program: Program, tests: WrittenTests, report: ImportReport) -> WrittenTests:
-    """Return the tests, without what the policy answers otherwise than the original.
+    """Return the tests without the assertions on which the policy and the original disagree.
 
     An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
-    makes the import fail, with --partial too.
+    makes the import fail, even with --partial.
     """
     kept, places = [], []
     failed = 0
@@ -61,12 +61,12 @@ def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion, ...]:
     return tuple(each for each, said in zip(test.assertions, outcome.assertions) if said.passed)
 
 
-# ---- From what was read to a policy with tests, and facts ---------------------------------------------------------
+# ---- from what was read to a policy with tests, and facts ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """`clock`: parameters that are the service's clock. `usersets`: whether questions about usersets are answered."""
+    """`clock`: parameters to fill from the server's clock. `usersets`: whether checks for usersets are supported."""
 
     clock: frozenset[str] = frozenset()
     usersets: bool = False
@@ -79,7 +79,7 @@ class Counts:
     conditions: int
     tuples: int
     facts: int
-    assertions: int  # of the original
+    assertions: int  # in the original
     tests: int
 
 
@@ -92,7 +92,7 @@ class Carried:
 
 
 def carried(imported: Imported, report: ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
-    """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
+    """Convert everything; what has no equivalent is reported and grants nothing. Raise ImportRejected on conflicts."""
     check_duplicates(imported)
     model = without_circles(imported.model, report)
     layout = layout_of(model, report, options.clock)
@@ -134,11 +134,11 @@ def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -
 
 
 # ---- loading ------------------------------------------------------------------------------------------------------
-# An import put into an environment that has no facts: policy and facts become so together, or neither does.
+# Load an import into an environment without facts: both policy and facts are stored, or neither.
 
 
 class HasFacts(AuthzError):
-    """Facts of an earlier model may grant what the imported one denies."""
+    """The environment has facts, which may grant what the imported policy denies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class _StoredImport:
 
 
 def load(what: Import) -> tuple[Published, loading.Loaded]:
-    """Publish the policy and store the facts in one transaction; `HasFacts` if there are any already."""
+    """Publish the policy and store the facts in one transaction. Raise `HasFacts` if there are facts already."""
     stored = _StoredImport()
     within = partial(_with_facts, what, stored)
     published = publish(what.environment.pk, what.policy, what.filename, within=within, by=what.by, note=what.note)
@@ -169,19 +169,19 @@ def load(what: Import) -> tuple[Published, loading.Loaded]:
 
 @contextmanager
 def _with_facts(what: Import, stored: _StoredImport) -> Iterator[None]:
-    """Open a transaction that ends with storing the facts, since the new policy says which of them are of use."""
+    """Open a transaction that ends with storing the facts, because the new policy determines which ones it uses."""
     number = None
     try:
         with changing():
             mine = Environment.objects.filter(pk=what.environment.pk)
-            mine.select_for_update().first()  # nobody else stores meanwhile
+            mine.select_for_update().first()  # locks out other writers
             _check_empty(what.environment)
             yield
             number = mine.values_list("policy_version_id", flat=True).get()
             stored.loaded.append(loading.load(what.environment.pk, enumerate(what.facts, 1), by=what.by))
     except BaseException:
         if number is not None:
-            forget_program(number)  # its number may be another version's one day
+            forget_program(number)  # another version may get the same number later
         raise
 
 

@@ -35,8 +35,8 @@ from policy.ground.clock import microseconds_of
 from policy.language import ast
 from policy.values import STRING, Value
 
-# ---- Tuples as facts ----------------------------------------------------------------------------------------------
-# | theirs | here |
+# ---- tuples as facts ----------------------------------------------------------------------------------------------
+# | tuple | fact |
 # |---|---|
 # | `document:plan#viewer@user:ann` | `has_role(user:ann, "viewer", document:plan)` |
 # | `document:plan#parent@folder:top`, if arrows follow it | `has_relation(document:plan, "parent", folder:top)` |
@@ -44,14 +44,14 @@ from policy.values import STRING, Value
 # | `document:plan#viewer@user:*` | `is_public(document:plan, "viewer")` |
 # | … with in_hours, from 9 | `has_role_if(…, in_hours:"from=9")`, and `parameter(in_hours:"from=9", "from", 9)` |
 
-BY_REQUEST = "by request"  # the `when` of a tuple that binds nothing
+BY_REQUEST = "by request"  # the `when` of a tuple that binds no values
 LONGEST_WHEN = 200  # bytes
 _PLAIN = re.compile(r"[\w.:/+-]+")
-ANYBODY = "anybody"  # stands for `user:*` in questions
+ANYBODY = "anybody"  # stands for `user:*` in checks
 
 
 class NotCarried(ValueError):
-    """Why a tuple or a question cannot be said here; `is_wrong` if the model itself does not allow it."""
+    """A tuple or check has no equivalent; `is_wrong` if it is invalid in the original model, too."""
 
     def __init__(self, message: str, is_wrong: bool = False):
         super().__init__(message)
@@ -63,7 +63,7 @@ class CarriedFacts:
     layout: PolicyLayout
 
     def of_all(self, tuples: Iterable[Tuple], report: ImportReport) -> list[Fact]:
-        """Return the facts for all tuples, each once; report tuples that have ended or that no fact can say."""
+        """Return the facts for all tuples, without duplicates. Report tuples that are expired or have no equivalent."""
         found: dict[Fact, Fact] = {}
         now = datetime.now(UTC)
         for each in tuples:
@@ -92,7 +92,7 @@ class CarriedFacts:
         return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
-        """Return the fact for a tuple, and one for each value that its condition binds; NotCarried if that fails."""
+        """Return the fact for a tuple, and one for each value that its condition binds. Raise NotCarried on failure."""
         self._subject_of(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
         predicate, args = self._fact_parts(tuple_)
@@ -102,7 +102,7 @@ class CarriedFacts:
         return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
 
     def context(self, values: ContextValues) -> list[Fact]:
-        """Return the values of a request as facts of it, for all conditions that take them."""
+        """Return the values of a request as context facts, for all conditions that use them."""
         found: dict[Fact, None] = {}
         for condition in self.layout.model.conditions:
             try:
@@ -113,7 +113,7 @@ class CarriedFacts:
                 found.update({Fact("context", (Value(STRING, name), value)): None for value in each})
         return [*found]
 
-    # ---- what is asked about -----------------------------------------------------------------------------------------
+    # ---- subjects and objects of checks ------------------------------------------------------------------------------
 
     def value(self, thing: Thing | Who) -> Value:
         if thing.type not in self.layout.types:
@@ -121,7 +121,7 @@ class CarriedFacts:
         return Value(self.layout.types[thing.type], _id(thing.id))
 
     def asked(self, who: Who) -> tuple[Value, list[Fact]]:
-        """Return the subject of a question; for a userset, a stand-in actor and the fact that makes it a member."""
+        """Return the subject of a check; for a userset, a stand-in actor and the fact that makes it a member."""
         if who.is_everybody:
             return self.value(Who(who.type, ANYBODY)), []
         if who.relation is None:
@@ -136,7 +136,7 @@ class CarriedFacts:
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
     def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
-        """Return the predicate that says it, and its values."""
+        """Return the predicate and arguments of a check."""
         named = self.layout.relation_names.get((thing.type, relation))
         if named is None:
             raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
@@ -145,10 +145,10 @@ class CarriedFacts:
             return "has_relation", (resource, name, who)
         return "allow", (who, name, resource)
 
-    # ---- one tuple ---------------------------------------------------------------------------------------------------
+    # ---- tuples ------------------------------------------------------------------------------------------------------
 
     def _subject_of(self, tuple_: Tuple) -> Subject:
-        """Return the kind of subject, among those that the model allows."""
+        """Return the tuple's kind of subject, which the model must allow."""
         who = tuple_.subject
         key = (tuple_.object.type, tuple_.relation)
         if key not in self._subjects:
@@ -163,7 +163,7 @@ class CarriedFacts:
 
     @cached_property
     def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
-        """Return the subjects by relations as the model has them, before they were taken apart."""
+        """Return the allowed subjects of the model's original relations, before they were separated."""
         found: dict[tuple[str, str], list[Subject]] = {}
         apart = self.layout.apart
         homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
@@ -193,7 +193,7 @@ class CarriedFacts:
         return "has_role", (self.value(who), name, thing)
 
     def _when(self, tuple_: Tuple) -> tuple[Value, list[Fact]]:
-        """Return what stands for the values that a tuple binds, and the facts that give them."""
+        """Return the value that represents the tuple's bound values, and the facts that store them."""
         condition = self.layout.condition(str(tuple_.condition))
         try:
             given = worked_out(condition, tuple_.values)
@@ -215,7 +215,7 @@ class CarriedFacts:
 
 
 def _check_sums(condition: ModelCondition, given: set[str]) -> None:
-    """Refuse a sum of which the tuple says one part and the request the other."""
+    """Refuse a sum of values given partly by the tuple and partly by the request."""
     for total in sums(condition.test):
         parts = parameters_of(total)
         named = [name for name in parts if name in given]
@@ -225,13 +225,13 @@ def _check_sums(condition: ModelCondition, given: set[str]) -> None:
 
 
 def _check_clock(given: frozenset[str]) -> None:
-    """Refuse a time that the tuple binds, where the clock would count instead."""
+    """Refuse a tuple that binds a time for which the server's clock would be used instead."""
     if given:
         raise NotCarried(f"it binds {', '.join(sorted(given))}, which is the service's clock here")
 
 
 def _short(raw: object) -> str:
-    """Return a value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
+    """Return a value as it appears in an id: a text is quoted unless it is unambiguous."""
     if isinstance(raw, str) and _PLAIN.fullmatch(raw):
         return raw
     return json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -243,11 +243,11 @@ def _id(text: str) -> str:
     return text
 
 
-# ---- Checks that no tuple is there twice with different conditions, values or ends --------------------------------
+# ---- duplicate tuples with different conditions, values or expiries -----------------------------------------------
 
 
 def check_duplicates(imported: Imported) -> None:
-    """Raise ImportRejected with each tuple that another contradicts: as facts, both would count."""
+    """Raise ImportRejected with every tuple that contradicts another: as facts, both would apply."""
     found = [*_faults(imported.tuples)]
     for scenario in imported.scenarios:
         found += _faults((*imported.tuples, *scenario.tuples))
@@ -269,7 +269,7 @@ def _bound(tuple_: Tuple) -> tuple[object, ...]:
     return tuple_.condition, values, tuple_.expiry
 
 
-TUPLES = "tuples"  # the fixture that all tests begin with
+TUPLES = "tuples"  # the fixture that all tests share
 MOST_IN_TESTS = 5_000  # facts
 
 
@@ -277,14 +277,14 @@ MOST_IN_TESTS = 5_000  # facts
 class WrittenTests:
     fixture: ast.Fixture | None
     tests: tuple[ast.Test, ...]
-    assertions: int  # of the original that are in them
+    assertions: int  # number of assertions of the original in them
     asks_usersets: bool
-    places: tuple[Place, ...] = ()  # of the tests in the original
+    places: tuple[Place, ...] = ()  # of the tests, in the original
 
 
 @dataclass
 class _FactsGroup:
-    """Assertions over the same facts."""
+    """Assertions based on the same facts."""
 
     facts: tuple[Fact, ...]
     assertions: list[ast.Assertion] = field(default_factory=list)
@@ -351,7 +351,7 @@ class _ScenarioWriter:
         self.names.add(found)
         return found
 
-    # ---- one question ------------------------------------------------------------------------------------------------
+    # ---- expectations ------------------------------------------------------------------------------------------------
 
     def _asserted(self, asked: ExpectedCheck | ObjectList | SubjectList) -> tuple[list[Fact], list[ast.Assertion]]:
         """Return the facts that an expectation adds to the setup, and its assertions."""
@@ -389,7 +389,7 @@ class _ScenarioWriter:
         return [*context, *facts], [_list_assertion(predicate, args, args.index(any_one), values)]
 
     def _plain_subjects(self, asked: SubjectList) -> list[ast.Assertion]:
-        """Assert the list of subjects; or each known subject by itself, if `user:*` may grant: it has no list."""
+        """Assert the list of subjects; if `user:*` may grant (which has no list), check each known subject instead."""
         if asked.type not in self.layout.types:
             raise NotCarried(f"there is no type {asked.type}", is_wrong=True)
         any_one = Value(self.layout.types[asked.type], "any")
@@ -410,7 +410,7 @@ class _ScenarioWriter:
         return predicate, (*args[:place], who, *args[place + 1 :])
 
     def _stand_ins(self, asked: SubjectList) -> list[Who]:
-        """Return all usersets of the kind that is asked for, of things that some tuple names."""
+        """Return all usersets of the requested kind, for objects that appear in tuples."""
         ids = {each.object.id for each in self.tuples if each.object.type == asked.type}
         ids |= {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         ids |= {each.id for each in asked.expected} | ({asked.object.id} if asked.object.type == asked.type else set())
@@ -426,7 +426,7 @@ def _assertion(expected: bool, predicate: str, args: Iterable[Value]) -> ast.Ass
 
 
 def _list_assertion(predicate: str, args: tuple[Value, ...], place: int, expected: list[Value]) -> ast.Assertion:
-    """Write `assert allow(User{"ann"}, "view", document: document) iff document in […];`"""
+    """Return `assert allow(User{"ann"}, "view", document: document) iff document in […];`."""
     variable = ast.Variable("each")
     typed = ast.Parameter(variable, ast.Name(args[place].type))
     given: list[ast.Literal | ast.Parameter] = [*map(ast.Literal, args)]

@@ -20,13 +20,13 @@ from authz_project.importers.model import Fault, Imported, ImportRejected, Place
 from policy.errors import AuthzError
 from policy.files import Unwritable, shown_name, why, written_file
 
-# ---- Reads YAML, JSON and CSV with the place of each value --------------------------------------------------------
+# ---- YAML, JSON and CSV with the place of each value --------------------------------------------------------------
 
 _MOST_DEEP = 50
 
 
 class Located(dict[str, Any]):
-    """A mapping that knows where it begins, and where its values do."""
+    """A mapping with its own place and those of its values."""
 
     def __init__(self, place: Place):
         super().__init__()
@@ -38,7 +38,7 @@ class Located(dict[str, Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """Times stay texts. Names for parts are refused: few lines with them can be more than fits into memory."""
+    """Keeps times as texts. Rejects anchors and aliases: with them, a few lines can expand beyond all memory."""
 
     depth = 0
 
@@ -66,7 +66,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str, file: str) -> Any:
-    """Return the document in a text, with mappings as `Located`. Raise ImportRejected where it is none."""
+    """Return the parsed document, with mappings as `Located`. Raise ImportRejected if it is invalid."""
     try:
         loader = _Loader(text)
         try:
@@ -83,7 +83,7 @@ def read_yaml(text: str, file: str) -> Any:
 
 
 def node_of_yaml(text: str) -> yaml.Node | None:
-    """Return the document in a text as it is written; raise yaml.YAMLError where it is none, or names parts of it."""
+    """Return the document's syntax tree. Raise yaml.YAMLError if it is invalid or has anchors."""
     loader = _Loader(text)
     try:
         node: yaml.Node | None = loader.get_single_node()
@@ -93,7 +93,7 @@ def node_of_yaml(text: str) -> yaml.Node | None:
 
 
 def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Yield each key as it is written, so that `no` is no truth, with its node and its value; each is there once."""
+    """Yield each key as written (`no` is not a boolean), with its node and value. Duplicate keys are rejected."""
     met: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
@@ -119,12 +119,12 @@ def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
 def _place(node: yaml.Node, file: str) -> Place:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        return Place(file, line + 1, _indentation(node) + 1)  # its text begins on the line below
+        return Place(file, line + 1, _indentation(node) + 1)  # its text begins on the next line
     return Place(file, line, node.start_mark.column + 1)
 
 
 def _indentation(node: yaml.ScalarNode) -> int:
-    """Return how far a block of text is indented, which its value does not say."""
+    """Return the indentation of a block scalar, which is not part of its value."""
     mark = node.start_mark
     text = mark.buffer[mark.pointer : node.end_mark.pointer] if mark.buffer else ""
     lines = [line for line in text.split("\n")[1:] if line.strip()]
@@ -132,7 +132,7 @@ def _indentation(node: yaml.ScalarNode) -> int:
 
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
-    """Yield the elements of a list, or the values of a text that has one a line, each with its place."""
+    """Yield the elements of a list, or the values of a JSON Lines text, each with its place."""
     decoder, line, counted = _decoder(), 1, 0
     is_list = text.lstrip("\ufeff \t\r\n").startswith("[")
     at = text.index("[") + 1 if is_list else len(text) - len(text.lstrip("\ufeff"))
@@ -158,7 +158,7 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
 
 
 def value_of_json(text: str) -> Any:
-    """Return what JSON says; raise ValueError where it is none, or says something twice."""
+    """Parse JSON. Raise ValueError if it is invalid, or has duplicate keys."""
     try:
         return _decoder().decode(text)
     except RecursionError as reason:
@@ -190,7 +190,7 @@ def _why(reason: Exception) -> str:
 def rows_of_csv(
     text: str, file: str, needed: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[Place, dict[str, str]]]:
-    """Yield the rows below the first, which names the columns: all that are needed, and of the others any."""
+    """Yield the rows below the header, which must name all `needed` columns, and may name `others`."""
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     names: list[str] | None = None
     while True:
@@ -214,7 +214,7 @@ def rows_of_csv(
 
 
 def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[str]) -> str:
-    """Say why these cannot be columns: one that is left out in silence could be a condition."""
+    """Return what is wrong with the column names. Unknown columns are rejected: one could be a condition."""
     if missing := [name for name in needed if name not in names]:
         return f"no {' and no '.join(missing)}; a first line names the columns {', '.join(needed)}"
     if unknown := [name for name in names if name not in (*needed, *others)]:
@@ -223,14 +223,14 @@ def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[st
     return f"a second column `{twice}`" if twice else ""
 
 
-# ---- Texts in languages that have a grammar -----------------------------------------------------------------------
+# ---- parsing by grammars ------------------------------------------------------------------------------------------
 
-SyntaxTree: TypeAlias = Any  # a tree of lark, which is imported only where something is parsed
+SyntaxTree: TypeAlias = Any  # a tree of lark, which is imported only when something is parsed
 _DEEPEST_TREE = 100
 
 
 class NotParsed(ValueError):
-    """What is wrong, at which offset; `found` is the terminal that cannot stand there."""
+    """A syntax error: message and offset; `found` is the unexpected terminal."""
 
     def __init__(self, message: str, at: int, found: str = ""):
         super().__init__(message)
@@ -238,15 +238,15 @@ class NotParsed(ValueError):
 
 
 class LarkMissing(AuthzError):
-    """What it needs is an extra."""
+    """The parser's package is an extra that is not installed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """A language in lark's notation; its first rule is called `start`.
+    """A grammar in lark's notation; its first rule is called `start`.
 
-    `words` are what messages call terminals that are no fixed text; those with an empty word are not mentioned.
-    `in_names` is what may follow a key word in a longer name. The terminal OTHER is what another language has.
+    `words` are the names of terminals in error messages, for those that are not fixed texts; an empty name hides one.
+    `in_names` matches characters that make a keyword part of a longer name. The terminal OTHER matches everything else.
     """
 
     rules: str
@@ -254,7 +254,7 @@ class Grammar:
     in_names: str = r"\w"
 
     def parse(self, text: str) -> SyntaxTree:
-        """Return the tree of a text, with offsets. Raise NotParsed where it is none."""
+        """Return the syntax tree of a text, with offsets. Raise NotParsed on syntax errors."""
         lark, parser = _lark(), _parser(self)
         try:
             tree = parser.parse(text)
@@ -275,7 +275,7 @@ class Grammar:
         return tree
 
     def _wanted(self, parser: Any, terminals: Iterable[str]) -> str:
-        """Say what may stand there: key words first, then the rest, in the order of the grammar."""
+        """Return the expected terminals for an error message: keywords first, then the rest, in the grammar's order."""
         found: dict[str, tuple[bool, int]] = {}
         for name in terminals:
             if name == "$END" or self.words.get(name) == "":
@@ -302,7 +302,7 @@ def _parser(grammar: Grammar) -> Any:
     lark = _lark()
 
     def end_word(terminal: Any) -> None:
-        """Keep a key word from being the start of a longer name."""
+        """Prevent a keyword from matching the start of a longer name."""
         if isinstance(terminal.pattern, lark.lexer.PatternStr) and terminal.pattern.value.isidentifier():
             word = terminal.pattern.value
             terminal.pattern = lark.lexer.PatternRE(f"{word}(?!{grammar.in_names})", raw=f'"{word}"')
@@ -320,26 +320,26 @@ def _check_depth(tree: SyntaxTree) -> None:
 
 
 def position_in(text: str, offset: int) -> tuple[int, int]:
-    """Return the line and the column of an offset; both count from 1."""
+    """Return the line and column of an offset; both count from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 class Comments:
-    """The comments of a text, for whoever goes through its tree from the start to the end: each is taken once."""
+    """The comments of a text, to be taken in order while its tree is traversed; each is taken once."""
 
     def __init__(self, text: str, found: Iterable[tuple[int, int, list[str]]]):
         self._text = text
-        self._left = deque(found)  # where they begin and end, and their lines without the marks
+        self._left = deque(found)  # their start and end, and their lines without comment marks
 
     def until(self, at: int) -> tuple[str, ...]:
-        """Return the lines of those that begin before an offset."""
+        """Take the comments that begin before an offset, and return their lines."""
         lines: list[str] = []
         while self._left and self._left[0][0] < at:
             lines += self._left.popleft()[2]
         return tuple(lines)
 
     def beside(self, end: int) -> tuple[str, ...]:
-        """Return the lines of those before an offset, and of those that follow it on its line."""
+        """Take the comments before an offset and those after it on the same line, and return their lines."""
         lines = self.until(end)
         while self._left and not self._text[end : self._left[0][0]].strip(" \t\r"):
             end = self._left[0][1]
@@ -347,33 +347,33 @@ class Comments:
         return lines
 
 
-# ---- neighbour files ----------------------------------------------------------------------------------------------
-# Files that other files name: only what lies below the folder of the one that names it is read.
+# ---- files named in other files -----------------------------------------------------------------------------------
+# Only files below the folder of the file that names them are read (no path traversal).
 
 
 def neighbour_file(file: str | Path, named: str) -> Path | None:
-    """Return the path of the file that is named; None where it lies elsewhere, be it by a link."""
+    """Return the path of the named file; None if it is outside of the folder, even through a symbolic link."""
     folder = Path(file).parent
     path = folder / named
     try:
         whole = path.resolve()
         inside = whole.is_relative_to(folder.resolve()) and whole != folder.resolve()
-    except (OSError, RuntimeError, ValueError):  # links in a circle, and what names no file
+    except (OSError, RuntimeError, ValueError):  # cyclic links, or an invalid name
         return None
     return path if inside else None
 
 
-# ---- Files that an import writes: all of them or none, and none of those that it was read from --------------------
+# ---- output: all files are written or none, and never one that was read -------------------------------------------
 
 Write = Callable[[TextIO], object]
 
 
 class WrongOutput(AuthzError):
-    """Writing there would destroy something."""
+    """Writing to this file would overwrite something."""
 
 
 def inputs_of(imported: Imported, named: Iterable[str]) -> set[Path]:
-    """Return the files that were named, and those that say something of what was read."""
+    """Return the files that were named, and those that were read because of them."""
     model = imported.model
     files = {each.place.file for each in model.types}
     files |= {each.place.file for each in model.conditions}
@@ -385,7 +385,7 @@ def inputs_of(imported: Imported, named: Iterable[str]) -> set[Path]:
 
 
 def check_outputs(outputs: Iterable[str], inputs: set[Path]) -> None:
-    """Refuse a file that is named twice, or that was read."""
+    """Reject output files that are named twice, or that were read."""
     met: list[Path] = []
     for name in outputs:
         path = Path(name).resolve()
@@ -397,13 +397,13 @@ def check_outputs(outputs: Iterable[str], inputs: set[Path]) -> None:
 
 
 def write_together(files: Mapping[str, Write]) -> None:
-    """Write each file under a temporary name beside its place; rename them once all are complete."""
+    """Write each file under a temporary name in its folder; rename them once all are complete."""
     places = {name: Path(name).resolve() for name in files}
     beside: dict[str, Path] = {}
     try:
         for name, write in files.items():
             path = places[name]
-            if Path(name).exists() and not Path(name).is_file():  # such as a pipe, which nothing can take the place of
+            if Path(name).exists() and not Path(name).is_file():  # such as a pipe, which cannot be replaced
                 with written_file(name) as file:
                     write(file)
                 continue

@@ -1,4 +1,4 @@
-"""Decide how a model is expressed: rewrite relations until each is stored or derived, and settle kinds and names."""
+"""Decide how a model is expressed: split relations until each is either stored or derived; choose kinds and names."""
 
 from __future__ import annotations
 
@@ -35,29 +35,30 @@ from authz_project.importers.model import (
 from policy.rules.components import Components
 from policy.values import ABSTRACT, PRIMITIVES
 
-# ---- Takes relations apart, until each is either given or follows -------------------------------------------------
-# `viewer: [user] but not blocked` is two ideas in one name: who was made a viewer, and who is one. A fact that said
-# "viewer" would say the second. So tuples of such a relation become `direct_viewer`, and `viewer` follows from it.
+# ---- separating relations, until each is either stored or derived -------------------------------------------------
+# `viewer: [user] but not blocked` means two things: who was assigned as a viewer, and who effectively is one. A fact
+# with "viewer" would mean the latter. So tuples of such a relation become `direct_viewer`, from which `viewer` is
+# derived.
 
-RelationKey = tuple[str, str]  # a type and a relation, as the model names them
+RelationKey = tuple[str, str]  # a type and a relation, named as in the model
 
 
 @dataclass(frozen=True, slots=True)
 class SeparatedRelations:
-    """The model again; where tuples of some relations went; and which relations lead from object to object."""
+    """The transformed model, where tuples of separated relations go, and which relations link objects."""
 
     model: Model
-    plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # of subjects that are objects
-    other_homes: dict[RelationKey, str] = field(default_factory=dict)  # of usersets and of everybody
+    plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # for subjects that are objects
+    other_homes: dict[RelationKey, str] = field(default_factory=dict)  # for usersets and wildcards
     leading: frozenset[RelationKey] = frozenset()
 
     def home(self, type_name: str, relation: str, is_plain: bool) -> str:
-        """Return the relation that tuples of a relation are tuples of now."""
+        """Return the relation under which tuples of a relation are stored."""
         homes = self.plain_homes if is_plain else self.other_homes
         return homes.get((type_name, relation), relation)
 
     def homes(self, type_name: str, relation: str) -> tuple[str, ...]:
-        """Return where an arrow looks for what it follows: all that tuples of the relation are tuples of now."""
+        """Return all relations under which tuples of a relation are stored, for arrows that follow it."""
         return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
 
 
@@ -79,7 +80,7 @@ def taken_apart(model: Model) -> SeparatedRelations:
 
 
 def _between_things(model: Model) -> set[RelationKey]:
-    """Return the relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
+    """Return the relations that link objects although no arrow follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
     asked = {(subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects}
     asked |= {
@@ -127,7 +128,7 @@ class _Splitter:
         ]
 
     def _leading(self, relation: ModelRelation) -> list[ModelRelation]:
-        """Split a relation that arrows follow: its tuples to objects get a relation apart from usersets and rules."""
+        """Split a relation that arrows follow: its tuples to objects are separated from usersets and rules."""
         key = (self.type.name, relation.name)
         plain = tuple(each for each in relation.subjects if _is_plain(each))
         others = tuple(each for each in relation.subjects if not _is_plain(each))
@@ -164,7 +165,7 @@ class _Splitter:
 
 
 def _following(relation: ModelRelation, instead: Expression) -> ModelRelation:
-    """Return the relation as a permission, with something in the place of its own tuples."""
+    """Return the relation as a permission, with `instead` in place of its own tuples."""
     expression = changed(relation.expression, lambda part: instead if is_direct(part) else part)
     return replace(relation, expression=expression, subjects=(), is_permission=True)
 
@@ -177,11 +178,10 @@ def _is_plain(subject: Subject) -> bool:
     return not subject.relation and not subject.wildcard
 
 
-# ---- What follows for sure, and what only perhaps -----------------------------------------------------------------
-# A conditional tuple counts if its condition is met. Whether it is may be open: the request left a value out, or
-# Polar cannot say the condition. Then nobody is granted anything by it. Below an exclusion it is the other way round:
-# somebody who is *perhaps* blocked is not granted anything, either. So what is taken away is asked for in its widest
-# sense.
+# ---- definite and possible ----------------------------------------------------------------------------------------
+# A conditional tuple counts if its condition is met. This may be unknown: the request lacks a value, or Polar cannot
+# express the condition. Then the tuple grants nothing. Below an exclusion it is the other way round: somebody who is
+# *possibly* blocked is not granted anything, either. So exclusions subtract everything that is possible.
 
 
 def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
@@ -205,7 +205,7 @@ def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
 def without_circles(model: Model, report: ImportReport) -> Model:
     """Replace each exclusion or `all` arrow that depends on its own relation by an `Unsure`, which grants nothing.
 
-    Such a model has no stratification: `viewer: member but not viewer`.
+    A model with such a cycle has no stratification: `viewer: member but not viewer`.
     """
     apart = SeparatedRelations(model)
     types = {type_.name: type_ for type_ in model.types}
@@ -240,7 +240,7 @@ def without_circles(model: Model, report: ImportReport) -> Model:
 
 
 def needs(apart: SeparatedRelations, type_: Type, relation: ModelRelation) -> Iterator[tuple[RelationKey, bool]]:
-    """Yield the relations that one is made of, and whether each is taken away there."""
+    """Yield the relations that a relation depends on, each with whether it is subtracted there."""
     for leaf, negated in leaves(relation.expression):
         for key in _keys(apart, type_, relation, leaf):
             yield key, negated
@@ -288,11 +288,11 @@ def _places(part: Expression) -> Iterator[Place]:
         yield getattr(leaf, "place", Place())
 
 
-# ---- The relations whose tuples restrict access: without one of these, more would be granted ----------------------
+# ---- relations whose tuples restrict access: without one of these, more would be granted --------------------------
 
 
 def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
-    """Return the relations that an exclusion subtracts or an `all` arrow follows, and what these depend on."""
+    """Return the relations that an exclusion subtracts or an `all` arrow follows, and their dependencies."""
     by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
     found: dict[RelationKey, None] = {}
     for key, (type_, relation) in by_key.items():
@@ -311,7 +311,7 @@ def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
 
 
 # ---- names --------------------------------------------------------------------------------------------------------
-# Names that Polar can say. Roles and permissions are texts, which can be anything; the rest are words.
+# Names that are valid in Polar. Roles and permissions are strings without restrictions; the others are identifiers.
 
 _RESERVED = {
     "if", "iff", "and", "or", "not", "in", "on", "matches", "true", "false", "cut", "debug", "print", "forall", "of",
@@ -321,13 +321,13 @@ PREDICATES = {
     "allow", "has_role", "has_permission", "has_relation", "has_group", "is_public", "has_role_if", "has_relation_if",
     "is_public_if", "parameter", "value_of", "context", "fails",
 }  # fmt: skip
-HELD_VARIABLES = {"actor", "resource", "when", "role", "permission", "global"}  # what rules call something else
+HELD_VARIABLES = {"actor", "resource", "when", "role", "permission", "global"}  # used in rules with another meaning
 USERSET = "userset"
 _NOT_IN_WORDS = re.compile(r"[^0-9A-Za-z_\u0080-\U0010ffff]")
 
 
 def word(name: str) -> str:
-    """Return the name as a word: what Polar cannot say becomes `_`."""
+    """Return the name as an identifier: invalid characters become `_`."""
     text = _NOT_IN_WORDS.sub("_", name)
     if not text or text[0].isdigit():
         text = f"_{text}"
@@ -340,7 +340,7 @@ def type_word(name: str) -> str:
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """Return the name, or one like it that is free; from then on it is taken."""
+    """Return the name, with suffixes to make it unused, and add it to `taken`."""
     while name in taken:
         name += "_"
     taken.add(name)
@@ -348,14 +348,14 @@ def unused(name: str, taken: set[str]) -> str:
 
 
 def unused_start(text: str, names: set[str]) -> str:
-    """Return the text, or one like it that none of the names begins with."""
+    """Return the text, with suffixes until none of the names begins with it."""
     while any(name.startswith(text) for name in names):
         text += "_"
     return text
 
 
 def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> str:
-    """Return a variable that is called as something else is."""
+    """Return a variable with this name, or a similar one if it is reserved."""
     text = word(name)
     while text in HELD_VARIABLES or text in besides:
         text += "_"
@@ -363,9 +363,10 @@ def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> 
 
 
 # ---- layout -------------------------------------------------------------------------------------------------------
-# Settles how everything is said: which types act, what is a role, a permission or a relation, and under which name.
+# Decides how everything is expressed: which types are actors; whether a relation becomes a role, permission or
+# relation; and its name.
 #
-# | theirs | here |
+# | original | Polar |
 # |---|---|
 # | `viewer: [user]` | a role: `has_role(user, "viewer", document)` |
 # | `viewer: editor` | a permission: `"viewer" if "editor";` |
@@ -381,14 +382,14 @@ class RelationKind(Enum):
 
 
 class PolarName(NamedTuple):
-    """What a relation is here, and how it is called."""
+    """The kind and name of a relation in Polar."""
 
     kind: RelationKind
     name: str
 
 
 class RelationStep(NamedTuple):
-    """A relation that leads from an object to others: its name here, and the type there, as the model calls it."""
+    """A relation from one object to others: its name in Polar, and the target type as named in the model."""
 
     name: str
     target: str
@@ -397,17 +398,17 @@ class RelationStep(NamedTuple):
 @dataclass(frozen=True)
 class PolicyLayout:
     apart: SeparatedRelations
-    types: dict[str, str]  # the names here, by the model's
+    types: dict[str, str]  # Polar's names by the model's
     actors: frozenset[str]
     relation_names: dict[RelationKey, PolarName]
     userset_names: dict[tuple[str, str, str, str], str]  # by type, relation, and the userset's type and relation
     conditions: dict[str, str]
     userset_type: str
-    clock: frozenset[str] = frozenset()  # the parameters that are the service's clock
+    clock: frozenset[str] = frozenset()  # the parameters to fill from the server's clock
 
     @cached_property
     def possibly(self) -> str:
-        """Return what stands before the name of a relation in its widest sense: no name of the model begins with it."""
+        """Return the prefix for the `possible` variants of relations; no other name begins with it."""
         names = {each.name for each in self.relation_names.values()} | {*self.userset_names.values()}
         return unused_start("possibly_", names)
 
@@ -426,22 +427,22 @@ class PolicyLayout:
         return (type_name, relation) in self.apart.leading
 
     def targets(self, type_name: str, relation: str) -> tuple[str, ...]:
-        """Return the types of the objects that a relation leads to, each once."""
+        """Return the types of the objects that a relation leads to, without duplicates."""
         return tuple(dict.fromkeys(each.type for each in self.relations[type_name, relation].subjects))
 
     def is_simple(self, type_name: str, relation: str) -> bool:
-        """Say whether a relation leads to one type, so that its block can declare it."""
+        """Return whether a relation leads to a single type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
     def usersets(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, Subject]]:
-        """Yield the usersets among a relation's subjects, each with the relation that it is stored as."""
+        """Yield the usersets among a relation's subjects, each with the relation under which it is stored."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
                 yield RelationStep(name, subject.type), subject
 
     def steps(self, type_name: str, tupleset: str) -> list[RelationStep]:
-        """Return what an arrow follows: the relations to objects, and those to usersets."""
+        """Return the relations that an arrow follows, to objects and to usersets."""
         found: list[RelationStep] = []
         plain = self.apart.home(type_name, tupleset, True)
         if self.is_leading(type_name, plain):
@@ -481,7 +482,7 @@ def _report_apart(model: Model, apart: SeparatedRelations, report: ImportReport)
 def _type_names(model: Model, report: ImportReport) -> dict[str, str]:
     taken: set[str] = set()
     names: dict[str, str] = {}
-    for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # those that fit come first
+    for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # valid names come first
         names[type_.name] = unused(type_word(type_.name), taken)
         if names[type_.name] != type_.name:
             report.changed(type_.place, f"the type {type_.name} is called `{names[type_.name]}` here")
@@ -523,7 +524,7 @@ def _userset_name(relation: ModelRelation, subject: Subject) -> str:
 
 
 def _actors(apart: SeparatedRelations) -> frozenset[str]:
-    """Return the types whose objects can be subjects of anything but a relation that is just followed."""
+    """Return the types whose objects can be subjects other than in relations that are only followed."""
     found: set[str] = set()
     asked: set[RelationKey] = set()
     for type_, relation in relations_of(apart.model):
@@ -546,7 +547,7 @@ def _actors(apart: SeparatedRelations) -> frozenset[str]:
 
 
 def _is_arrived_at(apart: SeparatedRelations, type_name: str, relation: str) -> bool:
-    """Say whether an arrow ends at a relation that is itself followed elsewhere."""
+    """Return whether an arrow leads to a relation that other arrows follow."""
     if (type_name, relation) not in apart.leading:
         return False
     return any(

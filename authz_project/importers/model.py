@@ -1,4 +1,4 @@
-"""What other engines say, in one form: types with relations, conditions, tuples, and what tests expect."""
+"""A common form for the models of other engines: types with relations, conditions, tuples, and expected results."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import NamedTuple, Protocol
 from policy.rules.declarations import did_you_mean
 
 # ---- model --------------------------------------------------------------------------------------------------------
-# What both engines say, in one form: types with relations, conditions, tuples, and what tests expect.
-#
-# A relation holds between a subject and an object: `document:plan#viewer@user:ann`. Its expression says for which
+# A relation holds between a subject and an object: `document:plan#viewer@user:ann`. Its expression determines for which
 # subjects: those of stored tuples (`Direct`), and those that other relations lead to.
 
-# ruff: noqa: RUF009  `_place()` makes a field, as `field()` does
+# ruff: noqa: RUF009  `_place()` creates a field, as `field()` does
 
 
 class Place(NamedTuple):
-    """Where something stands: lines and columns count from 1; a column of 0 is not known."""
+    """A place in a file: lines and columns count from 1; 0 means unknown."""
 
     file: str = ""
     line: int = 0
@@ -37,19 +35,19 @@ def _place() -> Place:
     return field(default=NOWHERE, compare=False, repr=False)
 
 
-# ---- expressions: for which subjects a relation holds ----------------------------------------------------------------
+# ---- expressions: the subjects of a relation -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Those of the relation's own tuples: `[user, group#member]`."""
+    """The subjects of the relation's own tuples: `[user, group#member]`."""
 
     place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Those of another relation of the same object."""
+    """The subjects of another relation of the same object."""
 
     relation: str
     place: Place = _place()
@@ -57,7 +55,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Those of `relation` on the objects that the tuples of `tupleset` lead to: on any of them, or on `every` one.
+    """The subjects of `relation` on any of the objects, or on `every` object, that the tuples of `tupleset` lead to.
 
     Only the object of a tuple counts: from `folder:a#viewer` in the tupleset, the arrow leads to `folder:a`. An object
     whose type has no `relation` contributes no subjects. With `every`, the tupleset must lead to at least one object.
@@ -87,7 +85,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Nobody."""
+    """No subjects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +111,13 @@ Expression = Direct | Computed | Arrow | Union | Intersection | Exclusion | Noth
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind of subject that tuples may have: `user`, `group#member`, `user:*`, each perhaps with a condition."""
+    """A kind of subject that tuples may have: `user`, `group#member` or `user:*`, optionally with a condition."""
 
     type: str
     relation: str | None = None
     wildcard: bool = False
-    condition: str | None = None  # its name
-    expires: bool = False  # its tuples say when they end, each of them
+    condition: str | None = None  # the name
+    expires: bool = False  # whether its tuples have an expiry, each of them
     place: Place = _place()
 
     def __str__(self) -> str:
@@ -129,13 +127,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class ModelRelation:
-    """`subjects` are those of `Direct`: without any, there is no `Direct` in the expression."""
+    """`subjects` are those of `Direct`: if empty, the expression has no `Direct`."""
 
     name: str
     expression: Expression
     subjects: tuple[Subject, ...] = ()
-    is_permission: bool = False  # nobody is given it: it follows
-    comment: tuple[str, ...] = ()  # the lines before it and after it, without their marks
+    is_permission: bool = False  # derived, so it cannot be assigned
+    comment: tuple[str, ...] = ()  # the lines before and after it, without comment marks
     place: Place = _place()
 
 
@@ -152,7 +150,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class ModelParameter:
-    """`type` as both engines write it: int, uint, bool, string, timestamp, duration, ipaddress, list<string>, …"""
+    """`type` as in both engines: int, uint, bool, string, timestamp, duration, ipaddress, list<string>, …"""
 
     name: str
     type: str
@@ -161,7 +159,7 @@ class ModelParameter:
 
 @dataclass(frozen=True, slots=True)
 class GivenValue:
-    """The value of a parameter: the tuple's, or the request's where the tuple has none."""
+    """The value of a parameter: the tuple's, or else the request's."""
 
     parameter: str
     place: Place = _place()
@@ -169,7 +167,7 @@ class GivenValue:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value of a type that Polar has: timestamps and durations are seconds, addresses numbers."""
+    """A constant of a Polar type: timestamps and durations are seconds, addresses integers."""
 
     value: int | str | bool
     place: Place = _place()
@@ -177,13 +175,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """`left + right` or `left - right`, of whole numbers, times and durations."""
+    """`left + right` or `left - right`, of integers, times and durations."""
 
     left: ModelOperand
     right: ModelOperand
     minus: bool = False
     place: Place = _place()
-    type: str = field(default="int", compare=False)  # of what it comes to
+    type: str = field(default="int", compare=False)  # of the result
 
 
 ModelOperand = GivenValue | Constant | Sum
@@ -217,7 +215,7 @@ class InNetwork:
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """A parameter of type bool, by itself."""
+    """A parameter of type bool as a test."""
 
     parameter: str
     place: Place = _place()
@@ -247,7 +245,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """What has no equal in Polar: it is neither true nor false here, and `reason` says what it was."""
+    """A test without an equivalent in Polar: it is neither true nor false; `reason` says why."""
 
     text: str
     reason: str
@@ -259,18 +257,18 @@ ModelTest = ModelComparison | OneOf | InNetwork | IsTrue | Always | Negation | A
 
 @dataclass(frozen=True, slots=True)
 class ModelCondition:
-    """What a tuple depends on. A test that lacks a value which would decide it is neither true nor false.
+    """The condition of a tuple. If a value that would decide the test is missing, it is neither true nor false.
 
-    Then the tuple grants nobody anything. Only where its relation is subtracted does the tuple count as if it held.
+    Then the tuple grants nothing, but where its relation is subtracted, the tuple counts as if the condition were met.
     """
 
     name: str
     parameters: tuple[ModelParameter, ...]
     test: ModelTest
-    text: str = ""  # as it was written
+    text: str = ""  # the original text
     comment: tuple[str, ...] = ()
     place: Place = _place()
-    needs_every_value: bool = False  # and is not met by `x < 9 || y < 9` where nobody says y
+    needs_every_value: bool = False  # so that `x < 9 || y < 9` is not met without a y
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +280,7 @@ class Model:
 
 # ---- tuples and tests ------------------------------------------------------------------------------------------------
 
-ContextValues = tuple[tuple[str, object], ...]  # by the names of parameters, as JSON has them
+ContextValues = tuple[tuple[str, object], ...]  # values from JSON, by parameter name
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A subject: an object, its `relation` (a userset), or every object of the type, whose id is `*`."""
+    """A subject: an object, its `relation` (a userset), or every object of the type, if its id is `*`."""
 
     type: str
     id: str
@@ -312,7 +310,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """`values` are what the tuple binds of its condition's parameters: values as JSON has them."""
+    """`values` are the condition's parameters that the tuple binds, with values from JSON."""
 
     object: Thing
     relation: str
@@ -338,7 +336,7 @@ class ExpectedCheck:
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """Which objects of a type: exactly these ids."""
+    """The expected list of objects of a type: exactly these ids."""
 
     subject: Who
     relation: str
@@ -350,7 +348,7 @@ class ObjectList:
 
 @dataclass(frozen=True, slots=True)
 class SubjectList:
-    """Which subjects of a kind: exactly these; one of id `*` stands for everybody."""
+    """The expected list of subjects of a kind: exactly these; the id `*` is the wildcard."""
 
     object: Thing
     relation: str
@@ -363,7 +361,7 @@ class SubjectList:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A test: its tuples beside those of all, and what it expects."""
+    """A test: tuples in addition to the common ones, and expected results."""
 
     name: str
     tuples: tuple[Tuple, ...] = ()
@@ -373,18 +371,18 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All that was read; each test begins with `tuples`."""
+    """Everything that was read. `tuples` are common to all tests."""
 
     model: Model
     tuples: tuple[Tuple, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
 
 
-# ---- What was carried over, and what was not, with its place: nothing is left out in silence ----------------------
+# ---- the report of what was converted and what was not, with places: nothing is dropped silently ------------------
 
 
 class ImportRejected(Exception):
-    """The text is wrong: what, and where; all that was found."""
+    """The input is invalid; `faults` are all errors that were found, with their places."""
 
     def __init__(self, faults: Iterable[Fault]):
         self.faults = tuple(faults)
@@ -393,7 +391,7 @@ class ImportRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in a file."""
+    """An error in a file."""
 
     place: Place
     message: str
@@ -403,15 +401,15 @@ class Fault:
 
 
 def wrong(place: Place, message: str) -> ImportRejected:
-    """Return the refusal for one thing that is wrong."""
+    """Return an exception with a single error."""
     return ImportRejected([Fault(place, message)])
 
 
 class ModelKind(Enum):
-    NEEDED = "cannot be left out"  # more would be granted without it: the import is refused
-    LOST = "not carried over"  # its answers would be missing here: the import is refused unless it is asked for
-    SKIPPED = "left out"  # a tuple or test that is no good by the model itself, or asks what nobody can ask here
-    CHANGED = "changed"  # says the same by another name
+    NEEDED = "cannot be left out"  # omitting it would grant more: the import is rejected
+    LOST = "not carried over"  # omitting it would grant less: the import is rejected unless --partial is given
+    SKIPPED = "left out"  # a tuple or test that is invalid in the original model, or without an equivalent check
+    CHANGED = "changed"  # the same under another name
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +424,7 @@ class Remark:
 
 @dataclass
 class ImportReport:
-    """What gathers while an import goes on."""
+    """Collects remarks during an import."""
 
     _remarks: dict[Remark, None] = field(default_factory=dict)
 
@@ -449,11 +447,11 @@ class ImportReport:
         self._remarks[remark] = None
 
 
-# ---- What an expression is made of --------------------------------------------------------------------------------
+# ---- traversing expressions ---------------------------------------------------------------------------------------
 
 
 def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expression, bool]]:
-    """Yield each leaf of an expression, and whether it lies below the subtracted side of an exclusion."""
+    """Yield each leaf of an expression, and whether it is on the subtracted side of an exclusion."""
     match expression:
         case Union(parts) | Intersection(parts):
             for part in parts:
@@ -468,14 +466,14 @@ def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expr
 
 
 def alternatives(expression: Expression) -> tuple[Expression, ...]:
-    """Return parts of which one is enough."""
+    """Return the parts of a union, flattened: each of them is sufficient."""
     if isinstance(expression, Union):
         return tuple(each for part in expression.parts for each in alternatives(part))
     return () if isinstance(expression, Nothing) else (expression,)
 
 
 def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """Return the expression with each part changed, the innermost first."""
+    """Return the expression with `change` applied to each part, bottom-up."""
     match expression:
         case Union(parts):
             return change(Union(tuple(changed(part, change) for part in parts)))
@@ -500,7 +498,7 @@ def relations_of(model: Model) -> Iterator[tuple[Type, ModelRelation]]:
 
 
 def atoms(test: ModelTest) -> Iterator[ModelTest]:
-    """Yield the parts of a test that are put together by and, or and not."""
+    """Yield the parts of a test that are not combinations by and, or, not."""
     match test:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
@@ -511,11 +509,11 @@ def atoms(test: ModelTest) -> Iterator[ModelTest]:
             yield test
 
 
-# ---- Checks that a model makes sense: every name is there, and once -----------------------------------------------
+# ---- validation: all names exist, and are unique ------------------------------------------------------------------
 
 
 class ModelWords(NamedTuple):
-    """What an engine calls types and conditions; whether its arrows may follow `user:*`, and lead to nothing at all."""
+    """An engine's terms for types and conditions, and whether its arrows may follow `user:*`, or lead to nothing."""
 
     type: str
     condition: str
@@ -545,7 +543,7 @@ def repeated(declared: Iterable[_Named], what: str) -> Iterator[Fault]:
 
 
 def faults_of(model: Model, words: ModelWords) -> Iterator[Fault]:
-    """Yield what is wrong within types and conditions, which have names of their own already."""
+    """Yield the errors within types and conditions, whose own names must be unique already."""
     members = {type_.name: {each.name: each for each in type_.relations} for type_ in model.types}
     conditions = [each.name for each in model.conditions]
     for condition in model.conditions:
@@ -596,11 +594,11 @@ def _place_of(leaf: Expression) -> Place:
 
 
 # ---- unknown parameters -------------------------------------------------------------------------------------------
-# Checks that tuples give values to parameters that their conditions have: a misspelt name would bind nothing.
+# Tuples may only give values to existing parameters of their conditions: a misspelled name would bind nothing.
 
 
 def check_parameters(imported: Imported) -> None:
-    """Raise ImportRejected with every value whose parameter the condition does not have."""
+    """Raise ImportRejected with every value whose parameter does not exist in the condition."""
     parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
     refuse(
         Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")

@@ -1,4 +1,4 @@
-"""Read OpenFGA models (the modelling language, JSON, modules), tuples and store files."""
+"""Read OpenFGA models (modelling language, JSON, modules), tuples and store files."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from authz_project.importers.model import (
 )
 from policy.files import text_of_file
 
-# ---- The part of a model that one file has, in whichever notation -------------------------------------------------
+# ---- one file's part of a model, in either notation ---------------------------------------------------------------
 
 _SCHEMAS = ("1.1", "1.2")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """The part of a model that one file has; `extensions` add relations to types of others."""
+    """One file's part of a model; `extensions` add relations to types from other files."""
 
     types: tuple[Type, ...]
     extensions: tuple[Type, ...]
@@ -73,7 +73,7 @@ class ModelPart:
 
 
 def check_schema(version: object, place: Place) -> None:
-    """Refuse a version of the language that is not known here."""
+    """Reject an unsupported version of the language."""
     if version not in _SCHEMAS:
         raise wrong(place, f"schema {version} is not known; {' and '.join(_SCHEMAS)} are")
 
@@ -81,7 +81,7 @@ def check_schema(version: object, place: Place) -> None:
 def condition_of(
     name: str, parameters: tuple[ModelParameter, ...], body: str, at: Place, comment: tuple[str, ...], place: Place
 ) -> ModelCondition:
-    """Return the condition that an expression says, which begins `at` a place."""
+    """Parse the expression of a condition, which begins at the place `at`."""
 
     def place_of(offset: int) -> Place:
         line, column = position_in(body, offset)
@@ -97,7 +97,7 @@ def condition_of(
         raise wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 
 
-# ---- The modelling language, schema 1.1 and the modules of 1.2 ----------------------------------------------------
+# ---- the modelling language: schema 1.1, and modules of schema 1.2 ------------------------------------------------
 
 _GRAMMAR = Grammar(
     r"""
@@ -134,12 +134,12 @@ _HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S
 
 
 def read_dsl(text: str, file: str) -> ModelPart:
-    """Read a model or a module; ImportRejected says where it is wrong."""
+    """Read a model or a module. Raise ImportRejected with the place of an error."""
     return _ModelReader(text.replace("\r\n", "\n").replace("\r", "\n"), file).read()
 
 
 class _ModelReader:
-    """Makes a model of the tree, from the start to the end, so that comments stay with what they are about."""
+    """Builds the model from the syntax tree in order, so that comments stay with what they describe."""
 
     def __init__(self, text: str, file: str):
         self.text, self.file = _HASHED.sub(_blanked, text), file
@@ -172,7 +172,7 @@ class _ModelReader:
             (tree,) = tree.children
         name, *relations = tree.children
         comment += self.comments.beside(name.end_pos)
-        if relations:  # what stands before `relations`
+        if relations:  # comments before `relations`
             comment += self.comments.until(self.text.index("relations", name.end_pos))
         return Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
@@ -219,18 +219,18 @@ class _ModelReader:
 
 
 def _blanked(found: re.Match[str]) -> str:
-    """Put blanks in the place of a comment that `#` begins; texts, and comments of the expression, stay."""
+    """Blank out a comment that `#` begins; strings, and comments within expressions, are kept."""
     return found[0] if found["comment"] is None else " " * len(found[0])
 
 
-# ---- The same model as the interface has it: JSON with `type_definitions` -----------------------------------------
+# ---- the model as in OpenFGA's API: JSON with `type_definitions` --------------------------------------------------
 
 _DEEPEST_USERSET = 40
 
 
 def read_json_model(text: str, file: str) -> ModelPart:
-    """Read the model; ImportRejected says where it is wrong."""
-    raw = read_yaml(_without_tabs(text), file)  # which JSON is, and which knows its lines
+    """Read the model. Raise ImportRejected with the place of an error."""
+    raw = read_yaml(_without_tabs(text), file)  # JSON is a subset of YAML, whose parser provides line numbers
     if isinstance(raw, Located) and isinstance(raw.get("authorization_model"), Located):
         raw = raw["authorization_model"]
     if not isinstance(raw, Located) or "type_definitions" not in raw:
@@ -243,7 +243,7 @@ def read_json_model(text: str, file: str) -> ModelPart:
 
 
 def _without_tabs(text: str) -> str:
-    """Replace tabs between JSON's signs, which YAML does not allow; those in texts are written as `\\t`."""
+    """Replace tabs between tokens, which YAML does not allow; tabs in JSON strings are written as `\\t`."""
     return text.replace("\t", " ")
 
 
@@ -306,7 +306,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
 
 
 def _relation_of(raw: Any, place: Place) -> str:
-    """Return the relation that is named, of the object itself: `object` may be there, and is empty."""
+    """Return the relation that is named, of the object itself: `object`, if present, must be empty."""
     if isinstance(raw, Located):
         _check_keys(raw, ("relation", "object"))
         if raw.get("object"):
@@ -315,7 +315,7 @@ def _relation_of(raw: Any, place: Place) -> str:
 
 
 def _parts(raw: Located, place: Place, depth: int) -> tuple[Expression, ...]:
-    """Return the parts, at least one: all of nothing would be everybody."""
+    """Return the parts, at least one: an empty intersection would be everybody."""
     _check_keys(raw, ("child",))
     found = raw.get("child")
     if not isinstance(found, list) or not found:
@@ -342,7 +342,7 @@ def _type_name(raw: Any, place: Place) -> str:
 
 
 def _under(raw: Located, key: str) -> Located:
-    """Return what stands under a key; an empty one where nothing does."""
+    """Return the mapping under a key; an empty one if there is none."""
     found = raw.get(key)
     if found is not None and not isinstance(found, Located):
         raise wrong(raw.place_of(key), f"`{key}` is to be a mapping")
@@ -358,16 +358,16 @@ def _name(raw: Any, key: str, place: Place) -> str:
 
 _WORDS = ModelWords("type", "condition", follows_everybody=True, leads_to_nothing=False)
 
-# ---- A model, whichever way it is written: the language, JSON, or modules in several files ------------------------
+# ---- a model in any notation: the language, JSON, or modules in several files -------------------------------------
 
 
 def model_of_dsl(text: str, file: str) -> Model:
-    """Return the model that one text in the language is; raise ImportRejected with all that is wrong."""
+    """Return the model in a text. Raise ImportRejected with all errors."""
     return model_of_files([read_dsl(text, file)])
 
 
 def model_of_files(files: Iterable[ModelPart]) -> Model:
-    """Return one model of several modules, which may extend each other's types."""
+    """Combine several modules, which may extend each other's types, into one model."""
     files = list(files)
     declared = [each for file in files for each in file.types]
     conditions = tuple(each for file in files for each in file.conditions)
@@ -389,16 +389,16 @@ def _extended(type_: Type, by: Type) -> Type:
 
 
 # ---- tuples -------------------------------------------------------------------------------------------------------
-# Tuples: JSON, lines of JSON, YAML and CSV, as OpenFGA's command line reads and writes them.
+# Tuples as JSON, JSON Lines, YAML and CSV, as read and written by OpenFGA's command line.
 
-_LISTS = ("tuples", "tuple_keys", "writes")  # what a list may stand under
-_BESIDE = ("deletes", "authorization_model_id", "continuation_token", "on_duplicate")  # a list, as servers say it
+_LISTS = ("tuples", "tuple_keys", "writes")  # possible keys of a list
+_BESIDE = ("deletes", "authorization_model_id", "continuation_token", "on_duplicate")  # other keys, as sent by servers
 _COLUMNS = ("user_type", "user_id", "relation", "object_type", "object_id")
 _OTHER_COLUMNS = ("user_relation", "condition_name", "condition_context")
 
 
 def read_tuples(text: str, file: str) -> Iterator[Tuple]:
-    """Yield the tuples of a file, by the end of its name; raise ImportRejected with the first that is none."""
+    """Yield the tuples of a file; its suffix determines the format. Raise ImportRejected at the first invalid one."""
     match PurePath(file).suffix.lower():
         case ".csv":
             return (_of_row(row, place) for place, row in rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
@@ -409,7 +409,7 @@ def read_tuples(text: str, file: str) -> Iterator[Tuple]:
 
 
 def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
-    """Yield the tuples of a list, or of a mapping that has one."""
+    """Yield the tuples of a list, or of a mapping that contains one."""
     listed = _tuple_list(raw, place) if isinstance(raw, dict) else raw
     if listed is None:
         return
@@ -428,7 +428,7 @@ def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _tuple_list(raw: dict[str, Any], place: Place) -> list[Any] | None:
-    """Return the list that a mapping has, perhaps in another mapping; nothing beside it is left out in silence."""
+    """Return the list in a mapping, possibly in a nested mapping; other contents are rejected, not ignored."""
     names = [name for name in _LISTS if name in raw]
     if len(names) != 1:
         raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
@@ -446,10 +446,10 @@ def _tuple_list(raw: dict[str, Any], place: Place) -> list[Any] | None:
 
 
 def tuple_of(raw: Any, place: Place) -> Tuple:
-    """Return the tuple that a mapping says: `user`, `relation`, `object`, and perhaps `condition`."""
+    """Return the tuple in a mapping: `user`, `relation`, `object`, and optionally `condition`."""
     if isinstance(raw, dict) and isinstance(raw.get("key"), dict):
         _check_keys(raw, ("key", "timestamp"), place)
-        raw = raw["key"]  # as tuples are when they are read from a server
+        raw = raw["key"]  # the form in which servers return tuples
     if not isinstance(raw, dict):
         raise wrong(place, "expected a tuple: `user`, `relation` and `object`")
     _check_keys(raw, ("user", "relation", "object", "condition"), place)
@@ -518,7 +518,7 @@ def _required_text(raw: dict[str, Any], name: str, place: Place) -> str:
     return value
 
 
-# ---- Store files: a model, tuples, and tests of them, as OpenFGA's command line runs them -------------------------
+# ---- store files: a model, tuples, and tests, as OpenFGA's command line runs them ---------------------------------
 
 _KNOWN = {"name", "model", "model_file", "tuples", "tuple_file", "tuple_files", "tests"}
 _KNOWN_OF_TEST = {
@@ -533,7 +533,7 @@ ReadFile = Callable[[str], Iterator[Tuple]]
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`model` is its text, with the place where it begins; or else `model_file` names the file."""
+    """`model` is the text of the model, which begins at `model_at`; otherwise, `model_file` names a file."""
 
     model: str | None
     model_at: Place
@@ -543,7 +543,7 @@ class Store:
 
 
 def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
-    """Read a store file; `read_tuples` reads the files of tuples that it names."""
+    """Read a store file; `read_tuples` reads the tuple files that it names."""
     raw = read_yaml(text, file)
     if not isinstance(raw, Located):
         raise wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
@@ -604,7 +604,7 @@ def _users(raw: Any, place: Place) -> Iterator[SubjectList]:
             yield SubjectList(thing, relation, type_name, of, mine, context, raw.place)
 
 
-# ---- what is in mappings ---------------------------------------------------------------------------------------------
+# ---- mappings --------------------------------------------------------------------------------------------------------
 
 
 def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
@@ -650,20 +650,20 @@ def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Located:
 
 
 def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place = NOWHERE) -> None:
-    """Refuse what is not known: left out in silence, it could be what keeps somebody out, or a test."""
+    """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
     advice = f"; known are {', '.join(sorted(known))}" if known else ""
     unknown = [(raw.place_of(key) if isinstance(raw, Located) else place, key) for key in raw if key not in known]
     refuse(Fault(at, f"`{key}` is not known here{advice}") for at, key in unknown)
 
 
-# ---- Files of OpenFGA, by the ends of their names, as one import --------------------------------------------------
+# ---- files of OpenFGA, recognized by their suffixes, as one import ------------------------------------------------
 
 _YAML = (".yaml", ".yml")
 _OF_STORES = ("name", "model", "model_file", "tuple_file", "tuple_files", "tests")
 
 
 def read_files(model: str, others: Iterable[str]) -> Imported:
-    """Read a model or a store, and the tuples and stores beside it."""
+    """Read a model or a store, and further files with tuples or stores."""
     tuples: list[Tuple] = []
     scenarios: list[Scenario] = []
     if PurePath(model).suffix.lower() in _YAML:
@@ -699,7 +699,7 @@ def _files(name: str) -> list[ModelPart]:
 
 
 def _modules(text: str, name: str) -> list[str]:
-    """Return the files that a list of modules names."""
+    """Return the files in a list of modules."""
     raw = read_yaml(text, name)
     listed = raw.get("contents") if isinstance(raw, Located) else None
     if not isinstance(listed, list) or not listed:
@@ -720,7 +720,7 @@ def _model_of_store(store: Store, name: str) -> Model:
 
 
 def _placed(text: str, at: Place) -> Model:
-    """Return the model within a file: its lines and columns are those of the file."""
+    """Parse a model embedded in a file, with line and column numbers of the file."""
     return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
 
 

@@ -1,4 +1,4 @@
-"""Write a model as a policy: one block per type, in shorthand wherever it says the same."""
+"""Write a model as a policy: one block per type, in shorthand wherever it is equivalent."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from policy.language import ast
 from policy.language.printer import print_formula, print_item
 from policy.values import quoted
 
-# ---- Expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
+# ---- expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
 
 
 @dataclass
 class Formulas:
-    """Writes formulas, and collects the relations and steps whose `possible` variant they use.
+    """Converts expressions to formulas, and collects the relations and steps whose `possible` variant they use.
 
     With `possible`, a formula holds unless it is known to be false.
     """
@@ -54,11 +54,9 @@ class Formulas:
     layout: PolicyLayout
     uncertain: frozenset[RelationKey]
     possible_relations: dict[RelationKey, None] = field(default_factory=dict)
-    possible_steps: dict[tuple[str, RelationStep], None] = field(
-        default_factory=dict
-    )  # by the type that they lead from
-    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # types, and names of steps from there
-    _variables: set[str] = field(default_factory=set)  # of the rule that is being written
+    possible_steps: dict[tuple[str, RelationStep], None] = field(default_factory=dict)  # by source type
+    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # source types, and names of their steps
+    _variables: set[str] = field(default_factory=set)  # of the current rule
 
     def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
         """Return the whole condition of one rule."""
@@ -66,7 +64,7 @@ class Formulas:
         return self.of(type_name, expression, possible)
 
     def begin(self) -> None:
-        """Begin another rule, whose variables are its own."""
+        """Begin another rule, with its own variables."""
         self._variables.clear()
 
     def of(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
@@ -92,10 +90,10 @@ class Formulas:
             case Nothing() | Direct():
                 return terms.FALSE
 
-    # ---- one relation ------------------------------------------------------------------------------------------------
+    # ---- relations ---------------------------------------------------------------------------------------------------
 
     def polar_name(self, type_name: str, relation: str, possible: bool) -> PolarName:
-        """Return what a relation is called; with `possible`, note and return its wider variant if it is uncertain."""
+        """Return a relation's name; with `possible`, register and return its possible variant if it is uncertain."""
         named = self.layout.relation_names[type_name, relation]
         if not (possible and (type_name, relation) in self.uncertain):
             return named
@@ -109,7 +107,7 @@ class Formulas:
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
     ) -> ast.Formula:
-        """Ask that an actor has a relation to the rule's own resource, or to the other thing `on`."""
+        """Return the condition that an actor has a relation to the rule's resource, or to the other object `on`."""
         if (type_name, relation) not in self.layout.relation_names:
             return terms.FALSE
         kind, name = self.polar_name(type_name, relation, possible)
@@ -120,7 +118,7 @@ class Formulas:
             return terms.call("has_relation", thing, terms.text(name), actor)
         return terms.call(f"has_{kind.value}", actor, terms.text(name), thing)
 
-    # ---- on what is related ------------------------------------------------------------------------------------------
+    # ---- arrows ------------------------------------------------------------------------------------------------------
 
     def _arrow(self, type_name: str, tupleset: str, relation: str, every: bool, possible: bool) -> ast.Formula:
         steps = self.layout.steps(type_name, tupleset)
@@ -132,7 +130,7 @@ class Formulas:
         )
 
     def on(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
-        """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
+        """Return `"viewer" on "parent"`, or in longhand if a block cannot declare what `parent` leads to."""
         key = (step.target, relation)
         if key not in self.layout.relation_names:
             return terms.FALSE
@@ -145,7 +143,7 @@ class Formulas:
         return terms.every(self._leads(type_name, step, thing, possible), asked)
 
     def _nowhere_without(self, type_name: str, step: RelationStep, relation: str, possible: bool) -> ast.Formula:
-        """Return that no related thing lacks the relation; where a tuple's condition is not met, its thing lacks it."""
+        """Return that no related object lacks the relation; an object whose tuple's condition is not met lacks it."""
         thing = self._thing(step.target, "other_")
         asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
         leads = self._leads(type_name, step, thing, possible)
@@ -157,7 +155,7 @@ class Formulas:
         return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
 
     def _thing(self, type_name: str, prefix: str = "") -> str:
-        """Return a variable of its own for a related thing, called as its type is."""
+        """Return an unused variable for a related object, named after its type."""
         name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
         number = 1
         while name in self._variables:
@@ -180,21 +178,21 @@ class Formulas:
         return f"{self.layout.possibly}{step.name}"
 
     def _is_declared(self, type_name: str, step: RelationStep) -> bool:
-        """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
+        """Return whether the block declares where the step leads, as for usersets and for a single target type."""
         for key, named in self.layout.relation_names.items():
             if key[0] == type_name and named == PolarName(RelationKind.RELATION, step.name):
                 return self.layout.is_simple(*key)
         return True
 
 
-# ---- The rules of each type: what its block declares, and what follows in it --------------------------------------
+# ---- the rules of each type: declarations of its block, and what is derived in it ---------------------------------
 
 
 @dataclass
 class Rules:
-    """What one relation is granted by; `comment` stands before."""
+    """The rules that grant a relation, preceded by `comment`."""
 
-    name: str  # as the block has it
+    name: str  # as in the block
     comment: tuple[str, ...] = ()
     shorthand: list[ast.Shorthand] = field(default_factory=list)
     longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
@@ -208,17 +206,17 @@ class ResourceBlock:
     roles: list[str] = field(default_factory=list)
     permissions: list[str] = field(default_factory=list)
     relations: list[tuple[str, str]] = field(default_factory=list)
-    declared: dict[str, list[ast.Declare]] = field(default_factory=dict)  # by relation: what no block can declare
+    declared: dict[str, list[ast.Declare]] = field(default_factory=dict)  # by relation; no block can contain them
     rules: list[Rules] = field(default_factory=list)
 
 
 class WrittenPolicy(NamedTuple):
     blocks: list[ResourceBlock]
-    failing: frozenset[str]  # the conditions of which it is asked whether they fail for sure
+    failing: frozenset[str]  # conditions of which rules need to know whether they definitely fail
 
 
 def written_blocks(layout: PolicyLayout, has_usersets: bool) -> WrittenPolicy:
-    """Write all blocks; with `has_usersets`, actors stand for usersets in questions, whom `user:*` does not mean."""
+    """Write all blocks; with `has_usersets`, actors represent usersets in checks, to which `user:*` does not apply."""
     writer = _PolicyWriter(layout, has_usersets)
     for type_ in layout.model.types:
         for relation in type_.relations:
@@ -238,7 +236,7 @@ class _PolicyWriter:
             for type_ in layout.model.types
         }
 
-    # ---- for sure ----------------------------------------------------------------------------------------------------
+    # ---- definite ----------------------------------------------------------------------------------------------------
 
     def relation(self, type_: Type, relation: ModelRelation) -> None:
         block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
@@ -276,7 +274,7 @@ class _PolicyWriter:
             block.relations.append(declared)
 
     def _ways(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
-        """Return what grants a relation, beside the facts that say it."""
+        """Return what grants a relation, except for facts of the relation itself."""
         followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
         return [
             *self._own(type_, relation, possible),
@@ -284,7 +282,7 @@ class _PolicyWriter:
         ]
 
     def _own(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
-        """Return what tuples of the relation itself grant, but for those that are facts of the role."""
+        """Return what tuples of the relation itself grant, except those that are facts of the role."""
         named = self.layout.relation_names[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
         for subject in relation.subjects:
@@ -316,7 +314,7 @@ class _PolicyWriter:
         return terms.every(typed, self._waiting(subject.condition, possible, called))
 
     def _waiting(self, condition: str, possible: bool, called: ast.Call) -> ast.Formula:
-        """Ask for a conditional tuple whose condition is met; with `possible`, for one whose condition may be met."""
+        """Return the condition that a conditional tuple exists and is met; with `possible`, that it is possibly met."""
         name = self.layout.conditions[condition]
         if not possible:
             return terms.every(called, terms.call(name, terms.WHEN))
@@ -335,10 +333,10 @@ class _PolicyWriter:
         )  # fmt: skip
         return terms.rule("has_relation", params, self._waiting(condition, possible, called))
 
-    # ---- perhaps -----------------------------------------------------------------------------------------------------
+    # ---- possible ----------------------------------------------------------------------------------------------------
 
     def what_is_possible(self) -> None:
-        """Write the rules of the `possible` variants that formulas use, until these need no more: a fixpoint."""
+        """Write the rules of the `possible` variants that formulas use, until a fixpoint is reached."""
         done: set[object] = set()
         while True:
             steps = [each for each in self.formulas.possible_steps if each not in done]
@@ -379,14 +377,14 @@ class _PolicyWriter:
 
 
 def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
-    """Return one shorthand rule for each alternative; `a or b` is two."""
+    """Return one shorthand rule per alternative; `a or b` becomes two."""
     parts = dict.fromkeys(part for each in formulas for part in (each.parts if isinstance(each, ast.Or) else (each,)))
     head = ast.Reference(name)
     return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
 
 
 def _two(name: str, other: str = "") -> str:
-    """Return a variable for a thing of a type, besides one of another."""
+    """Return a variable for an object of one type, distinct from that of the `other` type."""
     return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
 
 
@@ -418,9 +416,9 @@ def _step_name(layout: PolicyLayout, type_name: str, relation: ModelRelation, su
     return layout.relation_names[type_name, relation.name].name
 
 
-# ---- A policy on paper, with the comments of the original ---------------------------------------------------------
+# ---- the text of the policy, with the comments of the original ----------------------------------------------------
 
-WIDTH = 100  # characters of a comment that was none
+WIDTH = 100  # characters of a generated comment
 
 ALLOW = """
 # Roles can be asked for as permissions can: /authorize answers for both.
@@ -439,7 +437,7 @@ actor {name} {{}}
 
 
 def comment_lines(lines: Iterable[str]) -> list[str]:
-    """Write comments as Polar has them."""
+    """Return comments in Polar's syntax."""
     return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
 
 
@@ -455,7 +453,7 @@ def block_text(block: ResourceBlock) -> str:
 
 
 def _declared(block: ResourceBlock) -> Iterator[str]:
-    """Yield the names of the block, with the comments of those that no rule speaks of."""
+    """Yield the declarations of the block, with comments of those that have no rule."""
     silent = {rules.name: rules.comment for rules in block.rules if rules.comment and not rules.shorthand}
     for keyword, names in (("roles", block.roles), ("permissions", block.permissions)):
         if names:
@@ -488,7 +486,7 @@ def _ruled(block: ResourceBlock) -> Iterator[str]:
 
 
 def declares_text(block: ResourceBlock) -> str:
-    """Write the declarations of relations that lead to several types."""
+    """Return the declarations of relations that lead to several types."""
     comments = {rules.name: rules.comment for rules in block.rules}
     lines: list[str] = []
     for name, declared in block.declared.items():
@@ -515,5 +513,5 @@ def rules_text(rules: Iterable[ast.Rule]) -> str:
 
 
 def _visible(line: str) -> str:
-    """Return the line without what comments cannot hold."""
+    """Return the line without characters that comments cannot contain."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", line).strip()

@@ -68,7 +68,7 @@ from policy.rules.declarations import did_you_mean
 
 @dataclass(frozen=True)
 class PartialNamed:
-    """`...name`: what the partial says is said here."""
+    """`...name`: includes the contents of the partial."""
 
     name: str
     place: Place = field(default=NOWHERE, compare=False)
@@ -91,9 +91,9 @@ class ImportStatement:
 
 @dataclass(frozen=True)
 class SchemaText:
-    """One file, as it was written: nothing is looked up here."""
+    """One file as written, without resolving names."""
 
-    comment: tuple[str, ...]  # at the start of the file, and at its end
+    comment: tuple[str, ...]  # at the start and at the end of the file
     definitions: tuple[Definition, ...]
     conditions: tuple[ModelCondition, ...]
     imports: tuple[ImportStatement, ...]
@@ -155,7 +155,7 @@ def place_in(source: Source, offset: int) -> Place:
 
 
 def parse(source: Source) -> SchemaText:
-    """Read a schema. Raise `ImportRejected` where it is none."""
+    """Parse a schema. Raise `ImportRejected` if it is invalid."""
     return _SchemaReader(source).read()
 
 
@@ -172,7 +172,7 @@ def tree_of(source: Source) -> SyntaxTree:
 
 
 class _SchemaReader:
-    """Goes through the tree of a schema from the start to the end, so that comments stay with what they are about."""
+    """Traverses the syntax tree of a schema in order, so that comments stay with what they describe."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -206,7 +206,7 @@ class _SchemaReader:
         return place_in(self.source, (node.meta if hasattr(node, "meta") else node).start_pos)
 
     def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
-        """Return the lines above the first free line: they are about the file, and not about what comes first."""
+        """Return the comments above the first blank line: they describe the file, and not its first definition."""
         text = self.source.text
         start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
         free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
@@ -236,7 +236,7 @@ class _SchemaReader:
             return PartialNamed(_path(tree.children[0]), place)
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         name, *parts = tree.children
-        if tree.data == "permission":  # the types before its term are known from the relations anyway
+        if tree.data == "permission":  # the types before its expression are known from the relations anyway
             return ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
         return ModelRelation(str(name), Direct(place), tuple(map(self._subject, parts)), False, comment, place)
 
@@ -256,7 +256,7 @@ class _SchemaReader:
         return Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
 
     def _expression(self, tree: SyntaxTree) -> Expression:
-        """`-` binds loosest, then `&`, then `+`."""
+        """Convert an expression. `-` has the lowest precedence, then `&`, then `+`."""
         place = self.place(tree)
         match tree.data, tree.children:
             case "computed", ["nil"]:
@@ -306,13 +306,13 @@ def _type(tree: SyntaxTree) -> str:
 
 
 def _flat(parts: Iterable[Expression], kind: type[Union | Intersection]) -> Iterator[Expression]:
-    """Yield the parts of a sum: `(a + b) + c` has three."""
+    """Yield the parts, flattened: `(a + b) + c` has three."""
     for part in parts:
         yield from part.parts if isinstance(part, kind) else (part,)
 
 
 def _lines_of(comment: str) -> list[str]:
-    """Return what a comment says, without its marks."""
+    """Return the lines of a comment without comment marks."""
     if comment.startswith("//"):
         return [comment.lstrip("/").strip()]
     inner = comment.removeprefix("/*").removesuffix("*/").strip("*")
@@ -324,15 +324,15 @@ def _lines_of(comment: str) -> list[str]:
     return lines
 
 
-# ---- schema -------------------------------------------------------------------------------------------------------
-# Several texts -> one model: what partials say is put in its place, and every name is one that there is.
+# ---- combining schemas --------------------------------------------------------------------------------------------
+# Several texts -> one model: partials are expanded, and all names are checked.
 
 
 _WORDS = ModelWords("definition", "caveat", follows_everybody=False, leads_to_nothing=True)
 
 
 def model_of(texts: Sequence[SchemaText]) -> Model:
-    """Put the texts together. Raise `ImportRejected` with all that is wrong."""
+    """Combine the texts. Raise `ImportRejected` with all errors."""
     written = [definition for text in texts for definition in text.definitions]
     conditions = tuple(condition for text in texts for condition in text.conditions)
     faults = [*repeated([*written, *conditions], "there is another definition, partial or caveat")]
@@ -366,8 +366,8 @@ class _Partials:
                 yield from self._members(self.by_name[member.name], (*within, member.name))
 
 
-# ---- passed usersets ----------------------------------------------------------------------------------------------
-# Which usersets permissions pass through: `group#member` if one says `member` there, or `->member` along to it.
+# ---- usersets that permissions pass through -----------------------------------------------------------------------
+# For example `group#member`, if a permission refers to `member` there, or to `->member` on the way to it.
 
 SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
 
@@ -392,7 +392,7 @@ def _of_leaf(leaf: Expression, type_: Type) -> Iterator[SubjectKind]:
 
 
 # ---- relationships ------------------------------------------------------------------------------------------------
-# Relationships as people write them, a line each: `document:plan#viewer@group:eng#member[at_night:{"from": 22}]`.
+# Relationships as people write them, one per line: `document:plan#viewer@group:eng#member[at_night:{"from": 22}]`.
 
 _NAME = r"(?:[a-z][a-z0-9_]*/)*[a-z][a-z0-9_]*"
 _ID = r"[a-zA-Z0-9/_|\-=+]+"
@@ -408,7 +408,7 @@ _SUBJECT_ALONE, _RESOURCE_ALONE = re.compile(_SUBJECT), re.compile(_RESOURCE)
 
 
 def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
-    """Yield the lines of a text that say something, and where each stands."""
+    """Yield the lines of a text that are neither blank nor comments, each with its place."""
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
@@ -433,7 +433,7 @@ def subject_of(text: str, place: Place) -> Who:
 
 
 def permission_of(text: str, place: Place) -> tuple[Thing, str]:
-    """Return an object and the name of its relation or permission."""
+    """Parse an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
         raise wrong(place, f"`{text}` is no permission of a resource; one looks like `document:plan#view`")
@@ -441,7 +441,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
 
 
 def context_of(text: str, place: Place) -> ContextValues:
-    """Return names and values, written as JSON."""
+    """Parse names and values written as JSON."""
     try:
         context = value_of_json(text)
     except ValueError as reason:
@@ -464,10 +464,10 @@ def _end(text: str, place: Place) -> datetime:
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
-# ---- validation file ----------------------------------------------------------------------------------------------
-# Validation files: YAML with a schema (or its file), relationships, assertions, and who is expected to have what.
+# ---- validation files ---------------------------------------------------------------------------------------------
+# YAML with a schema (or the name of its file), relationships, assertions, and expected relations.
 #
-# Every part keeps its place in the file, so that what is said about it has the line that people see.
+# Every part keeps its place in the file, so that error messages have the file's line numbers.
 
 _EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": False}
 _KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation", "namespace_configs", "validation_tuples")
@@ -477,7 +477,7 @@ _IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])
 
 @dataclass(frozen=True)
 class ExpectedSubject:
-    """`[user:ann]`, `[user:bob[...]]` if caveats decide, `[user:* - {user:eve}]`."""
+    """`[user:ann]`, `[user:bob[...]]` if caveats decide, or `[user:* - {user:eve}]`."""
 
     subject: Who
     is_caveated: bool
@@ -487,7 +487,7 @@ class ExpectedSubject:
 
 @dataclass(frozen=True)
 class Expected:
-    """Who has a relation or permission, and nobody else."""
+    """All subjects of a relation or permission: exactly these."""
 
     object: Thing
     relation: str
@@ -496,7 +496,7 @@ class Expected:
 
 
 def validation_file_of(source: Source) -> ValidationFile:
-    """Read a validation file. Raise `ImportRejected` where it is none; the result has the errors of single lines."""
+    """Read a validation file. Raise `ImportRejected` if it is invalid; errors of single lines are in the result."""
     try:
         root = node_of_yaml(source.text)
         if isinstance(root, yaml.MappingNode):
@@ -520,11 +520,11 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
 
 
 class ValidationFile:
-    """What a validation file says; `schema` is its own, and `schema_file` names the file of another."""
+    """The contents of a validation file; `schema` is embedded, `schema_file` names a separate file."""
 
     def __init__(self, source: Source, parts: dict[str, yaml.Node]):
         self.source, self.parts = source, parts
-        self.faults: list[Fault] = []  # of single lines
+        self.faults: list[Fault] = []  # errors of single lines
         self.relationships = tuple(self._relationships())
         self.asserted = tuple(self._asserted())
         self.expected = tuple(self._expected())
@@ -542,13 +542,13 @@ class ValidationFile:
         return node
 
     def _schema(self) -> Source | None:
-        """Return the schema with its place in the file, if its words are the same there as in YAML's text of it."""
+        """Return the schema with its place in the file, if its tokens there are the same as in the parsed YAML."""
         node = self._scalar("schema")
         if node is None:
             return None
         start, end = node.start_mark.index, node.end_mark.index
         if node.style in ("|", ">"):
-            start = self.source.text.find("\n", start)  # behind the sign, as in `schema: |+`
+            start = self.source.text.find("\n", start)  # after the indicator, as in `schema: |+`
         text = self.source.text
         blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
         alone = Source(node.value, f"{self.source.filename} (schema)")
@@ -567,14 +567,14 @@ class ValidationFile:
                 self.faults += reason.faults
 
     def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
-        """Yield the lines of a text, and where each stands in the file."""
+        """Yield the lines of a text, each with its place in the file."""
         reached = node.start_mark.index
         for text, _ in lines_of(Source(node.value)):
             found = self.source.text.find(text, reached, node.end_mark.index)
             reached = reached if found < 0 else found
             yield text, place_in(self.source, reached)
 
-    # ---- what is asserted -------------------------------------------------------------------------------------------
+    # ---- assertions -------------------------------------------------------------------------------------------------
 
     def _asserted(self) -> Iterator[ExpectedCheck]:
         for name, key, node in self._mapping("assertions"):
@@ -605,7 +605,7 @@ class ValidationFile:
                 self.faults += reason.faults
 
     def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
-        """Read `[user:ann] is <document:plan#viewer>`; what stands behind it gives reasons, and may change."""
+        """Parse `[user:ann] is <document:plan#viewer>`; what follows the brackets is an explanation, and may change."""
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:
@@ -639,14 +639,14 @@ def _blank(text: str) -> str:
 
 
 # ---- files --------------------------------------------------------------------------------------------------------
-# Reads the files that people bring: a schema or a validation file, then relationships or more validation files.
+# Reads the given files: a schema or a validation file, then relationships or more validation files.
 
 _YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
 class SpiceDBFiles:
-    """All that the files say, as it was written."""
+    """The contents of all files, as written."""
 
     model: Model
     tuples: tuple[Tuple, ...] = ()
@@ -654,7 +654,7 @@ class SpiceDBFiles:
 
 
 def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> Imported:
-    """Read the files. Raise `ImportRejected` with all that is wrong in them."""
+    """Read the files. Raise `ImportRejected` with all errors."""
     read = read_files(Path(schema), [Path(each) for each in others])
     passed = passed_through(read.model)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
@@ -701,7 +701,7 @@ class _FileReader:
                 self.faults += reason.faults
 
     def _schema(self, source: Source, folder: Path) -> None:
-        """Parse a schema, after what it imports."""
+        """Parse a schema, after its imports."""
         text = parse(source)
         for each in text.imports:
             self._import(each, folder)
@@ -740,7 +740,7 @@ class _FileReader:
 
 
 def _source(path: Path, place: Place = NOWHERE) -> Source:
-    """Return the source of a file, which may be named in another."""
+    """Read a file, which may be named in another file at `place`."""
     try:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
@@ -751,16 +751,17 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
 
 
 def _scenario(name: str, file: ValidationFile, passed: frozenset[SubjectKind]) -> Scenario | None:
-    """Return what a validation file expects."""
+    """Return the expectations of a validation file as a test."""
     expectations = [*file.asserted, *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
 def _listed(expected: Expected, passed: frozenset[SubjectKind]) -> Iterator[ExpectedCheck | SubjectList]:
-    """Expect exactly these of each type that is named; where some are taken out of everybody, each by itself.
+    """Yield lists of exactly these subjects per type, and single checks where lists are not exact.
 
-    A list names the usersets that relationships name. One that a permission only passes through on its way has the
-    permission all the same, and so has the one that is asked about: of such kinds, each that is listed is asked.
+    If a wildcard has exclusions, each of these subjects is checked. Otherwise a list contains usersets from
+    relationships. But a userset that a permission only passes through has the permission as well, and so has the
+    userset of the relation itself: for these kinds, each expected subject is checked.
     """
     kinds: dict[SubjectKind, list[Who]] = {}
     by_one = passed | {(expected.object.type, expected.relation)}

@@ -1,4 +1,4 @@
-"""Pieces of policy, put together; what is always true or never is left out on the way."""
+"""Build formulas; parts that are always true or always false are simplified away."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A server for editors that speak the Language Server Protocol.
+"""A server for editors that support the Language Server Protocol.
 
-`document` is an open text and what is known about it, `answers` answers requests about it, and `server` receives them
+`document` is an open text and what is known about it, `answers` handles requests about it, and `server` receives them
 and sends diagnostics. Needs pygls (`pip install "authz-project[editor]"`), which nothing else imports.
 """

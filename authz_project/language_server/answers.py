@@ -1,4 +1,4 @@
-"""What the language server answers about a document."""
+"""Responses of the language server about a document."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from policy.rules import compile_policy
 from policy.rules.program import Program
 from policy.values import quoted
 
-# ---- An open text, what is known about it, and positions in it ----------------------------------------------------
+# ---- an open document, its analysis, and positions in it ----------------------------------------------------------
 
 # ---- positions ----------------------------------------------------------------------------------------------------
-# Offsets in a text, and positions as the protocol counts them: lines from 0, and units of an encoding.
+# Offsets in a text, and positions as in the protocol: lines numbered from 0, and code units of an encoding.
 
 
 @dataclass(frozen=True)
 class Positions:
-    """A text, to turn offsets in it into positions of the protocol, and back."""
+    """Converts offsets in a text to positions of the protocol, and back."""
 
     source: Source
     encoding: str = PositionEncodingKind.Utf16
@@ -78,7 +78,7 @@ class Positions:
         return self.range(Span(0, len(self.source.text)))
 
     def offset(self, position: Position) -> int:
-        """Return the offset of a position; of one behind the end of its line, that end."""
+        """Return the offset of a position; beyond the end of a line, the line's end."""
         line = position.line + 1
         if line > self.source.text.count("\n") + 1:
             return len(self.source.text)
@@ -98,21 +98,21 @@ class Positions:
         return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-# ---- An open text, and what is known of it; each thing is found when it is first asked for ------------------------
+# ---- an open document, analysed lazily ----------------------------------------------------------------------------
 
 _HEAD = re.compile(r"^[ \t]*(?:actor|resource|global|test)\b", re.MULTILINE)
-_AHEAD = 2_000  # characters after a place that are read to complete there
+_AHEAD = 2_000  # characters after a position that are read to complete there
 
 
 @dataclass(frozen=True)
 class Parsed:
     policy: ast.Policy
-    tokens: list[Token]  # that it was made of
+    tokens: list[Token]  # from which it was parsed
 
 
 @dataclass(frozen=True)
 class CompiledText:
-    program: Program | None  # where it is a policy
+    program: Program | None  # None if the policy has errors
     problems: tuple[Problem, ...]
 
 
@@ -123,7 +123,7 @@ class OpenDocument:
     version: int
     encoding: str
     before: TextOutline | None = field(default=None, repr=False)  # of the text before the last change
-    known: frozenset[str] = field(default=frozenset(), repr=False)  # pieces of an earlier text that was a policy
+    known: frozenset[str] = field(default=frozenset(), repr=False)  # valid pieces of an earlier text
 
     @cached_property
     def source(self) -> Source:
@@ -149,17 +149,17 @@ class OpenDocument:
 
     @property
     def last_outline(self) -> TextOutline:
-        """Return the outline, or the one before the last change: to complete what is typed now, that is as good."""
+        """Return the outline, or the one before the last change, which is good enough for completion while typing."""
         return self.before if self.before and "outline" not in self.__dict__ else self.outline
 
     @cached_property
     def parsed(self) -> Parsed:
-        """Return what takes longest of all that is asked; PolicyRejected where the text is no policy by its form."""
+        """Parse the text, the most expensive step of all. Raise PolicyRejected on syntax errors."""
         return Parsed(*parse_with_tokens(self.source))
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """Return the tokens, parsing only pieces that are not known from before; PolicyRejected if it is no policy."""
+        """Return the tokens, parsing only unknown pieces. Raise PolicyRejected on syntax errors."""
         if "parsed" not in self.__dict__:
             tokens = tokens_in(self.source)
             if are_policies(pieces_of(self.text, tokens) - self.known):
@@ -168,7 +168,7 @@ class OpenDocument:
 
     @property
     def pieces(self) -> frozenset[str]:
-        """Return the latest that are known to be policies: of this text, or of an earlier one."""
+        """Return the latest pieces known to be valid, of this text or of an earlier one."""
         found = self.__dict__.get("parsed")
         return pieces_of(self.text, found.tokens) if found else self.known
 
@@ -186,7 +186,7 @@ class OpenDocument:
         return "compiled" in self.__dict__
 
     def around(self, place: int) -> tuple[str, int]:
-        """Return the text from the head of the block or test before a place on, and where the place is in it."""
+        """Return the text from the head of the enclosing block or test, and the place's offset in it."""
         start = 0
         for found in _HEAD.finditer(self.text, 0, place):
             start = found.start()
@@ -197,16 +197,16 @@ def changed(document: OpenDocument, text: str, version: int) -> OpenDocument:
     return OpenDocument(document.uri, text, version, document.encoding, document.last_outline, document.pieces)
 
 
-# ---- Answer requests about an open text, in the protocol's types --------------------------------------------------
+# ---- responses to requests about an open document, in the protocol's types ----------------------------------------
 
-# ---- What an editor shows of the name under the pointer, as Markdown ----------------------------------------------
+# ---- hover: information about the name under the pointer, as Markdown ---------------------------------------------
 
 MOST = 12  # lines of one kind
 _TYPED = re.compile(r"\s*(?::|matches!?)\s*([^\s,;()]+)")
 
 
 def hover_text(document: OpenDocument, occurrence: Occurrence) -> str:
-    """Return what there is to say; empty where that is nothing."""
+    """Return the hover text; empty if there is none."""
     key = occurrence.key
     match key.kind:
         case kind if kind == TYPE:
@@ -223,7 +223,7 @@ def hover_text(document: OpenDocument, occurrence: Occurrence) -> str:
 
 
 def _code(lines: Iterable[str]) -> str:
-    """Write the text as a block of code, whose fence is longer than any in it."""
+    """Return a code block with a fence longer than any in the text."""
     text = "\n".join(lines)
     fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
     return f"{fence}polar\n{text}\n{fence}\n" if text else ""
@@ -282,7 +282,7 @@ def _declared(block: OutlineBlock, name: str) -> Iterator[str]:
 
 
 def _predicate(document: OpenDocument, key: NameKey) -> str:
-    """Return which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
+    """Return the facts that the predicate accepts, if the policy compiles, and the rules that define it."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
     for (predicate, _), patterns in (program.accepted if program else {}).items():
@@ -318,11 +318,11 @@ def _fixture(document: OpenDocument, name: str) -> list[str]:
     return _shortened([line for span in spans for line in document.text[span.start : span.end].splitlines()])
 
 
-# ---- what is shown of many ----------------------------------------------------------------------------------------
+# ---- truncation ---------------------------------------------------------------------------------------------------
 
 
 def _statements(document: OpenDocument, spans: Iterable[Span]) -> list[str]:
-    """Write statements of the text on a line each, with their lines."""
+    """Format statements of the text with their line numbers, one per line."""
     lines = []
     for span in spans:
         line, _ = document.source.position(span.start)
@@ -334,7 +334,7 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= MOST else [*lines[: MOST - 1], f"# and {len(lines) - MOST + 1} more"]
 
 
-# ---- Another name for something, everywhere in the text at once; or why that cannot be ----------------------------
+# ---- renaming a symbol throughout the text ------------------------------------------------------------------------
 
 BUILT_IN = {
     TYPE: {*PRIMITIVES, *ABSTRACT},
@@ -345,7 +345,7 @@ _UNFIT = re.compile(r'["\\\n\r\0]')
 
 
 class CannotRename(Exception):
-    """Why not, in a sentence."""
+    """The symbol cannot be renamed; the message says why."""
 
 
 def renamable(document: OpenDocument, place: int) -> Occurrence:
@@ -361,7 +361,7 @@ def renamable(document: OpenDocument, place: int) -> Occurrence:
 
 
 def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
-    """Return where the new name goes."""
+    """Return the spans to replace by the new name."""
     key = renamable(document, place).key
     spans = [each.span for each in document.names.of(key)]
     if new == key.name:
@@ -384,7 +384,7 @@ def _refuse_unfit(document: OpenDocument, key: NameKey, spans: list[Span], new: 
 
 
 def _is_sound(document: OpenDocument, spans: list[Span], new: str) -> bool:
-    """Say whether the text is understood with the new name, if it was before."""
+    """Return whether the text parses with the new name, if it did before."""
     return _problems(with_name(document.text, spans, new)) == 0 or _problems(document.text) > 0
 
 
@@ -408,7 +408,7 @@ def _called(key: NameKey) -> str:
     return "variable" if key.kind == VARIABLE else key.kind
 
 
-# ---- What an editor asks about an open text, answered in the types of the protocol --------------------------------
+# ---- handlers of the protocol's requests --------------------------------------------------------------------------
 
 RUN_TESTS = "authz.runTests"
 _COMPLETED = {
@@ -473,7 +473,7 @@ def hovered(document: OpenDocument, position: types.Position) -> types.Hover | N
 
 
 def definitions(document: OpenDocument, position: types.Position) -> list[types.Location]:
-    """Return where the name is made: of several, those in the block around, if it has one."""
+    """Return where the symbol is defined: of several places, those in the enclosing block, if any."""
     occurrence = _at(document, position)
     if occurrence is None:
         return []
@@ -516,7 +516,7 @@ def symbols(document: OpenDocument) -> list[types.DocumentSymbol]:
 
 
 def layout(document: OpenDocument) -> list[types.TextEdit]:
-    """Return one edit of the whole; none for a text that is no policy, or is laid out already."""
+    """Return one edit of the whole text; none if it has syntax errors or is already formatted."""
     try:
         after = formatted_tokens(document.text, document.tokens)
     except PolicyRejected:
@@ -525,7 +525,7 @@ def layout(document: OpenDocument) -> list[types.TextEdit]:
 
 
 def lenses(document: OpenDocument) -> list[types.CodeLens]:
-    """Run this test, above each; run them all, above the first."""
+    """Return lenses to run each test, and above the first one, to run all."""
     tests = [symbol for symbol in document.names.symbols if symbol.kind == "test"]
     found = [_lens(document, symbol, "Run test", [document.uri, symbol.name]) for symbol in tests]
     if len(tests) > 1:

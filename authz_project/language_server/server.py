@@ -1,4 +1,4 @@
-"""The server: open texts, what is asked about them, and what is wrong with them, told a moment after each change."""
+"""The language server: open documents, requests about them, and diagnostics, sent shortly after each change."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from policy.publishing import results_of
 from policy.rules.program import Program
 from policy.testing import TestReport
 
-QUIET = 0.2  # seconds without a change after which problems are looked for
+QUIET = 0.2  # seconds without a change after which diagnostics are computed (debouncing)
 _FAILED = -32803  # the protocol's RequestFailed
 
 
 class PolicyServer(LanguageServer):
-    """The open texts, by their addresses."""
+    """The open documents, by URI."""
 
     def __init__(self, version: str):
-        # Full sync: incremental edits are given by line numbers, and Polar does not end lines where other programs do.
+        # Full sync, because incremental edits use line numbers, and Polar's line ends differ from those of most
+        # programs.
         super().__init__("authz", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self.documents: dict[str, OpenDocument] = {}
         self.waiting: dict[str, asyncio.Task[None]] = {}
 
     def took(self, uri: str, version: int) -> None:
-        """Note the text as it is now."""
+        """Store the current text."""
         text = self.workspace.get_text_document(uri).source
         before = self.documents.get(uri)
         if before is None:
@@ -62,7 +63,7 @@ class PolicyServer(LanguageServer):
     async def _problems_of(self, uri: str) -> None:
         await asyncio.sleep(QUIET)
         document = self.documents[uri]
-        _ = document.names, document.outline  # for what is asked next
+        _ = document.names, document.outline  # for subsequent requests
         compiled = await asyncio.to_thread(lambda: document.compiled)
         if self.documents.get(uri) is document:
             self.publish(document, compiled.problems)
@@ -80,7 +81,7 @@ class PolicyServer(LanguageServer):
         return found
 
     async def run_tests(self, uri: str, name: str) -> dict[str, Any]:
-        """Run one test of a text, or without a name all; say what came of it, and mark what failed."""
+        """Run one test of a document, or without a name, all. Return the result, and mark failures."""
         document = self.document(uri)
         compiled = await asyncio.to_thread(lambda: document.compiled)
         if compiled.program is None:
@@ -103,7 +104,7 @@ class PolicyServer(LanguageServer):
 
 
 def _tested(program: Program) -> TestReport:
-    """Return what came of the tests; the thread keeps no connection."""
+    """Run the tests. The thread keeps no connection."""
     try:
         return testing.run(program)
     finally:
@@ -111,7 +112,7 @@ def _tested(program: Program) -> TestReport:
 
 
 def _failures(document: OpenDocument, report: TestReport) -> list[Problem]:
-    """Return the assertions that failed, as problems of their lines."""
+    """Return the failed assertions, as problems of their lines."""
     found = []
     for test in report.tests:
         for one in test.assertions:
@@ -121,7 +122,7 @@ def _failures(document: OpenDocument, report: TestReport) -> list[Problem]:
     return found
 
 
-# ---- what is asked ------------------------------------------------------------------------------------------------
+# ---- request handlers ---------------------------------------------------------------------------------------------
 
 _ANSWERS: dict[str, Callable[[OpenDocument, Any], object]] = {
     types.TEXT_DOCUMENT_HOVER: lambda document, asked: answers.hovered(document, asked.position),
@@ -145,7 +146,7 @@ _OPTIONS = {
 
 
 def built(version: str) -> PolicyServer:
-    """Return a server that answers, to be started."""
+    """Return a server with all handlers registered, not started yet."""
     server = PolicyServer(version)
     for name, answer in _ANSWERS.items():
         server.feature(name, _OPTIONS.get(name))(_handler(server, answer))
@@ -180,13 +181,13 @@ def _handler(server: PolicyServer, answer: Callable[[OpenDocument, Any], object]
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Say whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
+    """Return whether there was an internal error. A refused rename is none: its reason is in the response."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, JsonRpcException) and error.code == _FAILED)
 
 
 def serve(version: str) -> None:
-    """Answer on the standard input and output until the editor ends it."""
+    """Serve on standard input and output until the editor ends the connection."""
     logging.getLogger("pygls").setLevel(logging.WARNING)
     logging.getLogger(json_rpc.__name__).addFilter(_is_failure)
     with in_memory():  # tests of policies need no database

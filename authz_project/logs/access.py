@@ -1,4 +1,4 @@
-"""Log each request, and slow questions."""
+"""The access log and the slow query log."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from localsql.asking import PlanKey
 from policy.ground.clock import text_of
 from policy.ground.threads import start_thread
 
-# ---- Writes a log line for each request: its endpoint, its caller, its status and its time ------------------------
-# Of what the caller chooses freely, the line has only the request's id, which is printable. No response waits for the
-# log: requests go into a bounded queue, and a thread writes their lines a few times a second. Requests that find no
-# room in the queue are left out and counted, and the log says how many there were.
+# ---- access log: one line per request, with endpoint, caller, status and duration ---------------------------------
+# Of the values that callers choose, a line has only the request id, which is printable. No response waits for the log:
+# requests go into a bounded queue, and a thread writes their lines several times a second. If the queue is full,
+# requests are dropped, and the log says how many.
 
 log = logging.getLogger("authz.logs")
 
 LOGGER = "authz.access"
-ROOM = 20_000  # requests that wait to be written down
+ROOM = 20_000  # capacity of the queue, in requests
 PAUSE = 0.1  # seconds between writes
 COMPLAINT_EVERY = 60.0  # seconds
 
@@ -37,7 +37,7 @@ LineFormat = Callable[[AnsweredRequest], bytes]
 
 
 def plain(seen: AnsweredRequest) -> bytes:
-    """Return the line for people."""
+    """Return the line as plain text."""
     milliseconds = int((seen.at + seen.seconds) * 1_000)
     when = f"{_local_second(milliseconds // 1_000)},{milliseconds % 1_000:03d}"
     whose = f" environment={seen.environment} key={seen.key_id}" if seen.key_id is not None else ""
@@ -47,7 +47,7 @@ def plain(seen: AnsweredRequest) -> bytes:
 
 
 def json(seen: AnsweredRequest) -> bytes:
-    """Return the line as JSON, put together from pieces of JSON: most are the same for many lines, and cached."""
+    """Return the line as JSON, built from cached pieces of JSON that many lines share."""
     endpoint, method, status, _, seconds, began, request_id, environment, key_id, _, _ = seen
     second, microseconds = divmod(int((began + seconds) * 1_000_000), 1_000_000)
     return b'{"time":"%b.%06dZ",%b,"request_id":%b,"microseconds":%d}\n' % (
@@ -84,7 +84,7 @@ def _what(method: str, endpoint: str, status: int) -> dict[str, object]:
 
 
 def facts_of(seen: AnsweredRequest) -> dict[str, object]:
-    """Return the fields that all log lines about a request have."""
+    """Return the fields that all log lines about a request have in common."""
     return {
         "request_id": seen.request_id,
         **_whose(seen.environment, seen.key_id),
@@ -94,7 +94,7 @@ def facts_of(seen: AnsweredRequest) -> dict[str, object]:
 
 
 class AccessLog:
-    """An observer: it queues requests, and a thread writes their lines."""
+    """An observer that queues requests; a thread writes their lines."""
 
     def __init__(self, line: LineFormat):
         self._line = line
@@ -122,7 +122,7 @@ class AccessLog:
                 log.exception("cannot write the access log")
 
     def _lines(self) -> list[bytes]:
-        """Take all queued requests, and return their lines. One that cannot be built is logged and left out."""
+        """Empty the queue and return its requests' lines. One that cannot be formatted is logged and skipped."""
         lines, line_of, next_one = [], self._line, self._waiting.popleft
         for _ in range(len(self._waiting)):
             try:
@@ -132,7 +132,7 @@ class AccessLog:
         return lines
 
     def complain(self) -> None:
-        """Log how many requests were left out of the access log, at most once a minute."""
+        """Log how many requests were dropped, at most once a minute."""
         now = time.monotonic()
         if self._left_out and now - self._complained > COMPLAINT_EVERY:
             left_out, self._left_out, self._complained = self._left_out, 0, now
@@ -146,7 +146,7 @@ class AccessLog:
 
 
 def pieces(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Yield the lines in pieces of at most `most` bytes, all of whole lines; a longer line is a piece of its own."""
+    """Yield chunks of whole lines, of at most `most` bytes each; a longer line is a chunk of its own."""
     text, start = b"".join(lines), 0
     while start < len(text):
         end = text.rfind(b"\n", start, start + most) + 1 or text.index(b"\n", start) + 1
@@ -154,18 +154,18 @@ def pieces(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
         start = end
 
 
-# ---- slow ---------------------------------------------------------------------------------------------------------
-# Logs questions that took long: their shapes without ids, how many tables they read, and where the time went.
+# ---- slow query log -----------------------------------------------------------------------------------------------
+# Logs slow queries: their redacted form without ids, how many tables they read, and where the time went.
 
 _slow_log = logging.getLogger("authz.slow")
 
-SHOWN = 5  # shapes of one request
-LONGEST = 500  # characters of one shape
-QUESTIONS = frozenset({"compile", "found"})  # parts that only questions have
+SHOWN = 5  # queries of one request
+LONGEST = 500  # characters of one query
+QUESTIONS = frozenset({"compile", "found"})  # parts that only queries have
 
 
 def tell_if_question(seen: AnsweredRequest) -> None:
-    """Log the request, if it asked a question. An observer that is told only of requests that took long."""
+    """Log the request if it was a query. An observer that is called only for slow requests."""
     keys = dict.fromkeys(part.facts["key"] for part in seen.parts if part.name in QUESTIONS)
     if not keys:
         return
@@ -206,7 +206,7 @@ def _shapes(keys: dict[object, None]) -> list[str]:
 
 
 def _reads(keys: dict[object, None]) -> int | None:
-    """Return how many tables the largest plan reads, of those still in the caches; None if none is."""
+    """Return the number of tables that the largest plan still in the caches reads; None if there is none."""
     known = []
     for key in keys:
         match key:
@@ -217,11 +217,11 @@ def _reads(keys: dict[object, None]) -> int | None:
     return max((reads for reads in known if reads is not None), default=None)
 
 
-# ---- when a server's process starts -------------------------------------------------------------------------------
+# ---- startup ------------------------------------------------------------------------------------------------------
 
 
 def begin() -> None:
-    """Begin to log warnings, ended threads, requests and slow questions. Called once in each process that answers."""
+    """Set up logging of warnings, crashed threads, requests and slow queries. Call it once per server process."""
     logging.captureWarnings(True)
     threading.excepthook = _ended
     if settings.ACCESS_LOG:
@@ -231,7 +231,7 @@ def begin() -> None:
 
 
 def _ended(thread: threading.ExceptHookArgs) -> None:
-    """Log that a thread has ended by an exception that nothing caught."""
+    """Log that a thread ended with an uncaught exception."""
     if thread.exc_type is SystemExit or thread.exc_value is None:
         return
     name = thread.thread.name if thread.thread is not None else "?"

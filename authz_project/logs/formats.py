@@ -1,4 +1,4 @@
-"""Write log lines: whole, in one format, and with nothing secret."""
+"""Log formatting: whole lines, in one format, without secrets."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ import orjson
 
 from policy.ground.clock import text_of
 
-# ---- details ------------------------------------------------------------------------------------------------------
-# Removes values of rows from errors: PostgreSQL adds them, in `DETAIL` and in the `CONTEXT` of a COPY.
+# ---- redaction ----------------------------------------------------------------------------------------------------
+# Removes row values from errors: PostgreSQL includes them in `DETAIL` and in the `CONTEXT` of a COPY.
 
-_NEXT = r"(?=\n\n(?:The above exception|During handling of)|\Z)"  # the next error that a traceback chains, or the end
-_DETAILS = re.compile(rf"\n[^\W\d_]+:  .*?{_NEXT}", re.DOTALL)  # with any label: the server may speak any language
+_NEXT = r"(?=\n\n(?:The above exception|During handling of)|\Z)"  # the next error in a chained traceback, or the end
+_DETAILS = re.compile(rf"\n[^\W\d_]+:  .*?{_NEXT}", re.DOTALL)  # with any label, as the server may use any language
 
 
 def without_details(text: str) -> str:
-    """Return an error's text, or a traceback, in which each error ends before its first label, such as `DETAIL:`."""
+    """Return an error message or traceback with each error cut off before its first label, such as `DETAIL:`."""
     return _DETAILS.sub("", text)
 
 
-# ---- current ------------------------------------------------------------------------------------------------------
-# Which request this thread answers, for all log lines that are written meanwhile, by any code.
+# ---- current request ----------------------------------------------------------------------------------------------
+# The request that this thread is processing, for all log lines that any code writes meanwhile.
 
 
 class Whose(Protocol):
-    """What log lines say of a `Caller`."""
+    """What log lines show of a `Caller`."""
 
     @property
     def environment(self) -> str: ...
@@ -54,7 +54,7 @@ current = _Current()
 
 
 def enter(request_id: str, path: str) -> None:
-    """Have log lines of this thread name this request from now on. Its caller is not known yet."""
+    """Make log lines of this thread name this request from now on. Its caller is not known yet."""
     current.request_id, current.path, current.caller = request_id, path, None
 
 
@@ -62,20 +62,20 @@ def leave() -> None:
     current.request_id = ""
 
 
-# ---- formats ------------------------------------------------------------------------------------------------------
-# Formats log lines, as plain text or as JSON. Nothing that somebody sends can forge a line, or break one.
+# ---- formatters ---------------------------------------------------------------------------------------------------
+# Format records as plain text or JSON. No input can forge a log line or break one up (log injection).
 
-FACTS = "facts"  # a record's further fields, given by `extra={FACTS: {…}}`
-LEAST = 200  # characters that shortening leaves of a text at least
+FACTS = "facts"  # extra fields of a record, passed as `extra={FACTS: {…}}`
+LEAST = 200  # characters that truncation leaves of a text at least
 
-# Characters that end lines, move the cursor, or change the direction of writing.
+# Control characters: line ends, cursor movement, and changes of the text direction.
 _PLACES = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _UNPRINTABLE = {place: ascii(chr(place))[1:-1] for place in _PLACES}
 _IN_TRACEBACKS = {place: text for place, text in _UNPRINTABLE.items() if place not in (0x09, 0x0A)}
 
 
 def about_request() -> dict[str, Any]:
-    """Return what is known of the request that this thread answers; nothing where it answers none."""
+    """Return fields about the request that this thread is processing; empty if there is none."""
     if not current.request_id:
         return {}
     from_whom = current.caller
@@ -84,7 +84,7 @@ def about_request() -> dict[str, Any]:
 
 
 class Plain(logging.Formatter):
-    """Time, level, logger and text on one line. A traceback follows, indented: none of it looks like a log line."""
+    """Time, level, logger and message on one line. A traceback follows, indented so as not to look like log lines."""
 
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name} {message}", style="{")
@@ -104,7 +104,7 @@ def _indented(text: str) -> str:
 
 
 class Json(logging.Formatter):
-    """An object on one line: `time`, `level`, `logger`, `message`, the request's members, and the record's own."""
+    """A JSON object on one line: `time`, `level`, `logger`, `message`, fields of the request, and of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -123,16 +123,16 @@ class Json(logging.Formatter):
 
 
 def command_line_to_json(text: str) -> str:
-    """Return a command's message to people as a line of JSON, for where all output is JSON."""
+    """Return a command's message as a line of JSON, for when all output is JSON."""
     now = text_of(time.time_ns() // 1_000)
     return json_of({"time": now, "level": "INFO", "logger": "authz.serve", "message": text})
 
 
 def json_of(fields: Mapping[str, Any]) -> str:
-    """Return the object as one line of JSON, whatever its values are."""
+    """Return the object as one line of JSON, whatever its values."""
     try:
         return orjson.dumps(fields, default=str).decode()
-    except orjson.JSONEncodeError:  # a text with half of a surrogate pair
+    except orjson.JSONEncodeError:  # a text with a lone surrogate
         whole = {name: _whole(value) for name, value in fields.items()}
         return orjson.dumps(whole, default=str).decode()
 
@@ -142,7 +142,7 @@ def _whole(value: Any) -> Any:
 
 
 def shortened(line: str, most: int) -> str:
-    """Return the line in at most `most` bytes. A plain line loses its middle; in JSON, the longest texts do."""
+    """Truncate a line to `most` bytes. A plain line loses its middle; in JSON, the longest texts do."""
     if _size(line) <= most:
         return line
     if not line.startswith("{"):
@@ -172,18 +172,17 @@ def _without_middle(text: str, most: int) -> str:
     return f"{text[:start]} … {text[start - most :]}"
 
 
-# ---- Writes log lines whole, so that lines of several threads and processes never mix -----------------------------
-# Each line is one write. A pipe keeps only writes of up to PIPE_BUF bytes together, so longer lines lose their
-# middle.
+# ---- writing whole lines, so that those of several threads and processes do not interleave ------------------------
+# Each line is one write. On a pipe, only writes of up to PIPE_BUF bytes are atomic, so longer lines lose their middle.
 
 STANDARD_ERROR = 2
 MOST_IN_FILE = 1 << 16  # bytes
-LONGEST_BRIEF = 300  # characters of a text that a stranger can cause
+LONGEST_BRIEF = 300  # characters of a message that strangers can trigger
 
 
 @cache
 def most_at_once() -> int:
-    """Return how many bytes one write to standard error may have, to stay together."""
+    """Return how many bytes can be written to standard error atomically."""
     try:
         is_pipe = stat.S_ISFIFO(os.fstat(STANDARD_ERROR).st_mode)
     except OSError:
@@ -192,14 +191,14 @@ def most_at_once() -> int:
 
 
 def write(text: bytes) -> None:
-    """Write whole lines. Raise `OSError` if standard error does not take them."""
+    """Write whole lines. Raise `OSError` on failure."""
     left = memoryview(text)
     while left:
         left = left[os.write(STANDARD_ERROR, left) :]
 
 
 class OnceASecond:
-    """Says of each line of a kind whether it is to be written: the first of a second is."""
+    """Rate limiter for log lines: allows one per second of each kind."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -207,7 +206,7 @@ class OnceASecond:
         self._left_out: dict[object, int] = {}
 
     def left_out_before(self, kind: object) -> int | None:
-        """Return how many were left out since the last one that was written; None if this one is to be left out."""
+        """Return how many lines were dropped since the last one that was written; None if this one is to be dropped."""
         with self._lock:
             now = time.monotonic()
             if now - self._last.get(kind, -math.inf) < 1.0:
@@ -222,9 +221,9 @@ def more(left_out: int) -> str:
 
 
 class Briefly(logging.Filter):
-    """Keeps short what strangers can have written to the log: one line without a traceback, once a second for a logger.
+    """Limits what strangers can write to the log: one line without a traceback, once a second per logger.
 
-    The loggers are few: Django names one after each kind of refusal, such as `django.security.DisallowedHost`.
+    There are few loggers: Django names one after each kind of rejection, such as `django.security.DisallowedHost`.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -242,7 +241,7 @@ class Briefly(logging.Filter):
 
 
 class WholeLines(logging.Handler):
-    """Writes records to standard error. One that cannot be written is lost: there is nowhere to report it."""
+    """Writes records to standard error. Records that cannot be written are lost: there is nowhere to report it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

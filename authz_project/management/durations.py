@@ -1,4 +1,4 @@
-"""Parse time spans on the command line."""
+"""Argument types for time spans on the command line."""
 
 import re
 from argparse import ArgumentTypeError
@@ -9,7 +9,7 @@ LONGEST = timedelta(days=36_500)
 
 
 def duration(text: str) -> timedelta:
-    """Return a span such as 90d, 24h, 30m or 0."""
+    """Parse a time span such as 90d, 24h, 30m or 0."""
     if text == "0":
         return timedelta()
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
@@ -20,7 +20,7 @@ def duration(text: str) -> timedelta:
 
 
 def above_nothing(text: str) -> timedelta:
-    """Return a span that is not 0."""
+    """Parse a time span longer than 0."""
     span = duration(text)
     if not span:
         raise ArgumentTypeError(f"`{text}` is not a time span longer than 0")

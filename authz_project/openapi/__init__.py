@@ -1,8 +1,8 @@
-"""The description of the HTTP interface, from which the OpenAPI document and the page at /api/docs are made.
+"""The description of the HTTP API, from which the OpenAPI document and the page at /api/docs are generated.
 
 Read it in this order:
 
-* `schemas`     the JSON schemas of what endpoints take and answer
-* `operations`  every operation, as its endpoint describes it (`docs`), with an example of `examples.json`
+* `schemas`     JSON schemas of requests and responses
+* `operations`  every operation, as described by its endpoint (`docs`), with an example from `examples.json`
 * `document`    the OpenAPI document, and its page
 """

@@ -20,9 +20,9 @@ from facts.accept import LONGEST
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 from policy.scopes import Scope
 
-# ---- Every operation of the interface: what its endpoint says of it, with an example ------------------------------
-# The examples stand in `examples.json`, by tag and in order. They tell one story: each answer follows from the
-# requests before it, and tests send them. An endpoint without an example is not described.
+# ---- operations of the API: the endpoint's description, with an example -------------------------------------------
+# The examples are in `examples.json`, by tag and in order. They form one sequence: each response follows from the
+# requests before it, as tests verify by sending them. An endpoint without an example is not documented.
 
 TAGS = {  # name -> description
     "Policy": "The rules, in the Polar language. Publishing a policy is atomic, and stored facts are unchanged.",
@@ -41,7 +41,7 @@ TAGS = {  # name -> description
 
 @cache
 def examples() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the examples of each tag, by method and path: `answer`, and where there are any, `query` and `body`."""
+    """Return the examples of each tag, by method and path: `answer`, and optionally `query` and `body`."""
     read: dict[str, dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
     return read
 
@@ -59,7 +59,7 @@ class Operation:
 
     @property
     def body(self) -> Schema | None:
-        """Return the schema of the body; None if there is none."""
+        """Return the schema of the request body; None if there is none."""
         kind = self.doc.body or (self.endpoint.body if self.method == "POST" else None)
         return None if kind is None else schema_of_body(kind, self.endpoint.takes_moment)
 
@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def has_offset(self) -> bool:
-        """Say whether the header `OsoOffset` gives the revision of the change or of the answer."""
+        """Return whether the response header `OsoOffset` gives the revision of the change or of the result."""
         return self.is_change or self.method in self.endpoint.questions or self.doc.has_offset
 
 
@@ -94,7 +94,7 @@ class OperationTag:
 
 
 def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[OperationTag, ...]:
-    """Return the operations of endpoints, which are given by their paths, in the order of the examples."""
+    """Return the operations of endpoints, a mapping by path, in the order of the examples."""
     tags = []
     for name, description in TAGS.items():
         operations = []
@@ -109,11 +109,11 @@ def operations_of(endpoints: Mapping[str, Endpoint]) -> tuple[Operation, ...]:
     return tuple(operation for tag in tags_of(endpoints) for operation in tag.operations)
 
 
-# ---- The OpenAPI document, for programs at /api/openapi.json and for people at /api/docs --------------------------
+# ---- The OpenAPI document, as JSON at /api/openapi.json and as a page at /api/docs --------------------------------
 
-# ---- Operations -> the OpenAPI document ---------------------------------------------------------------------------
+# ---- operations -> OpenAPI document -------------------------------------------------------------------------------
 
-JSONObject = dict[str, Any]  # JSON
+JSONObject = dict[str, Any]
 
 REFUSALS = {
     400: "The request is malformed, or the query is too complex. `message` says where and why.",
@@ -133,7 +133,7 @@ _ABOUT = (
 
 
 def document_of(endpoints: Mapping[str, Endpoint]) -> JSONObject:
-    """Return the OpenAPI document of endpoints, which are given by their paths."""
+    """Return the OpenAPI document of endpoints, a mapping by path."""
     tags = tags_of(endpoints)
     return {
         "openapi": "3.1.0",
@@ -200,11 +200,11 @@ def _parameter(parameter: QueryParameter, example: dict[str, str]) -> JSONObject
     return described | {"schema": parameter.schema} | shown
 
 
-# ---- answers --------------------------------------------------------------------------------------------------
+# ---- responses ------------------------------------------------------------------------------------------------
 
 
 def statuses(operation: Operation) -> dict[int, str]:
-    """Return everything but success that the operation may answer with."""
+    """Return all error statuses of the operation, with descriptions."""
     expected = [401, 429, 503] if operation.needs_key else []
     if operation.needs_key and operation.scope is not None:
         expected.append(403)
@@ -228,7 +228,7 @@ def _responses(operation: Operation) -> JSONObject:
 
 
 def _refusal(operation: Operation, status: int) -> Schema:
-    """Return the body of an error: always `Message` where the key is refused; else an operation may have its own."""
+    """Return the schema of an error: `Message` if the key is refused; else, operations may have their own."""
     doc = operation.doc
     if status in doc.refused_bodies:
         return ref(doc.refused_bodies[status])
@@ -268,8 +268,8 @@ _HEADERS = {
 
 
 # ---- views --------------------------------------------------------------------------------------------------------
-# The document for programs, and the page for people; neither wants a key, nor anything from elsewhere.
-# Both are made of the table of all endpoints when they are first asked for.
+# The document for programs, and the page for people. Neither requires a key or loads external resources. Both are
+# rendered from the table of all endpoints at the first request.
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'
 _CODE, _MARK = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
@@ -351,13 +351,13 @@ def _shown(operation: Operation) -> dict[str, object]:
 
 
 def _shape(schema: Schema) -> SafeString:
-    """Return what a name stands for, where there is nothing but the name."""
+    """Return the text of a schema, with a mere reference expanded."""
     name = str(schema.get("$ref", "")).rsplit("/", 1)[-1]
     return _linked(shape_text(SHAPES.get(name, schema)))
 
 
 def _linked(text: str) -> SafeString:
-    """Make links of the names of shapes, and set remarks apart."""
+    """Turn names of schemas into links, and mark up remarks."""
     lines = (escape(line).partition("  // ") for line in text.split("\n"))
     return mark_safe("\n".join(_NAME.sub(_LINK, line) + _remark(remark) for line, _, remark in lines))  # noqa: S308  escaped
 
@@ -367,12 +367,12 @@ def _remark(text: str) -> str:
 
 
 def _marked(text: str) -> SafeString:
-    """Mark what stands between backticks as code."""
+    """Mark text between backticks as code."""
     return mark_safe(_CODE.sub(_MARK, escape(text)))  # noqa: S308  escaped
 
 
 def _json(example: object) -> str:
-    """Write JSON indented, but what is short on one line."""
+    """Format JSON with indentation, but short values on one line."""
     return _laid_out(example, 0)
 
 

@@ -1,4 +1,4 @@
-"""JSON schemas of what endpoints take and answer, by name, and their text for people."""
+"""JSON schemas of requests and responses, by name, and their text form for people."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from facts.wire import END
 from policy.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
 from policy.serializers import DecodedField, JsonType, PolicyBody, TextField
 
-# ---- JSON schemas of what is answered, by name. Answers have exactly the keys that are listed ---------------------
+# ---- JSON schemas of responses, by name. Responses have exactly the listed keys -----------------------------------
 
 # ---- facts ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ CHANGES: dict[str, Schema] = {
     ),
 }
 
-# ---- questions --------------------------------------------------------------------------------------------------
+# ---- checks and queries -----------------------------------------------------------------------------------------
 
 _STAR = "`*` stands for every value."
 
@@ -336,10 +336,10 @@ AUTHZEN: dict[str, Schema] = {
 ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS | AUTHZEN
 
 
-# ---- shapes -------------------------------------------------------------------------------------------------------
-# Schemas of what is sent and answered, by name. Those of requests are made from what decodes them.
+# ---- named schemas ------------------------------------------------------------------------------------------------
+# Schemas of requests and responses, by name. Those of requests are generated from their serializers.
 #
-# Requests may have more members than are described, which are ignored.
+# Requests may have additional members, which are ignored.
 
 BODIES: dict[str, type[serializers.Serializer]] = {
     "Policy": PolicyBody,
@@ -369,7 +369,7 @@ _NAMES = {kind: name for name, kind in BODIES.items()}
 
 
 def schema_of_body(kind: type[serializers.Serializer] | JsonType | Schema, takes_moment: bool) -> Schema:
-    """Return the schema of what an endpoint takes; of a serializer, by its name."""
+    """Return the schema of an endpoint's request body; a reference by name for a serializer."""
     if isinstance(kind, dict):
         return kind
     if isinstance(kind, JsonType):
@@ -379,7 +379,7 @@ def schema_of_body(kind: type[serializers.Serializer] | JsonType | Schema, takes
 
 
 def schema_of(kind: type[serializers.Serializer]) -> Schema:
-    """Return the schema of a body: described by its docstring, and each member by its field."""
+    """Return the schema of a request body, described by the serializer's docstring and the fields' help texts."""
     required: dict[str, Schema] = {}
     optional: dict[str, Schema] = {}
     for member in kind().fields.values():
@@ -388,20 +388,20 @@ def schema_of(kind: type[serializers.Serializer]) -> Schema:
 
 
 def members_of(field: serializers.Field) -> dict[str, Schema]:
-    """Return what the field is read from: `{"page_size": {"type": "integer"}}`."""
+    """Return the schemas of the members that the field is read from: `{"page_size": {"type": "integer"}}`."""
     members = field.members if isinstance(field, DecodedField) else {str(field.field_name): _schema_of_one(field)}
     described = {"description": str(field.help_text)} if field.help_text else {}
     return {name: schema | described for name, schema in members.items()}
 
 
 def parameters_of(kind: type[serializers.Serializer]) -> tuple[QueryParameter, ...]:
-    """Return the query string that the serializer decodes."""
+    """Return the query parameters that the serializer decodes."""
     fields = kind().fields.items()
     return tuple(QueryParameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
 
 
 def _schema_of_one(field: serializers.Field) -> Schema:
-    """Return the schema of a field as the framework decodes it."""
+    """Return the schema of one of the framework's fields."""
     if isinstance(field, TextField):
         return field.schema
     assert isinstance(field, serializers.BooleanField), "whoever uses another kind of field says its schema here"
@@ -424,8 +424,8 @@ SHAPES: dict[str, Schema] = (
 )
 
 
-# ---- shape text ---------------------------------------------------------------------------------------------------
-# Schema -> text for people, in a notation that needs no explanation: `{ type: Name, id: Id }`.
+# ---- schemas as text ----------------------------------------------------------------------------------------------
+# Schema -> text for people, in a self-explanatory notation: `{ type: Name, id: Id }`.
 
 _INDENT = "  "
 _SHORT = 80
@@ -478,6 +478,6 @@ def _object(schema: Schema, depth: int) -> str:
 
 
 def _member(name: str, member: Schema, schema: Schema, depth: int) -> tuple[str, str]:
-    """Return what stands for it, and the remark behind it."""
+    """Return a member of an object, and the remark that follows it."""
     optional = "" if name in schema.get("required", ()) else "?"
     return f"{name}{optional}: {shape_text(member, depth)}", str(member.get("description", ""))

@@ -1,14 +1,14 @@
-"""Waiting for PostgreSQL with a deadline: a server that is stopped, or whose machine is gone, ends no statement itself.
+"""Timeouts for PostgreSQL connections, for a server that hangs or whose machine is gone and so cannot time out itself.
 
-Each wait of a connection has two limits. A statement may take a second longer than `STATEMENT_TIMEOUT`, by which the
-server ends it. And when a wait lasts for `LONG`, whatever for, the waiting thread asks the same server on another
-connection whether it answers at all. Past either limit, the thread shuts its connection down: to the code above, the
-connection is lost, as if the server had closed it, so whether a commit was made remains unknown.
+Each wait of a connection has two limits. A statement may take one second longer than `STATEMENT_TIMEOUT`, at which the
+server itself cancels it. And after `LONG` seconds of any wait, the waiting thread probes the same server on a second
+connection. If a limit is exceeded, or the probe gets no response, the thread shuts its connection down. The code above
+sees a lost connection, as if the server had closed it, so whether a commit succeeded is unknown.
 
-While a server is silent, no request begins to wait for it. A thread connects again and again in the usual way, which
-may lead to another server, and ends the silence.
+While a server does not respond, new requests fail at once instead of waiting for it. A thread keeps reconnecting in the
+usual way, which may lead to another server (failover), and clears this state on success.
 
-SQLite runs in this process. A server on SQLite does without this file, and so without PostgreSQL's driver.
+With SQLite, this module and PostgreSQL's driver are not imported.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from policy.replicas.replica import Silent, answered
 
 log = logging.getLogger("authz.server")
 
-GRACE = 1.0  # seconds beyond the limit of a statement, for the server to end it
-LONG = 2.0  # seconds without an answer, after which the server is asked whether it answers at all
-ANSWER_WITHIN = 2  # seconds to connect, and as many to answer
-AGAIN = 5.0  # seconds until the next such question, as long as the server answers
-LOOK_EVERY = 0.1  # seconds between looks at the limits
-CONNECT_EVERY = 0.25  # seconds between attempts to connect, while the server is silent
+GRACE = 1.0  # seconds beyond a statement's timeout, for the server to cancel it
+LONG = 2.0  # seconds without a response, after which the server is probed
+ANSWER_WITHIN = 2  # seconds to connect, and as many to respond
+AGAIN = 5.0  # seconds until the next probe, if the server responds
+LOOK_EVERY = 0.1  # seconds between checks of the limits
+CONNECT_EVERY = 0.25  # seconds between attempts to connect while the server does not respond
 
 
 def start() -> None:
-    """Give each new connection to the primary its limits, for as long as the process lives."""
+    """Install the limits on every new connection to the primary, for the lifetime of the process."""
     connection_created.connect(_limit_waits, dispatch_uid="database waits")
 
 
@@ -57,7 +57,7 @@ def _limit_waits(connection: BaseDatabaseWrapper, **_: object) -> None:
 
 
 class Wait:
-    """Replaces a connection's method `wait`, by which psycopg waits, and our own code below its cursors."""
+    """Replacement for a connection's `wait` method, which psycopg and our own code below its cursors call."""
 
     def __init__(self, connection: BaseDatabaseWrapper):
         self._connection = weakref.ref(connection)
@@ -66,12 +66,12 @@ class Wait:
     def __call__(self, steps: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
         """Run a generator of the driver, which yields what it waits for, and return its result."""
         raw: Any = self._raw()
-        if arguments or options:  # the driver has a limit of its own in mind
+        if arguments or options:  # the driver sets its own limit
             return type(raw).wait(raw, steps, *arguments, **options)
         return wait(self._limited(steps, raw), raw.pgconn.socket, interval=LOOK_EVERY)
 
     def _limited(self, steps: Generator[Any, Any, Any], raw: Any) -> Generator[Any, Any, Any]:
-        """Run the generator within the limits. While nothing comes, 0 is sent every `LOOK_EVERY`."""
+        """Run the generator within the limits. While nothing arrives, it is sent 0 every `LOOK_EVERY` seconds."""
         began = time.monotonic()
         try:
             wanted = next(steps)
@@ -87,7 +87,7 @@ class Wait:
         return waited >= self._limit() or (waited >= LONG and silence.is_noticed(raw, time.monotonic() - waited))
 
     def _limit(self) -> float:
-        """Return the limit of a statement. Transactions set the server's limit as they need it; changes may wait."""
+        """Return the timeout of a statement; none in transactions: these set the server's own, and changes may wait."""
         connection = self._connection()
         if connection is None or connection.in_atomic_block or not settings.STATEMENT_TIMEOUT:
             return inf
@@ -95,7 +95,7 @@ class Wait:
 
 
 class Silence:
-    """Whether the server is silent, for all threads of the process."""
+    """Whether the server is unresponsive, for all threads of the process."""
 
     def __init__(self) -> None:
         self._asking = threading.Lock()
@@ -103,7 +103,7 @@ class Silence:
         self._noticed_at = -inf
 
     def is_noticed(self, raw: Any, began: float) -> bool:
-        """Say whether the server of this connection has been silent since then. One thread at a time asks it."""
+        """Return whether the server has been unresponsive since `began`. One thread at a time probes it."""
         if self._noticed_at >= began:
             return True
         if time.monotonic() < self._ask_at or not self._asking.acquire(blocking=False):
@@ -123,11 +123,11 @@ class Silence:
         database.note_silence(True)
         try:
             start_thread("silence", self._end)
-        except RuntimeError:  # no thread can be had: each request finds out for itself
+        except RuntimeError:  # no thread can be started: each request finds out for itself
             database.note_silence(False)
 
     def _end(self) -> None:
-        """Connect again and again, until a server answers."""
+        """Try to connect until a server responds."""
         while not _can_connect():
             time.sleep(CONNECT_EVERY)
         database.note_silence(False)
@@ -138,10 +138,10 @@ silence = Silence()
 
 
 def answers(raw: Any) -> bool:
-    """Say whether the very server of this connection answers in time, with anything.
+    """Return whether the server of this very connection responds in time, with anything.
 
-    A refusal is an answer, too: the waiting threads will get the same. Where asking fails in an unexpected way, that
-    counts as an answer as well, because it does not show that the database is away.
+    An error from the server counts as a response: the waiting threads will get the same one. So does an unexpected
+    failure of the probe, because it does not show that the database is down.
     """
     try:
         known = {"host": raw.info.host, "port": raw.info.port, "password": raw.info.password}
@@ -159,7 +159,7 @@ def answers(raw: Any) -> bool:
 
 
 def _can_connect() -> bool:
-    """Say whether a connection to the primary can be made, whichever server that is now."""
+    """Return whether a connection to the primary can be made, whichever server that is now."""
     connection = databases.create_connection(DEFAULT_DB_ALIAS)
     try:
         connection.connect()
@@ -172,7 +172,7 @@ def _can_connect() -> bool:
 
 
 def _shut_down(raw: Any) -> None:
-    """Shut the socket down, so that the driver finds the connection closed."""
+    """Shut down the socket, so that the driver finds the connection closed."""
     its_socket = socket.socket(fileno=raw.pgconn.socket)
     try:
         with suppress(OSError):  # it has been closed already

@@ -1,4 +1,4 @@
-"""Turns a request of granian's into a WSGI environ, has the application answer it, and sends the response."""
+"""Convert granian's requests to WSGI environs, call the application, and send its responses."""
 
 import io
 import sys
@@ -25,7 +25,7 @@ from policy.ground import memory, spans
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
-    "SERVER_NAME": "localhost",  # Django asks for it where a request names no host
+    "SERVER_NAME": "localhost",  # Django needs one if a request has no Host header
     "SERVER_PORT": "80",
     "wsgi.version": (1, 0),
     "wsgi.errors": sys.stderr,
@@ -34,9 +34,9 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.run_once": False,
     MAY_WAIT: False,
 }
-LARGE = 1 << 20  # bytes of a response, of which one at a time is handed to granian
+LARGE = 1 << 20  # bytes; responses of at least this size are handed to granian one at a time
 _copying = threading.Lock()
-CLIENT = "authz.client"  # a key of environs: the client's address with its port
+CLIENT = "authz.client"  # key of an environ: the client's address and port
 
 
 def environ_of(scope: Scope) -> Environ:
@@ -44,7 +44,7 @@ def environ_of(scope: Scope) -> Environ:
     path, client = scope.path, scope.client
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
-        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI has bytes as latin-1 text
+        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI wants bytes decoded as latin-1
         "QUERY_STRING": scope.query_string,
         "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
         "REMOTE_ADDR": client.rpartition(":")[0].strip("[]"),
@@ -62,9 +62,9 @@ def environ_of(scope: Scope) -> Environ:
 
 @lru_cache(1000)
 def _key(header: str) -> str:
-    """Return a header's name in WSGI: `x-request-id` -> `HTTP_X_REQUEST_ID`. It is empty for a header to be dropped.
+    """Return a header's name in WSGI (`x-request-id` -> `HTTP_X_REQUEST_ID`), or "" if the header is to be dropped.
 
-    A name with `_` is dropped: it would pass for the one with `-`, which a proxy may have set, checked or removed.
+    Names with `_` are dropped: they would pass for the one with `-`, which a proxy may have set, checked or removed.
     """
     if "_" in header:
         return ""
@@ -73,10 +73,10 @@ def _key(header: str) -> str:
 
 
 class Withheld(io.RawIOBase):
-    """A body that was not read: each attempt to read it raises the `reason`.
+    """A request body that was not read: each attempt to read it raises `reason`.
 
-    Each time a new exception is raised. A raised exception keeps its traceback, and so would keep the request and its
-    connection until the next garbage collection.
+    A new exception is raised each time, because a raised exception keeps its traceback, and with it the request and its
+    connection, until the next garbage collection.
     """
 
     def __init__(self, reason: Exception):
@@ -96,7 +96,7 @@ class _Head:
 
 
 def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
-    """Have the application answer, and send its response. `close` the connection if part of the body was not read."""
+    """Call the application and send its response. Pass `close=True` if part of the body was not read."""
     memory.begin_request()
     try:
         _answer(environ, body, length, protocol, close)
@@ -127,7 +127,7 @@ def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoc
 
 
 def _send_large(environ: Environ, protocol: HTTPProtocol, answered: HTTPAnswer) -> None:
-    """Send it if there is memory for the copy that granian makes: without, it would end the process."""
+    """Send a large response if there is memory for granian's copy; without it, the copy would abort the process."""
     with _copying:
         try:
             memory.demand(len(answered.content))
@@ -144,7 +144,7 @@ def _break(environ: Environ, protocol: HTTPProtocol, error: Exception) -> None:
 
 
 class _File(NamedTuple):
-    """A response whose body granian reads from a file, as fast as the client takes it."""
+    """A response whose body granian reads from a file, at the client's pace."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -163,7 +163,7 @@ def _answer_of_django(environ: Environ) -> HTTPAnswer | _File:
 
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
-    """Answer with a status and a message, without asking the application."""
+    """Send a JSON response with this status and message, without calling the application."""
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
     _say(protocol, status, {"message": message}, request_id, close)
     _observe(scope.path, scope.method, status, request_id)
@@ -182,13 +182,13 @@ def say_broken(scope: Scope, protocol: HTTPProtocol, error: Exception) -> None:
 
 
 def _observe(path: str, method: str, status: int, request_id: str) -> None:
-    """Tell observers of a request that the application was not asked, or failed at. Its time counts as zero."""
+    """Report a request that bypassed the application, or at which it failed, to observers; its time counts as 0."""
     if spans.is_on:
         observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
 
 
 def _broken(protocol: HTTPProtocol, request_id: str, error: Exception) -> int:
-    """Log the error and answer it, for what the application could not answer itself. Return the status."""
+    """Log an error that the application could not handle, send the response for it, and return its status."""
     refusal = refusal_of(error, request_id)
     _say(protocol, refusal.status, refusal.body, request_id, close=True)
     return refusal.status

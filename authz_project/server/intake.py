@@ -1,4 +1,4 @@
-"""Take requests in: read their bodies, and give each to a thread."""
+"""Receive requests: read their bodies, and hand each request to a thread."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 
-# ---- Read the bodies of requests: how large they may be, and by when they must arrive -----------------------------
+# ---- request bodies: size limits and deadlines --------------------------------------------------------------------
 
 # ---- admission ----------------------------------------------------------------------------------------------------
-# Decides how large a request's body may be, depending on who sends it, before any of the body is read.
+# Sets the size limit of a request body by its sender, before any of the body is read.
 
-SMALL = 1 << 16  # bytes of body that /admin/ takes from somebody who is not logged in
+SMALL = 1 << 16  # bytes; limit of a body for /admin/ without a login
 UNLIMITED = 1 << 62
 
 
@@ -59,14 +59,14 @@ def largest() -> int:
 
 
 def quick_allowance(environ: Environ) -> int:
-    """Return how many bytes may be read without asking the database; 0 where the key has to be looked up first."""
+    """Return how many bytes may be read according to cached keys; 0 if the key has to be looked up in the database."""
     if _is_for_people(environ):
         return min(SMALL, largest())
     return largest() if is_remembered(token_of(environ)) else 0
 
 
 def allowance(environ: Environ) -> int:
-    """Return how many bytes may be read, asking the database. Raise `KeyRefused` where a good key is missing."""
+    """Return how many bytes may be read, querying the database. Raise `KeyRefused` if a valid key is missing."""
     refresh_connection()
     if _is_for_people(environ):
         return largest() if _is_logged_in(environ) else min(SMALL, largest())
@@ -88,21 +88,21 @@ def _is_logged_in(environ: Environ) -> bool:
     return user.is_active and user.is_staff
 
 
-# ---- Reads bodies by callbacks, so that no thread waits for them, and within a deadline ---------------------------
+# ---- reading bodies by callbacks, so that no thread waits for them, and with a timeout ----------------------------
 
 
 BODY_TIMEOUT = 10.0  # seconds
-LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
-RATE_WHILE_AWAITED = 1 << 20  # the same while other bodies wait for their room in memory
-LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
-LINGER_SIZE = 1 << 26  # bytes of a refused body that are taken at most
-_TICK = 0.25  # seconds between checks for late bodies
+LEAST_RATE = 1 << 16  # bytes per second; for each such amount, the timeout of a body is extended by a second
+RATE_WHILE_AWAITED = 1 << 20  # the same while other bodies wait for memory
+LINGER = 2.0  # seconds for which a rejected body is still received, so that its sender gets the response
+LINGER_SIZE = 1 << 26  # bytes of a rejected body that are received at most
+_TICK = 0.25  # seconds between checks for timed-out bodies
 
 
 class Whole:
-    """Reads a small body of known length in one piece, as most are. Calls `done` with it, or `failed` with the reason.
+    """Reads a small body of known length in one piece, as most are. Calls `done(body)` or `failed(reason)`.
 
-    The reason is "late" or "broken".
+    `reason` is "late" or "broken".
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Whole:
     def expire(self, now: float) -> None:
         body = self._body
         if body is not None and now > self._until:
-            body.cancel()  # which calls `_arrived`
+            body.cancel()  # this calls `_arrived`
 
     def _arrived(self, body: Future[bytes]) -> None:
         _open.discard(self)
@@ -128,14 +128,14 @@ class Whole:
         try:
             whole = body.result()
         except ProtocolClosed as reason:
-            reason.__traceback__ = None  # `body` keeps the error, which would keep this frame, and so `body`, for ever
+            reason.__traceback__ = None  # `body` keeps the error, which would keep this frame, and so `body`: a cycle
             self._failed("broken")
         else:
             self._done(whole)
 
 
 class _BodyReading:
-    """Reads a body chunk by chunk, one at a time; subclasses say what becomes of the chunks."""
+    """Reads a body one chunk at a time; subclasses decide what to do with the chunks."""
 
     def __init__(self, protocol: HTTPProtocol):
         self.size = 0
@@ -146,23 +146,23 @@ class _BodyReading:
         self._go_on()
 
     def take(self, part: bytes) -> bool:
-        """Take in a part, and say whether more is wanted. After the last part comes an empty one."""
+        """Process a chunk and return whether more are wanted. The last chunk is followed by an empty one."""
         raise NotImplementedError
 
     def late(self) -> None:
         raise NotImplementedError
 
     def allowed(self) -> float:
-        """Return how many seconds after its start the body is late."""
+        """Return the timeout of the body, in seconds from its start."""
         raise NotImplementedError
 
     def expire(self, now: float) -> None:
         chunk = self._chunk
         if chunk is not None and now - self.started > self.allowed():
-            chunk.cancel()  # which calls `_arrived`
+            chunk.cancel()  # this calls `_arrived`
 
     def _go_on(self) -> None:
-        """Take the chunks that are there, and have the next one call back."""
+        """Process the chunks that have arrived, and register a callback for the next one."""
         while self in _open:
             chunk = self._chunk = self._chunks.__anext__()
             if not chunk.done():
@@ -190,9 +190,9 @@ class _BodyReading:
 
 
 class Body(_BodyReading):
-    """Reads a whole body. Calls `done` with it, or `failed` with the reason.
+    """Reads a whole body. Calls `done(body)` or `failed(reason)`.
 
-    The reason is "long", "late", "broken", or "too much" where there is no memory for it.
+    `reason` is "long", "late", "broken", or "too much" if there is not enough memory for it.
     """
 
     def __init__(
@@ -235,9 +235,9 @@ class Body(_BodyReading):
             self._done(whole)
 
     def _is_whole(self) -> bool:
-        """Say, after an empty part, whether a body in chunks is complete.
+        """Return whether a chunked body is complete, after an empty chunk.
 
-        A body that broke off ends with an empty part as well, but then its stream does not end.
+        A body that was cut off ends with an empty chunk, too, but then its stream does not end.
         """
         if self._length is not None:
             return False
@@ -249,7 +249,7 @@ class Body(_BodyReading):
 
 
 class Rest(_BodyReading):
-    """Takes a refused body for a while, and drops it: if the connection closed at once, the response would be lost."""
+    """Receives a rejected body for a while and drops it: closing the connection at once would lose the response."""
 
     def allowed(self) -> float:
         return LINGER
@@ -265,7 +265,7 @@ _open: set[Whole | _BodyReading] = set()
 
 
 def _allowed(size: int) -> float:
-    """Return how many seconds so much of a body may take to arrive."""
+    """Return how many seconds a body of this size may take to arrive."""
     rate = RATE_WHILE_AWAITED if budget.is_awaited else LEAST_RATE
     return BODY_TIMEOUT + size / rate
 
@@ -280,12 +280,12 @@ def _watch() -> None:
         try:
             _end_what_is_late()
             budget.tick()
-        except Exception:  # the next one is not to wait for ever for that
+        except Exception:  # keep checking the other bodies
             log.exception("cannot close connections with timed-out request bodies")
 
 
 def _end_what_is_late() -> None:
-    """Expire all that is late. This is a function so that its variables go away when it returns.
+    """Expire all timed-out bodies. This is a function of its own so that its variables are dropped when it returns.
 
     Granian closes a connection only when nothing refers to its body any more.
     """
@@ -295,36 +295,36 @@ def _end_what_is_late() -> None:
 
 
 # ---- intake -------------------------------------------------------------------------------------------------------
-# Decides what happens to a request that arrives: it is refused, its body is read, or a thread answers it.
+# Decides what happens to an arriving request: it is rejected, its body is read, or it goes to a thread.
 #
-# Nothing here waits, since granian's own thread delivers the requests. Bodies are read by callbacks (`reading`), and
-# what asks the database runs on other threads (`slots`, `changes`, `waiting`).
+# Nothing here may block, since requests are delivered by granian's own thread. Bodies are read by callbacks
+# (`_reading`), and whatever queries the database runs on other threads (`_slots`, `_changes`, `_waiting`).
 
 
-# Endpoints of changes that may wait for one another: see `facts.group_commit`.
+# Endpoints of changes that can be committed together: see `facts.group_commit`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
-FEED = "api/changes"  # its readers may wait for the next change
+FEED = "api/changes"  # its readers may wait for the next change (long polling)
 CROWDED = "the server is overloaded; try again"
 FULL = "too many large request bodies at the same time; try again"
-WAITING = 16  # changes that a process works on at once; more wait in line
-# Additional threads for each thread, for what takes long. A connection costs SQLite little, and PostgreSQL a process.
+WAITING = 16  # concurrent changes of a process; more wait in the queue
+# Extra threads per thread, for slow requests. A connection costs SQLite little, but PostgreSQL a process.
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
 
 
 class Intake:
-    """The callable to which granian passes each request of a worker process; `threads` threads answer questions.
+    """The callable to which granian passes each request of a worker process; `threads` threads answer checks.
 
-    While some of them take long, up to `MORE` additional threads for each may work. One process of a server also
-    `keeps_up`: it runs the periodic chores (`upkeep`). Metrics tell the processes apart by their `number`.
+    While some of them are slow, up to `MORE` extra threads for each may work. The process with `keeps_up` also runs the
+    periodic chores (`upkeep`). `number` identifies the process in metrics.
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
-        memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which takes an arena
+        memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = Slots(threads, more, at_once())
-        turns.most_here = more  # so many may take long, or wait to: the other threads stay free
+        turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
-        self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
+        self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
         self._lookout = Lookout()
         self._refusals = HeldRefusals()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
@@ -338,12 +338,12 @@ class Intake:
         begin_logs()
         begin_traces()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
-            import_module("authz_project.server.database_waits").start()  # by name: it imports PostgreSQL's driver
+            import_module("authz_project.server.database_waits").start()  # by name, as it imports PostgreSQL's driver
         if keeps_up:
             start_upkeep()
 
     def __call__(self, arrived: Any) -> None:
-        """Take a request from granian. An exception is logged and answered here, since granian would lose it."""
+        """Receive a request from granian. Exceptions are logged and answered here, because granian would drop them."""
         try:
             self._receive(arrived.scope, arrived.proto)
         except Exception as error:
@@ -357,8 +357,8 @@ class Intake:
             self._lookout.call_with_readiness(partial(say_readiness, scope, protocol))
             return
         length = _length(scope)
-        if length != 0 and self._threads_for(scope.path).is_crowded:  # its body is not even read
-            is_large = length is None or length > SMALL  # a small one is taken, for a retry on this connection
+        if length != 0 and self._threads_for(scope.path).is_crowded:  # rejected before its body is read
+            is_large = length is None or length > SMALL  # read a small one: the client can retry on this connection
             self._refusals.send_later(partial(_refuse, scope, protocol, 503, CROWDED, close=is_large))
             return
         environ = environ_of(scope)
@@ -387,9 +387,9 @@ class Intake:
         work: Callable[..., None],
         *its: object,
     ) -> bool:
-        """Give the work to the threads and return True, or have 503 answered and return False.
+        """Submit the work to the threads and return True; send a 503 and return False if they are overloaded.
 
-        All of the request has arrived by then, so the connection stays open, and the client can retry on it.
+        The request has arrived completely by then, so the connection stays open and the client can retry on it.
         """
         is_begun = threads.do(work, *its)
         if not is_begun:
@@ -397,7 +397,7 @@ class Intake:
         return is_begun
 
     def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
-        """Ask the database how much this caller may send, and read it. A refused caller is answered without it."""
+        """Look up in the database how much this caller may send, and read the body, or answer without it if refused."""
         try:
             limit = allowance(environ)
         except (KeyRefused, Error) as reason:
@@ -409,7 +409,7 @@ class Intake:
             self._read(scope, protocol, environ, length, limit)
 
     def _read(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None, limit: int) -> None:
-        """Read the body. A large one waits until there is room for it, and meanwhile nothing of it is in memory."""
+        """Read the body. A large one first waits for its share of the memory budget; until then, none of it is read."""
         size = limit if length is None else length
         if size > limit:
             _refuse(scope, protocol, 413, _long(limit))
@@ -418,7 +418,7 @@ class Intake:
         threads = self._threads_for(environ["PATH_INFO"])
         done = partial(self._arrived, threads, scope, protocol, environ, body)
         failed = partial(self._fail, scope, protocol, body, limit)
-        if limit == largest():  # not a stranger's: it may take its time to send the body
+        if limit == largest():  # the caller is authenticated, and may be slow to send the body
             in_use.add(scope.client)
         if length is not None and length <= SMALL:
             Whole(protocol, length, done, failed)
@@ -438,13 +438,13 @@ class Intake:
         body: _Held,
         text: bytes,
     ) -> None:
-        """Have the request answered, once there is room for all that is made of a large body."""
+        """Answer the request, once there is memory for everything that is made of a large body."""
         if len(text) <= SMALL:
             body.end()
             self._begin(threads, scope, protocol, environ, body, text)
             return
         size = memory.size_of_parsed(text)
-        if threads is self._slots:  # a question's ids become values of a statement, and perhaps part of the answer
+        if threads is self._slots:  # a check's ids become parameters of a statement, and perhaps part of the response
             size += memory.COPIES * len(text)
         if 0 < budget.most < size:
             _end(scope, body)
@@ -476,7 +476,7 @@ class Intake:
     def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _Held, text: bytes) -> None:
         try:
             answer(environ, io.BytesIO(text), len(text), protocol)
-        finally:  # also where granian raises what is no Exception
+        finally:  # granian's exceptions do not all derive from Exception
             body.end()
 
     def _fail(self, scope: Scope, protocol: HTTPProtocol, body: _Held, limit: int, how: str) -> None:
@@ -494,7 +494,7 @@ class Intake:
 
 
 class _Held:
-    """What a body takes of the memory budget: nothing if it is small, since each connection has at most one."""
+    """What a body takes of the memory budget: nothing if it is small, as each connection has at most one body."""
 
     def __init__(self, size: int, reading: Room, parsing: Room):
         self.size = size
@@ -509,7 +509,7 @@ class _Held:
         self._reading.enter(self.size, begin, refused, settings.WRITE_TIMEOUT)
 
     def wait_to_be_parsed(self, size: int, begin: Callable[[], object], refuse: Callable[[], object]) -> None:
-        """Go from one room to the other: the body as it was read is part of what is made of it."""
+        """Move from the reading to the parsing budget, whose `size` includes the body as it was read."""
 
         def begun() -> None:
             self._parsed = size
@@ -523,7 +523,7 @@ class _Held:
         self._parsing.enter(size, begun, refused, settings.WRITE_TIMEOUT)
 
     def end(self) -> None:
-        """Give back what it takes."""
+        """Return what the body takes to the memory budget."""
         self._leave_reading()
         if self._parsed:
             size, self._parsed = self._parsed, 0
@@ -536,7 +536,7 @@ class _Held:
 
 
 def _end(scope: Scope, body: _Held, refuse: Callable[[], object] | None = None) -> None:
-    """Note that a request is over without having been answered by the application; then refuse it."""
+    """Clean up after a request that the application did not answer, and call `refuse`, if given."""
     in_use.discard(scope.client)
     body.end()
     if refuse is not None:
@@ -544,23 +544,22 @@ def _end(scope: Scope, body: _Held, refuse: Callable[[], object] | None = None) 
 
 
 def replace_process() -> None:
-    """Have this process drain and end, as at SIGTERM; its parent starts another one in its place."""
+    """Make this process drain and exit, as at SIGTERM; its parent starts a replacement."""
     log.error("out of memory: this process exits and will be replaced")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def at_once() -> int:
-    """Return how many threads work at the same time while none of them takes long; 0 means all.
+    """Return how many threads may run at the same time while none of them is slow; 0 means all.
 
-    While PostgreSQL answers one thread, others can work. SQLite mostly answers in less time than it takes to give
-    another thread the interpreter. Where it takes longer, the thread lets the next one begin
-    (`policy/ground/waking.py`).
+    While PostgreSQL executes one thread's statement, other threads can run. SQLite mostly finishes in less time than
+    a thread switch takes. A longer statement lets the next thread begin (`policy/ground/waking.py`).
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 
 
 def _note_waiting(environ: Environ) -> None:
-    """Note, for observers, that the request waits for a thread from now on."""
+    """Record, for observers, that the request waits for a thread from now on."""
     if spans.is_on:
         environ[spans.WAITS_SINCE] = spans.now()
 
@@ -570,14 +569,14 @@ def _may_wait(environ: Environ) -> bool:
 
 
 def _length(scope: Scope) -> int | None:
-    """Return the length of the body, 0 where the request gives none; None for one that comes in chunks."""
+    """Return the length of the body, 0 if the request has none, and None if it is chunked."""
     if scope.headers.get("transfer-encoding") is not None:
         return None
-    return int(scope.headers.get("content-length", "0").partition(",")[0])  # granian checks that repeated ones agree
+    return int(scope.headers.get("content-length", "0").partition(",")[0])  # granian checks that repeated values agree
 
 
 def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:
-    """Answer with an error before the body was read, and drop what still comes of it."""
+    """Send an error before the body was read, and discard the rest of the body."""
     say(scope, protocol, status, message, close=close)
     Rest(protocol)
 

@@ -1,4 +1,4 @@
-"""The socket that workers share, limits on its connections, and the signals that stop them."""
+"""The socket that workers share, limits on its connections, and signal handling."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from granian._granian import SocketHolder
 from policy.ground.threads import start_thread
 
 # ---- connection limits --------------------------------------------------------------------------------------------
-# Ends client connections that hold a place without using it: idle, never-reading, too many from one address.
+# Closes client connections that hold a place without using it: idle, never reading, or too many from one address.
 #
-# Granian accepts connections in Rust, up to a fixed number for each worker, and leaves further ones in the queue of
-# the listening socket. Whoever opens that many and sends nothing would keep everybody else out. So a thread of each
-# worker looks at the sockets of its own process. The kernel knows what each has sent and received (`TCP_INFO`), so
-# that requests pay nothing for this: they only note that they are being answered (`in_use`).
+# Granian accepts connections in Rust, up to a fixed number per worker, and leaves further ones in the backlog of the
+# listening socket. A client that opens that many and sends nothing would lock everybody else out. So a thread of each
+# worker checks the sockets of its own process. The kernel knows what each has sent and received (`TCP_INFO`), so this
+# costs requests nothing but noting that they are in progress (`in_use`).
 #
-# A connection's age is the time since the service last sent something on it, or accepted it: what a client sends,
-# byte by byte, makes no connection younger. Three rules apply:
+# A connection's age is the time since the service last sent something on it, or accepted it: sending data, for example
+# byte by byte, does not make a connection younger. Three rules apply:
 #
-# * A connection that is older than `IDLE` seconds is ended. (Granian ends most of them itself, by the same limit; the
-#   kernel ends those of clients that take nothing: `USER_TIMEOUT` in `listening`.)
-# * An address has at most its share of the places, `CONNECTIONS_PER_ADDRESS`. The oldest of its connections are ended.
-# * When more than `CROWDED` of the places are taken, some are freed for all that wait in the queue: first connections
-#   that were never answered, then of the others, the oldest first. So there is always a place for a health check.
+# * A connection older than `IDLE` seconds is closed. (Granian closes most of them itself, by the same limit; the
+#   kernel closes those of clients that do not read: see `USER_TIMEOUT`.)
+# * An address has at most its share of the places, `CONNECTIONS_PER_ADDRESS`. Its oldest connections are closed.
+# * When more than `CROWDED` of the places are taken, some are freed for the connections in the backlog: first those
+#   that were never answered, then the others, oldest first. So there is always a place for a health check.
 #
-# Connections in use are never ended; there are at most as many as threads and bodies of known callers.
+# Connections in use are never closed; there are at most as many as threads and bodies of authenticated callers.
 
 log = logging.getLogger("authz.server")
 
 IDLE = 25.0  # seconds
-CROWDED = 7 / 8  # of the places: from then on, places are freed
-ENOUGH = 3 / 4  # of the places: so many remain taken
-GRACE = 0.2  # seconds for a new connection to be answered, before its place may be given to another one
-SETTLED = 1.0  # seconds for a new connection to be answered, before it may be ended for others of its address
+CROWDED = 7 / 8  # of the places: above this, places are freed
+ENOUGH = 3 / 4  # of the places: this many remain taken
+GRACE = 0.2  # seconds for a new connection to be answered, before its place may be freed for another one
+SETTLED = 1.0  # seconds for a new connection to be answered, before the limit of its address may close it
 LOOK_EVERY = 0.25  # seconds
-SOON = 0.05  # seconds, after a look that has ended connections: more may follow from the queue
-SURVEY_EVERY = 1.0  # seconds, while few places are taken: nothing but idle connections can be found then
+SOON = 0.05  # seconds, after a check that closed connections: more may follow from the backlog
+SURVEY_EVERY = 1.0  # seconds between full checks while few places are taken: only idle ones can be found then
 
 _DESCRIPTORS = "/proc/self/fd"
-_INFO = struct.Struct("<24xI16xI72xQ48xQ")  # the members of `TcpInfo`, in their order
-_LEAST_INFO = 192  # bytes, of which `_INFO` has the first ones: what Linux has had since 4.10
-_MAPPED = b"\0" * 10 + b"\xff\xff"  # IPv4 as a part of IPv6
-_ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: drop what is not sent, and reset the connection
+_INFO = struct.Struct("<24xI16xI72xQ48xQ")  # the members of `TcpInfo`, in order
+_LEAST_INFO = 192  # bytes, of which `_INFO` covers the first ones; available since Linux 4.10
+_MAPPED = b"\0" * 10 + b"\xff\xff"  # prefix of an IPv4 address mapped to IPv6
+_ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: discard unsent data and reset the connection
 
-# Clients whose requests are being answered, as granian writes them: `127.0.0.1:50000`. Intake and exchange keep it.
+# Clients with a request in progress, as granian writes them: `127.0.0.1:50000`. Updated by `intake` and `exchange`.
 in_use: set[str] = set()
 
 
 def descriptors() -> list[str]:
-    """Return the numbers of the files that this process has open."""
+    """Return the file descriptors that this process has open."""
     return os.listdir(_DESCRIPTORS)  # noqa: PTH208  called often, and takes a fifth of the time
 
 
-# ---- what the kernel knows of a connection -----------------------------------------------------------------------
+# ---- kernel information about connections ------------------------------------------------------------------------
 
-# Calls by `PyDLL` keep the interpreter. Otherwise each of the thousands of calls of a look might wait for its turn.
+# `PyDLL` keeps the GIL. Otherwise, each of the thousands of calls of a check might have to wait to get it back.
 _libc = ctypes.PyDLL(None)
 _buffer = ctypes.create_string_buffer(256)
 _size = ctypes.c_uint32()
@@ -79,13 +79,13 @@ class TcpInfo(NamedTuple):
     """Members of `struct tcp_info`, in seconds and bytes."""
 
     last_data_sent: float  # since data was last sent, or since the connection was made
-    unacked: int  # of a listening socket: connections that wait to be accepted
+    unacked: int  # of a listening socket: connections in the backlog
     bytes_acked: int
-    rwnd_limited: float  # for which the client's full buffer has kept data from being sent, in total
+    rwnd_limited: float  # total time for which the client's full buffer has blocked sending
 
 
 def can_be_limited() -> bool:
-    """Say whether the system tells what the rules need: Linux 4.10 or newer. Elsewhere granian's timeout remains."""
+    """Return whether the system provides what the rules need (Linux 4.10+). If not, granian's timeout remains."""
     if sys.platform != "linux" or not Path(_DESCRIPTORS).is_dir():
         return False
     with socket.socket() as probe:
@@ -93,7 +93,7 @@ def can_be_limited() -> bool:
 
 
 def tcp_info(descriptor: int) -> TcpInfo | None:
-    """Return what is known; None if the descriptor is no TCP socket."""
+    """Return what the kernel knows about the socket; None if the descriptor is not a TCP socket."""
     _size.value = _LEAST_INFO
     if _libc.getsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, _buffer, ctypes.byref(_size)):
         return None
@@ -102,7 +102,7 @@ def tcp_info(descriptor: int) -> TcpInfo | None:
 
 
 def address_of(call: Callable[..., int], descriptor: int) -> Address | None:
-    """Return what `getpeername` or `getsockname` says; None if the descriptor is not connected, or no TCP socket."""
+    """Return the result of `getpeername` or `getsockname`; None if not connected, or not a TCP socket."""
     _size.value = len(_buffer)
     if call(descriptor, _buffer, ctypes.byref(_size)):
         return None
@@ -122,21 +122,21 @@ class Address(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> Address:
-        """Return the address that granian writes like this: `127.0.0.1:50000`, `[::1]:50000`."""
+        """Parse an address as granian writes it: `127.0.0.1:50000`, `[::1]:50000`."""
         host, _, port = text.rpartition(":")
         host, family = (host.strip("[]").partition("%")[0], socket.AF_INET6) if ":" in host else (host, socket.AF_INET)
         return cls(socket.inet_pton(family, host), int(port))
 
     @property
     def network(self) -> bytes:
-        """Return what counts as one address: of IPv6, the network of 64 bits in which a client chooses its own."""
+        """Return what counts as one address: for IPv6, the /64 network, in which a client can choose its address."""
         if self.host.startswith(_MAPPED) or len(self.host) == 4:
             return self.host[-4:]
         return self.host[:8]
 
 
 class Connection(NamedTuple):
-    """A connection of a client, as one look has found it."""
+    """A client's connection, as found by a check."""
 
     descriptor: int
     peer: Address
@@ -148,22 +148,22 @@ class Connection(NamedTuple):
         return self.was_answered, -self.age
 
     def end(self) -> None:
-        """Shut it down, and drop what is not sent. Granian then closes it, and the place is free.
+        """Shut the connection down and discard unsent data. Granian then closes it, which frees the place.
 
-        It may have been closed since the look, and its number given to another file or connection: that one is left
-        alone. No duplicate is made to be sure of it, as to close one of SQLite's file would drop its locks.
+        It may have been closed since the check, and its descriptor reused for another file or connection, which must
+        be left alone. Duplicating it is no solution: closing a duplicate of SQLite's file would drop SQLite's locks.
         """
         if address_of(_libc.getpeername, self.descriptor) == self.peer:
             _libc.setsockopt(self.descriptor, socket.SOL_SOCKET, socket.SO_LINGER, _ABORT, len(_ABORT))
             _libc.shutdown(self.descriptor, socket.SHUT_RDWR)
 
 
-# ---- which connections are ended ---------------------------------------------------------------------------------
+# ---- which connections are closed ---------------------------------------------------------------------------------
 
 
 class Limits(NamedTuple):
     places: int
-    per_address: int  # 0 is no limit
+    per_address: int  # 0 means no limit
     idle: float = IDLE
     grace: float = GRACE
 
@@ -174,7 +174,7 @@ class ConnectionLimits:
     def __init__(self, listening: socket.socket, limits: Limits):
         self._listening, self._limits = listening, limits
         self._port = listening.getsockname()[1]
-        self._own = len(descriptors())  # files that are no client's, when the process begins
+        self._own = len(descriptors())  # descriptors that are open at the start, and so belong to no client
         self._surveyed_at = 0.0
 
     def start(self) -> None:
@@ -191,7 +191,7 @@ class ConnectionLimits:
                 log.exception("cannot check client connections")
 
     def look(self) -> int:
-        """Return how many connections were ended."""
+        """Check the connections, and return how many were closed."""
         now = time.monotonic()
         most = self._limits.per_address or self._limits.places
         few = len(descriptors()) - self._own <= min(most, CROWDED * self._limits.places)
@@ -213,7 +213,7 @@ class ConnectionLimits:
 
 
 def to_end(found: list[Connection], backlog: int, limits: Limits) -> list[Connection]:
-    """Return those of the connections that are to be ended, while so many others wait in the queue."""
+    """Return the connections to close, while `backlog` others wait to be accepted."""
     busy = {Address.from_text(text) for text in tuple(in_use)}
     candidates = sorted((each for each in found if each.peer not in busy), key=lambda each: each.order)
     ended = {id(each): each for each in candidates if each.age > limits.idle}
@@ -241,20 +241,20 @@ def _beyond_share(found: list[Connection], candidates: list[Connection], most: i
 
 
 # ---- listening ----------------------------------------------------------------------------------------------------
-# The socket that workers share, the files that they may open, and the signals that stop them.
+# The socket that workers share, the limit of open files, and signal handling.
 
-# ---- files --------------------------------------------------------------------------------------------------------
-# How many files a process may have open, connections among them, and what that leaves for callers.
+# ---- open files ---------------------------------------------------------------------------------------------------
+# How many file descriptors a process may have open, and how many connections that leaves for callers.
 
-MOST = 65_536  # nobody here needs more; some systems know no limit
-CONNECTIONS = 1024  # of callers that a worker has at most; further ones wait to be accepted
-LEAST = 16  # connections of callers, without which there is no point in starting
-_OWN = 96  # open in a worker before anybody asks: programs, the listening socket, logs, and a few to spare
-_OF_A_THREAD = 4  # with SQLite: the database, its WAL, the WAL's index, and a temporary file of a statement
+MOST = 65_536  # more is never needed; some systems have no limit
+CONNECTIONS = 1024  # of callers per worker; further ones stay in the backlog
+LEAST = 16  # connections of callers; with fewer, there is no point in starting
+_OWN = 96  # open in a worker before the first request: programs, the listening socket, logs, and some spare ones
+_OF_A_THREAD = 4  # with SQLite: the database, its WAL, the WAL's index, and a temporary file
 
 
 class TooFewFiles(Exception):
-    """A worker may not open enough files to take even `LEAST` connections; `message` says what to do."""
+    """A worker cannot open enough files for even `LEAST` connections; `message` says what to do."""
 
     def __init__(self, limit: int, needed: int):
         self.message = (
@@ -265,7 +265,7 @@ class TooFewFiles(Exception):
 
 
 def allow_as_many_as_possible() -> None:
-    """Raise the limit of open files to the hard limit, `MOST` at most. Child processes inherit it."""
+    """Raise the limit of open files to the hard limit, but at most to `MOST`. Child processes inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -273,50 +273,50 @@ def allow_as_many_as_possible() -> None:
 
 
 def connections_of_worker(threads: int) -> int:
-    """Return how many connections a worker may take without running out of files; raise `TooFewFiles` below `LEAST`."""
+    """Return how many connections a worker can take without running out of files. Raise `TooFewFiles` below `LEAST`."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS
     answering = max(1, threads - 1)
-    # For each answering thread: itself, four more for what takes long (`MORE` in `intake`), and one that makes changes.
+    # For each answering thread: itself, four extra threads for slow requests (`intake.MORE`), and one for changes.
     own = _OWN + 6 * answering * _OF_A_THREAD
     if limit < own + LEAST:
         raise TooFewFiles(limit, own + LEAST)
     return min(CONNECTIONS, limit - own)
 
 
-# ---- Receives signals to stop, in a thread that waits for nothing else --------------------------------------------
-# Python runs signal handlers in its main thread, the next time that thread runs. But the system may give the signal
-# to another thread, such as one that is just being started; the main thread then sleeps on, on a busy machine for
-# ever. So the numbers of signals are read from a wakeup socket (`signal.set_wakeup_fd`). Python writes to it at once,
-# in whichever thread the signal arrives.
+# ---- signals: a thread that waits for nothing else receives the signals to stop -----------------------------------
+# Python runs signal handlers in its main thread, the next time that thread runs. But the system may deliver the signal
+# to another thread, such as one that is just starting; on a busy machine, the main thread may then sleep forever. So
+# signal numbers are read from a wakeup socket (`signal.set_wakeup_fd`), to which Python writes immediately in whichever
+# thread receives the signal.
 
 TO_STOP = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Receives the signals to stop, from its creation on. Made once in a process, in the main thread.
+    """Receives the signals to stop from its creation on. Create it once per process, in the main thread.
 
-    SIGHUP is ignored: nothing has to be reopened or read again, since log files are opened for each write.
+    SIGHUP is ignored: there is nothing to reopen or reload, since log files are opened for each write.
     """
 
     def __init__(self) -> None:
         self._heard, self._written = socket.socketpair()
-        self._written.setblocking(False)  # a signal does not block where nobody reads any more
+        self._written.setblocking(False)  # a signal must not block when nobody reads any more
         signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
         for number in TO_STOP:
             signal.signal(number, self.nothing)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def nothing(self, *_: object) -> None:
-        """Do nothing, as the handler of the signals. (A bound method, it also keeps this object and its sockets.)"""
+        """Handle the signals by doing nothing. (As a bound method, it also keeps this object and its sockets alive.)"""
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when a signal comes."""
+        """Return the descriptor that becomes readable when a signal arrives."""
         return self._heard.fileno()
 
     def next(self, seconds: float | None = None) -> int | None:
-        """Wait for the next signal to stop, and return its number; None if none came in time."""
+        """Wait for the next signal to stop, and return its number; None on timeout."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             self._heard.settimeout(None if until is None else max(0.0, until - time.monotonic()))
@@ -329,37 +329,37 @@ class Signals:
 
 
 # ---- listening ----------------------------------------------------------------------------------------------------
-# The socket on which a worker accepts connections, and how it stops accepting them without losing one.
+# The socket on which a worker accepts connections, and how to stop accepting without losing one.
 #
-# Each worker has a listening socket of its own on the port that all workers share. Closing this socket would cut off
-# clients that have connected and are not accepted yet, perhaps with a request on its way. So the worker first has the
-# system let in no further connections, and closes the socket once those that were there are accepted. A client that
-# connects meanwhile is not let in, and so has sent no request that could be lost.
+# Each worker has its own listening socket on the port that all workers share. Closing this socket would cut off clients
+# that have connected but are not accepted yet, perhaps with a request in flight. So the worker first makes the kernel
+# reject new connections, and closes the socket once those in the backlog are accepted. A client that connects
+# meanwhile gets no connection, so it cannot have sent a request that would be lost.
 
-BACKLOG = 4096  # connections that wait to be accepted by each worker, if the system allows as many
-TAKEN_WITHIN = 0.05  # seconds for accepting the clients that have connected: it usually happens at once
-USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to take what was sent; the kernel ends it then
+BACKLOG = 4096  # of each worker, if the system allows that many
+TAKEN_WITHIN = 0.05  # seconds to accept the clients that have connected; usually immediate
+USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to read a response; then the kernel closes it
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
-_TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: let in 0 bytes of each packet
+_TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: accept 0 bytes of each packet
 
 
 class Listening:
-    """A worker's listening socket, made in the worker; `holder` is the form in which granian takes it."""
+    """A worker's listening socket, created in the worker; `holder` is the form that granian takes."""
 
     def __init__(self, address: str, port: int, backlog: int):
         own = opened(address, port)
-        self._mine = own.dup()  # for `end`: granian owns the other one, and closes it
+        self._mine = own.dup()  # for `end`: granian owns and closes the other one
         self.holder = SocketHolder(own.detach(), False, backlog)
 
     def limit_connections(self, places: int) -> None:
-        """Start to end connections that keep others out of the places that this worker has."""
+        """Start closing connections that keep others out of the worker's `places`."""
         if can_be_limited():
             share = settings.CONNECTIONS_PER_ADDRESS
             per_address = max(LEAST, ceil(places * share)) if share else 0
             ConnectionLimits(self._mine, Limits(places, per_address)).start()
 
     def end(self) -> None:
-        """Let in no further connection, and give granian time to accept those that are there."""
+        """Reject new connections, and give granian time to accept those in the backlog."""
         program = ctypes.create_string_buffer(_TAKE_NOTHING)
         pointer = struct.pack("HP", 1, ctypes.addressof(program))
         self._mine.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
@@ -368,12 +368,12 @@ class Listening:
 
 
 def opened(address: str, port: int) -> socket.socket:
-    """Return a socket that is bound to the port; granian has it listen."""
+    """Return a socket that is bound to the port; granian calls `listen`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     own = socket.socket(family, socket.SOCK_STREAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it, and the next one
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by accepted connections, as is the next one
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
     own.bind((address, port))
@@ -381,5 +381,5 @@ def opened(address: str, port: int) -> socket.socket:
 
 
 def is_possible() -> bool:
-    """Say whether each worker can have a socket of its own; elsewhere all share the parent's, and granian closes it."""
+    """Return whether each worker can have its own socket. If not, all share the parent's, and granian closes it."""
     return sys.platform == "linux"

@@ -1,9 +1,9 @@
-"""The worker processes, and how granian passes requests to them.
+"""Worker processes, and how granian passes requests to them.
 
-Granian's WSGI interface gives each request a thread before its body has arrived, and lets that thread wait for the body
-without a timeout. Its RSGI interface reads bodies without a thread, but passes everything through an event loop, which
-takes a third more processor time. So the worker here uses RSGI with a substitute for the event loop (`AtOnce`): each
-callback runs at once, in the granian thread that delivers it.
+Granian's WSGI interface assigns a thread to each request before its body has arrived, and that thread waits for the
+body without a timeout. Its RSGI interface reads bodies without a thread, but runs everything through an event loop,
+which takes a third more CPU time. So the worker uses RSGI with a substitute for the event loop (`AtOnce`), which runs
+each callback immediately, in the granian thread that delivers it.
 """
 
 import os
@@ -28,14 +28,14 @@ from authz_project.server.supervisor import Supervisor, WorkerReport
 from policy.ground.threads import start_thread
 from policy.ground.waking import watch
 
-FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
-LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere
-IDLE_THREADS = 600  # seconds after which granian ends threads of its own that have nothing to do
-ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and never waits
+FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
+LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses tell clients to reconnect elsewhere
+IDLE_THREADS = 600  # seconds after which granian ends its own idle threads
+ONE = 1  # thread of granian that runs Python: it hands requests over, and never waits
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    """Serve until a signal to stop. Of a process's threads, one takes requests in, the others answer: see `Slots`."""
+    """Serve until a signal to stop. In each process, one thread takes requests in; the others answer (see `Slots`)."""
     listening.allow_as_many_as_possible()
     signals = Signals()
     shared = None if is_possible() else opened(host, port)
@@ -47,11 +47,11 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
 
 @contextmanager
 def turns_shared() -> Iterator[None]:
-    """Give workers that start meanwhile a file to lock, by which they limit how many long statements run at once.
+    """Give workers that start meanwhile a file to lock, to limit how many slow statements run at once.
 
-    The limit is for all of them together: see `checks/asking/turns.py`.
+    The limit is shared by all workers: see `checks/asking/turns.py`.
     """
-    if not hasattr(os, "memfd_create"):  # then each worker has a limit of its own
+    if not hasattr(os, "memfd_create"):  # then each worker has its own limit
         yield
         return
     file = os.memfd_create("turns")
@@ -72,7 +72,7 @@ def worker(
     connections: int,
     shared: socket.socket | None,
 ) -> None:
-    """Serve until a signal to stop, with `connections` of clients at most; `shared` is the socket of all workers."""
+    """Serve until a signal to stop, with up to `connections` clients; `shared` is the parent's socket, if any."""
     with report.starting():
         listening = Listening(host, port, BACKLOG) if shared is None else None
         holder = listening.holder if listening is not None else _holder_of(shared)
@@ -80,7 +80,7 @@ def worker(
         stop.add_cb(stopped.set)
         at_once = AtOnce()
         scheduler = CallbackScheduler(at_once, None, None, None, None)
-        import_module("authz_project.wsgi")  # here, and first: it makes Django ready, with all that answers
+        import_module("authz_project.wsgi")  # first, and not at import: it sets up Django and everything that answers
         intake = import_module("authz_project.server.intake")
         scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
         if listening is not None:
@@ -96,7 +96,7 @@ def _holder_of(shared: socket.socket | None) -> SocketHolder:
 
 
 def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
-    """Return granian's worker. It takes its arguments by position, and its stub does not know all of them."""
+    """Return granian's worker. Its arguments are positional, and its stub does not declare all of them."""
     nothing = None
     runtime = (1, 512, ONE, IDLE_THREADS, connections)  # threads, blocking threads; Python's threads; connections
     protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=int(IDLE * 1000)), nothing, False, nothing)
@@ -106,11 +106,11 @@ def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
 
 
 def stop_signal(listening: Listening | None) -> WorkerSignal:
-    """Return granian's signal to stop; a thread sets it once this process is told to stop, and has drained.
+    """Return granian's stop signal, which a thread sets once this process has been told to stop and has drained.
 
-    SIGTERM begins the draining, for `DRAIN_SECONDS`. Meanwhile the process says that it is not ready, and each response
-    closes its connection, so that no connection is closed later with a request on its way. After SIGINT (Ctrl-C) there
-    is no such time. Requests in flight finish in both cases; those that wait for changes are answered at once.
+    SIGTERM starts draining, for `DRAIN_SECONDS`. Meanwhile the process reports that it is not ready, and each response
+    closes its connection, so that no connection is closed later with a request in flight. SIGINT (Ctrl-C) skips
+    draining. In both cases, requests in flight finish; those waiting for changes are answered at once.
     """
     stop: WorkerSignal = WorkerSignal()
     signals = Signals()
@@ -123,7 +123,7 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
         watch.end()
         if listening is not None:
             listening.end()
-        stop.set()  # only once: granian would wait for ever at the third time
+        stop.set()  # only once: the third call would block forever
 
     start_thread("end", end)
     return stop
@@ -132,7 +132,7 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
 def _await_end_of_draining(signals: Signals) -> None:
     """Wait for the end of draining, or for SIGINT. Further SIGTERMs are ignored.
 
-    They are to be expected: a service manager may send SIGTERM to all processes of a service.
+    They are to be expected, as a service manager may send SIGTERM to every process of a service.
     """
     until = time.monotonic() + max(settings.DRAIN_SECONDS, LAST_ANSWERS)
     while signals.next(until - time.monotonic()) == signal.SIGTERM:
@@ -140,7 +140,7 @@ def _await_end_of_draining(signals: Signals) -> None:
 
 
 class AtOnce:
-    """Given to granian in place of an event loop: runs each callback at once, in the calling thread."""
+    """Passed to granian instead of an event loop: runs each callback immediately, in the calling thread."""
 
     @staticmethod
     def call_soon(callback: Callable, *arguments: object, context: object = None) -> None:

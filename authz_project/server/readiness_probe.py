@@ -1,4 +1,4 @@
-"""Says whether this process is ready, within a deadline, from a thread that has nothing else to do."""
+"""Readiness probe: reports within a deadline whether this process is ready, from a dedicated thread."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 
-WITHIN = 2.0  # seconds that the database has to answer
-FRESH = 1.0  # seconds for which a result is used again
-GIVEN_UP = 60.0  # seconds after which a look that hangs is given up, and another one begun
-MOST = 10  # threads whose looks hang: while there are so many, no other is started
+WITHIN = 2.0  # timeout of the database, in seconds
+FRESH = 1.0  # seconds for which a result is cached
+GIVEN_UP = 60.0  # seconds after which a probe that hangs is abandoned, and another one started
+MOST = 10  # threads with hanging probes; at this number, no more are started
 
 Callback = Callable[[Readiness], None]
 
 
 class Lookout:
-    """Answers each request for readiness, at once or within a bit more than two seconds, whatever the database does.
+    """Answers readiness requests immediately or within just over two seconds, whatever the database does.
 
-    One thread looks at the database, on a connection of its own, and another one answers. If the first one hangs, the
-    second still answers in time. Both start with the first request.
+    One thread probes the database, on its own connection, and another one answers. If the probe hangs, the other thread
+    still answers in time. Both start with the first request.
     """
 
     def __init__(self, look: Callable[[], Readiness] = current):
         self._look_once = look
         self._inbox: SimpleQueue[Callback] = SimpleQueue()
         self._is_started, self._starting = False, threading.Lock()
-        self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
-        self._look: Future[Readiness] | None = None  # the latest one, under way or done
+        self._lookers: list[_Looker] = []  # the last one is in use; the others hang
+        self._look: Future[Readiness] | None = None  # the latest probe, pending or done
         self._begun = 0.0
         self._found, self._found_at = DATABASE_AWAY, float("-inf")
 
     def call_with_readiness(self, callback: Callback) -> None:
-        """Return at once, and have another thread call `callback` with the readiness. What that raises is logged."""
+        """Return immediately, and call `callback` with the readiness on another thread, which logs its exceptions."""
         if not self._is_started:
             with self._starting:
                 if not self._is_started:
                     start_thread("readiness", self._run)
                     self._is_started = True  # only now: if no thread can be started, the next call tries again
-        # Last: where the above fails, the caller answers the request, which must be answered only once.
+        # Last: if the code above fails, the caller answers the request, which must be answered only once.
         self._inbox.put(callback)
 
     def _run(self) -> None:
         while True:
-            # No variable keeps the request while this waits for the next one: see `Slots`.
+            # No variable may keep the request while this waits for the next one: see `Slots`.
             _call(self._inbox.get(), self._known())
 
     def _known(self) -> Readiness:
@@ -85,7 +85,7 @@ class Lookout:
         self._lookers = [each for each in self._lookers if each.is_alive]
         if len(self._lookers) >= MOST:
             return False
-        another = _Looker(self._look_once)  # first: if no thread can be started, those before stay
+        another = _Looker(self._look_once)  # first: if no thread can be started, the old ones stay
         for each in self._lookers:
             each.dismiss()
         self._lookers.append(another)
@@ -99,7 +99,7 @@ class Lookout:
 
 
 def health_application(lookout: Lookout) -> Application:
-    """Return what answers `/healthcheck` and `/readyz` on a listener of its own."""
+    """Return a WSGI application for `/healthcheck` and `/readyz`, for a separate listener."""
 
     def application(environ: dict, start_response: Start) -> list[bytes]:
         path, found = environ["PATH_INFO"], READY
@@ -120,12 +120,12 @@ def health_application(lookout: Lookout) -> Application:
 def _call(callback: Callback, found: Readiness) -> None:
     try:
         callback(found)
-    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
+    except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
         log.exception("request failed")
 
 
 class _Looker:
-    """A thread that looks at the database when it is asked to. A dismissed one ends as soon as its look does."""
+    """A thread that probes the database on request. After `dismiss`, it ends as soon as its probe does."""
 
     def __init__(self, look: Callable[[], Readiness]):
         self._look = look

@@ -1,7 +1,7 @@
-"""The parent of the worker processes: it starts them, replaces those that die, and stops them when it is told to.
+"""The parent of the worker processes: starts them, restarts those that die, and stops them on request.
 
-The parent takes no requests and uses no database, so no request can end it. However often a worker dies, the parent
-goes on; only a signal to stop ends it, or a first start at which no worker can begin to serve.
+It takes no requests and uses no database, so no request can crash it. However often a worker dies, the parent keeps
+running until it receives a signal to stop, or if no worker can start the first time.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 
-SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is replaced: doubled at each death, up to LONGEST
-LAST = 1.0  # at most, where no other worker is there and this one did serve: otherwise nobody would answer
-SETTLED = 30.0  # seconds of serving after which the next death counts as the first one
+SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is restarted: exponential backoff, up to LONGEST
+LAST = 1.0  # maximum if this worker had served and no other one is up: otherwise nobody would answer
+SETTLED = 30.0  # seconds of serving after which the backoff is reset
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 worker_started, worker_ended = Signal(), Signal()  # sent in the parent, with the worker's `number`
 
-_spawning = multiprocessing.get_context("spawn")  # workers read the settings anew, and share nothing
+_spawning = multiprocessing.get_context("spawn")  # workers read the settings again, and share nothing
 
 
 class CannotStart(Exception):
-    """No worker began to serve at the first start; the reason is logged."""
+    """No worker could start the first time; the reason is logged."""
 
 
 class WorkerReport:
-    """Tells the parent that this worker serves from now on, or why it cannot."""
+    """Tells the parent that this worker is serving, or why it could not start."""
 
     def __init__(self, pipe: Connection):
         self._pipe = pipe
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Report how the start inside ends. If it fails, end the process: the parent logs the reason."""
+        """Report the result of the startup code inside. If it fails, exit; the parent logs the reason."""
         try:
             yield
         except Exception:
@@ -63,17 +63,17 @@ class WorkerReport:
             self._pipe.close()
 
 
-Target = Callable[..., None]  # what a worker runs: called with its number, its `WorkerReport`, and further arguments
+Target = Callable[..., None]  # what a worker runs, with its number, its `WorkerReport`, and the remaining arguments
 
 
 class _WorkerPlace:
-    """One of the workers by number: the process that does its work now, or when the next one starts."""
+    """A numbered worker: the process that currently does its work, or when the next one starts."""
 
     def __init__(self, number: int):
         self.number = number
         self.process: Any = None
         self.is_serving = False
-        self.reason = ""  # why it could not start, as it reported
+        self.reason = ""  # why it could not start, as reported
         self.due = 0.0  # when the next process starts, by `monotonic`
         self._pipe: Connection | None = None
         self._served_since = inf
@@ -81,7 +81,7 @@ class _WorkerPlace:
 
     @property
     def awaited(self) -> list[Any]:
-        """Return what `multiprocessing.connection.wait` is to wait for."""
+        """Return the objects to pass to `multiprocessing.connection.wait`."""
         return [each for each in (self._pipe, self.process and self.process.sentinel) if each]
 
     def start(self, target: Target, arguments: tuple[object, ...]) -> None:
@@ -93,7 +93,7 @@ class _WorkerPlace:
         try:
             process.start()
             self.process = process
-        except OSError as reason:  # such as too many processes, or too little memory for one more
+        except OSError as reason:  # such as too many processes, or too little memory
             self.reason = str(reason)
         finally:
             theirs.close()
@@ -104,7 +104,7 @@ class _WorkerPlace:
         try:
             self.reason = self._pipe.recv()
             self.is_serving = not self.reason
-        except (EOFError, OSError):  # it died before it could say anything
+        except (EOFError, OSError):  # it died before it could report
             pass
         if self.is_serving:
             self._served_since = time.monotonic()
@@ -112,7 +112,7 @@ class _WorkerPlace:
         self._pipe = None
 
     def bury(self) -> tuple[int, int]:
-        """Take leave of a process that has ended; return its id and its exit code."""
+        """Release a process that has ended; return its id and exit code."""
         process_id, code = 0, 1
         if self.process is not None:
             self.process.join()
@@ -125,7 +125,7 @@ class _WorkerPlace:
         return process_id, code
 
     def pause(self, is_last: bool) -> float:
-        """Set when the next process starts, and return the seconds until then."""
+        """Schedule the start of the next process, and return the delay in seconds."""
         now = time.monotonic()
         if now - self._served_since > SETTLED:
             self._pause = SHORTEST
@@ -136,24 +136,24 @@ class _WorkerPlace:
         return pause
 
     def tell(self, number: int) -> None:
-        """Send a signal to the process. One that is still starting ends at once at SIGTERM."""
+        """Send a signal to the process. One that is still starting gets SIGTERM instead, which ends it at once."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, number if self.is_serving else signal.SIGTERM)
 
 
 class Supervisor:
-    """Keeps `workers` processes running. Used by the main thread: on Linux, a worker ends with the thread above it."""
+    """Keeps `workers` processes running. Use it in the main thread: on Linux, workers die with their parent thread."""
 
     def __init__(self, workers: int, target: Target, *arguments: object):
         self._target, self._arguments = target, arguments
         self._places = [_WorkerPlace(number) for number in range(1, workers + 1)]
         self._has_served = False
         self._failures = 0  # at the first start, before any worker serves
-        self._logged = ""  # the latest reason of a failed start that was logged
+        self._logged = ""  # the last reason of a failed start that was logged
 
     def run(self, signals: Signals, finish_within: float) -> None:
-        """Start the workers, and replace those that die until a signal to stop; then stop them within this time."""
+        """Start workers and restart those that die, until a signal to stop; then stop them within `finish_within`."""
         number = None
         try:
             while number is None:
@@ -174,7 +174,7 @@ class Supervisor:
                     worker_started.send_robust(self, number=place.number)
 
     def _wait(self, signals: Signals, until: float) -> None:
-        """Wait for a signal, a report, or the end of a process; `until` then at most."""
+        """Wait for a signal, a report, or the end of a process, but no later than `until`."""
         seconds = None if until == inf else max(0.0, until - time.monotonic())
         wait([signals.fileno(), *(each for place in self._places for each in place.awaited)], seconds)
 
@@ -203,7 +203,7 @@ class Supervisor:
         log.log(level, "worker %d (process %d) %s; restarting it in %.1f s", place.number, process_id, how, pause)
 
     def _stop(self, signals: Signals, number: int, within: float) -> None:
-        """Pass the signal on, and those that follow. Kill what still runs after this time."""
+        """Forward this signal and those that follow. Kill the workers that are still running at the timeout."""
         until = time.monotonic() + within
         told: int | None = number
         while any(each.process is not None for each in self._places):
@@ -236,14 +236,14 @@ def _work(target: Target, number: int, pipe: Connection, arguments: tuple[object
 
 
 def end_with_parent() -> None:
-    """Have this worker end at once when its parent does, however that happens, so that the port becomes free.
+    """Make this worker exit when its parent does, however that happens, so that the port is released.
 
-    On Linux, the system kills it. Elsewhere a thread waits for the end of a pipe that the parent holds open.
+    On Linux, the kernel kills it. Elsewhere, a thread waits for the end of a pipe that the parent holds open.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0:
-        if os.getppid() != parent.pid:  # it ended before the call
+        if os.getppid() != parent.pid:  # the parent ended before the call
             os._exit(1)
     else:
         start_thread("parent", _end_after, parent)

@@ -1,6 +1,6 @@
-"""The periodic chores of a server, run by one of its processes, in a thread of its own.
+"""Periodic chores, run by one of the server's processes, in a separate thread.
 
-No request waits for a chore. If one fails, that is logged, and it runs again when it is next due.
+No request waits for a chore. A failure is logged, and the chore runs again when it is next due.
 """
 
 import logging
@@ -34,7 +34,7 @@ CHORES = (
 
 
 def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
-    """Start the thread that runs each chore at once, and then whenever it is due, for as long as the process lives."""
+    """Start the thread that runs each chore now and whenever it is due, for the lifetime of the process."""
     start_thread("upkeep", _keep_up, chores)
 
 
@@ -49,11 +49,11 @@ def _keep_up(chores: Sequence[Chore]) -> None:
 
 
 def _do(chore: Chore) -> None:
-    """Run a chore once. The connection is closed afterwards, and not kept until the next time."""
+    """Run a chore once, and close its connection afterwards."""
     try:
         let_go_if_broken()
         chore.do()
-    except (Unavailable, Error) as reason:  # it is tried again when it is next due
+    except (Unavailable, Error) as reason:  # retried when it is next due
         log.warning("%s: %s", chore.name, reason)
     except Exception:
         log.exception("%s: it failed", chore.name)

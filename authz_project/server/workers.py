@@ -1,4 +1,4 @@
-"""The threads of a worker that answer requests, and when a request is refused instead."""
+"""Thread pools of a worker, and the admission queue that rejects requests under overload."""
 
 import logging
 import math
@@ -19,48 +19,47 @@ from policy.ground import waking
 from policy.ground.threads import note_shortage, start_thread, thread_pool
 from policy.ground.waking import thread
 
-# ---- line ---------------------------------------------------------------------------------------------------------
-# Decides whether a request may wait in line, or is refused and told to retry (backpressure).
+# ---- admission queue ----------------------------------------------------------------------------------------------
+# Decides whether a request may wait in the queue, or is rejected and told to retry (backpressure).
 #
-# A line that is long only now and then is good: it absorbs bursts. A line that was long for most of the last
-# `BURST` seconds or so does not get shorter by itself, because more is asked than can be answered. A longer line
-# only delays each answer; it does not raise their number. So from then on the line is kept short for a while.
+# A queue that is only occasionally long is good: it absorbs bursts. A queue that was long for most of the last `BURST`
+# seconds or so does not drain by itself, because the load exceeds the capacity. It only adds latency, not throughput.
+# So from then on the queue is kept short for a while.
 #
-# After that, a long line is tried again. If the line is long again soon, it is kept short for twice as long as
-# before. Only trying shows whether this is still needed, because refused clients ask less than they would otherwise.
-# A line that is empty now and then shows nothing either: clients that wait for their answers come back in waves.
+# After that, a long queue is tried again. If it soon fills up again, it is kept short for twice as long as before
+# (exponential backoff). Only trying shows whether this is still needed, because rejected clients send fewer requests
+# than they otherwise would. A queue that is sometimes empty shows nothing either: clients that wait for their
+# responses come back in waves.
 
-LINE_LENGTH = (
-    16  # requests for each thread: with two workers, a hundred clients that wait for answers make no long line
-)
+LINE_LENGTH = 16  # requests per thread: with two workers, a hundred clients that wait for responses do not fill it
 
 log = logging.getLogger("authz.server")
-SHORT = 1  # requests, for each thread, in a line that is kept short: these take only a few times as long as one alone
-BURST = 1.0  # seconds that a line may be long before requests are refused with a 503
-LONGEST = 16  # times BURST: a line is kept short for so long at most, before a long one is tried again
+SHORT = 1  # requests per thread while the queue is kept short: latency stays within a few times a single request's
+BURST = 1.0  # seconds for which a queue may be long before requests are rejected with a 503
+LONGEST = 16  # times BURST: the longest time a queue is kept short before a long one is tried again
 _MOST = 0.5  # share of the time
 
 
 class WaitingLine:
-    """Decides this for one line. It takes no lock: its owner holds one around each call."""
+    """The decision for one queue. It is not thread-safe: the owner holds a lock around each call."""
 
     def __init__(self, threads: int):
         self._long, self._short = LINE_LENGTH * threads, SHORT * threads
         self._is_long = False
-        self._long_for = 0.0  # share of the last `BURST` seconds, or so, in which the line was long
+        self._long_for = 0.0  # share of about the last `BURST` seconds in which the queue was long
         self._weighed_at = time.monotonic()
-        self._kept_until = -math.inf  # when the line is no longer kept short
+        self._kept_until = -math.inf  # until when the queue is kept short
         self._kept_for = 0.0  # seconds for which it was last kept short
 
     def note(self, waiting: int) -> None:
-        """Take in how many requests wait; called whenever one has come or gone."""
+        """Record how many requests are waiting; to be called whenever that changes."""
         is_long = waiting >= self._long
         if is_long != self._is_long:
             self._weigh(time.monotonic())
             self._is_long = is_long
 
     def takes(self, waiting: int) -> bool:
-        """Say whether one more may wait behind so many. Begin to keep the line short, if it was long for too long."""
+        """Return whether one more may wait behind `waiting` others. Shorten the queue if it was long for too long."""
         if waiting < self._short:
             return True
         now = time.monotonic()
@@ -78,32 +77,32 @@ class WaitingLine:
         return False
 
     def _weigh(self, now: float) -> None:
-        """Update `_long_for`, an exponentially weighted average: what was longer ago counts for less."""
+        """Update `_long_for`, an exponentially weighted moving average."""
         past = math.exp((self._weighed_at - now) / BURST)
         self._long_for = self._long_for * past + self._is_long * (1 - past)
         self._weighed_at = now
 
 
-# ---- A bounded number of threads for work that takes its time -----------------------------------------------------
+# ---- thread pool with extra threads for slow tasks ----------------------------------------------------------------
 
 
-LONG = 0.1  # seconds after which another thread may take a thread's slot
-_TICK = 0.025  # seconds between checks for threads that have worked for long, while tasks wait
+LONG = 0.1  # seconds after which another thread may take over a thread's slot
+_TICK = 0.025  # seconds between checks for slow threads, while tasks wait
 
 Task = tuple[Callable[..., None], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
 class Slots:
-    """Runs tasks on its `threads`, `at_once` of them at a time. Further tasks wait in line for a thread that is free.
+    """A thread pool of `threads` threads that runs `at_once` tasks at a time. Further tasks wait in a queue.
 
-    Threads that share the interpreter pass it on again and again: where each is done soon, that takes longer than one
-    after the other. Of the idle threads, the one that worked last is used first: its data, and those of its
-    connection's server process, are still in the processor's caches. So few clients keep few threads busy.
+    For short tasks, switching between threads (GIL contention) takes longer than running them one after the other.
+    The thread that became idle last is used first: its data, and those of its connection's server process, are still
+    in the CPU caches. So a few clients keep only a few threads busy.
 
-    A thread that has worked for long, or says that it takes longer than most (`policy/ground/waking.py`), no longer
-    counts: other threads take its slot meanwhile, up to `more` beyond `threads`. If no thread can be started, tasks
-    wait for the threads that exist; if there are none, they are refused.
+    A thread that has run for `LONG`, or declares itself slow (`policy/ground/waking.py`), gives up its slot: up to
+    `more` threads beyond `threads` run instead. If no thread can be started, tasks wait for the existing ones; if there
+    are none, tasks are rejected.
     """
 
     def __init__(self, threads: int, more: int = 0, at_once: int = 0):
@@ -111,8 +110,8 @@ class Slots:
         self._free = min(at_once or threads, threads)
         self._more = more + threads - self._free
         self._idle: list[Inbox] = []
-        self._since: dict[Inbox, float] = {}  # when each thread that is at work began
-        self._long: set[Inbox] = set()  # those of them that no longer count: others may have their slots
+        self._since: dict[Inbox, float] = {}  # when each busy thread began its task
+        self._long: set[Inbox] = set()  # the busy threads that have given up their slots
         self._waiting: deque[Task] = deque()
         self._line = WaitingLine(threads)
         self._lock = threading.Lock()
@@ -120,9 +119,10 @@ class Slots:
         start_thread("long work", self._watch)
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Return True at once, and have a thread do the work, which handles its own failures.
+        """Submit a task, which must handle its own errors, and return True without waiting for it.
 
-        Return False, and do nothing, where the line has been too long (see `WaitingLine`) or there is no thread at all.
+        Return False, without queueing it, if the queue has been too long (see `WaitingLine`) or there is no thread at
+        all.
         """
         with self._lock:
             if self._waiting and not self._line.takes(len(self._waiting)):
@@ -130,7 +130,7 @@ class Slots:
             self._waiting.append((work, arguments))
             self._begin()
             if not (self._since or self._idle):  # no thread at all
-                self._waiting.clear()  # nothing but this: without threads, all before it were refused, too
+                self._waiting.clear()  # only this task: without threads, all earlier ones were rejected, too
                 self._line.note(0)
                 return False
             if self._waiting and not self._is_full.is_set():
@@ -139,7 +139,7 @@ class Slots:
 
     @property
     def is_crowded(self) -> bool:
-        """Say whether `do` would refuse one more."""
+        """Return whether `do` would reject another task."""
         if not self._waiting:
             return False
         with self._lock:
@@ -147,16 +147,16 @@ class Slots:
 
     @property
     def busy(self) -> int:
-        """Return how many threads are at work."""
+        """Return the number of busy threads."""
         return len(self._since)
 
     @property
     def waiting(self) -> int:
-        """Return how many tasks wait in line."""
+        """Return the number of queued tasks."""
         return len(self._waiting)
 
     def _begin(self) -> None:
-        """Give tasks in line to threads that are free. The caller holds the lock."""
+        """Assign queued tasks to free threads. The caller holds the lock."""
         while self._waiting and self._free:
             inbox = self._idle.pop() if self._idle else self._new_thread()
             if inbox is None:
@@ -170,7 +170,7 @@ class Slots:
         inbox: Inbox = SimpleQueue()
         try:
             start_thread("answers", self._work, inbox)
-        except RuntimeError as reason:  # the system gives no more; the next thread that is done takes from the line
+        except RuntimeError as reason:  # no more threads; the next one that finishes takes from the queue
             note_shortage(reason)
             return None
         return inbox
@@ -178,7 +178,7 @@ class Slots:
     def _work(self, inbox: Inbox) -> None:
         waking.thread.give_up = partial(self._give_up, inbox)
         while True:
-            _done(*inbox.get())  # no variable may keep the request while this waits: granian waits for its end
+            _done(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
             with self._lock:
                 del self._since[inbox]
                 self._idle.append(inbox)
@@ -194,7 +194,7 @@ class Slots:
             self._begin()
 
     def _pass_by(self, inbox: Inbox) -> None:
-        """No longer count this thread, so that another one may take its slot. The caller holds the lock."""
+        """Take this thread's slot away, so that another one can use it. The caller holds the lock."""
         if inbox not in self._long and len(self._long) < self._more:
             self._long.add(inbox)
             self._free += 1
@@ -221,34 +221,35 @@ class Slots:
 def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
     try:
         work(*arguments)
-    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
+    except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
         log.exception("request failed")
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------
-# Threads for small changes: these wait for one another's commits, and hold up no question meanwhile.
+# Thread pools for small changes, which wait for one another's commits without holding up checks.
 
 
 class ChangeThreads:
-    """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
+    """Two thread pools: `waiting` threads with one request each, and `making` threads that write to the database.
 
-    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.ground.waking`).
-    Making threads wait for nothing but the database, so the waiting always ends.
+    A waiting thread has no connection; it submits what needs one to a making thread (`policy.ground.waking`). Making
+    threads wait only for the database, so there is no deadlock.
     """
 
     def __init__(self, waiting: int, making: int):
         self.size = waiting
-        self._here = 0  # requests that are being answered, and those in line
+        self._here = 0  # requests in progress or in the queue
         self._line = WaitingLine(waiting)
         self._counting = threading.Lock()
         self._waiting = thread_pool(waiting, "change", initializer=self.hand_on)
         self._making = thread_pool(making, "commit")
-        _start_all(self._making, making)  # later, none might be had, while what it was to do stays in the queue
+        _start_all(self._making, making)  # now: a thread that cannot start later would leave its task in the queue
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Return True at once, and have a thread do the work, which handles its own failures.
+        """Submit a task, which must handle its own errors, and return True without waiting for it.
 
-        Return False, and do nothing, where the line has been too long (see `WaitingLine`) or no thread can be started.
+        Return False, without running it, if the queue has been too long (see `WaitingLine`) or no thread can be
+        started.
         """
         with self._counting:
             if not self._line.takes(self.waiting):
@@ -262,7 +263,7 @@ class ChangeThreads:
 
     @property
     def is_crowded(self) -> bool:
-        """Say whether `do` would refuse one more."""
+        """Return whether `do` would reject another task."""
         with self._counting:
             return not self._line.takes(self.waiting)
 
@@ -286,29 +287,29 @@ class ChangeThreads:
             self._line.note(self.waiting)
 
     def hand_on(self) -> None:
-        """Have this thread hand what needs a connection to a making thread, and wait for the result, from now on."""
+        """From now on, have this thread submit what needs a connection to a making thread, and wait for the result."""
         thread.hand_on = lambda change: self._making.submit(_made, change).result()
 
 
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
-    """Start all threads of the pool, which has one more for each task that finds none idle."""
+    """Start all threads of the pool, which starts one for each task that finds none idle."""
     together = threading.Barrier(threads + 1)
     try:
         for _ in range(threads):
             pool.submit(together.wait)
         together.wait()
-    except RuntimeError:  # the others are not to wait, or the process could not end
+    except RuntimeError:  # release the others, or the process could not exit
         together.abort()
         raise
 
 
 def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:
-    """Give the work to the pool, and say whether it is done.
+    """Submit `work` to the pool. Return False if no thread could be started; `work` then never runs.
 
-    The pool queues work before it starts a thread for it. If no thread can be started, the work stays in the queue, and
-    a thread of the pool may still take it. So a lock decides: either that thread does the work, or it is never done.
+    (`ThreadPoolExecutor.submit` enqueues before it starts a thread, so on failure another thread could still pick the
+    item up. The lock makes exactly one side win.)
     """
-    mine = threading.Lock()  # taken by the thread that does the work, or by this one to say that it is not done
+    mine = threading.Lock()  # acquired by the thread that runs `work`, or by this one to cancel it
 
     def once() -> None:
         if mine.acquire(blocking=False):
@@ -325,9 +326,9 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
 def done(work: Callable[..., None], *arguments: object) -> None:
     try:
         work(*arguments)
-    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
+    except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
         log.exception("request failed")
-    with suppress(Error):  # a request whose key had to be looked up has opened one
+    with suppress(Error):  # looking up an API key opens a connection
         connections[DEFAULT_DB_ALIAS].close()
 
 
@@ -341,18 +342,18 @@ def _made(change: Callable[[], Any]) -> Any:
 
 
 # ---- waiting ------------------------------------------------------------------------------------------------------
-# Threads for requests that wait for changes: a few of their own, so that questions keep theirs.
+# Threads for long polling: a few separate ones, so that checks keep theirs.
 
 
 class Waiting:
-    """Lets `places` requests wait at once; further ones are answered without waiting.
+    """Lets up to `places` requests wait for changes; further ones are answered without waiting.
 
-    Its threads keep no connection: the making threads of `changes` read for them.
+    Its threads have no connection: the making threads of `changes` read for them.
     """
 
     def __init__(self, places: int, changes: ChangeThreads):
         self.size = self._free = places
-        self.waiting = 0  # for metrics: there is no line for a place
+        self.waiting = 0  # for metrics: there is no queue for a place
         self._lock = threading.Lock()
         self._threads = thread_pool(places, "wait", initializer=changes.hand_on)
 
@@ -361,7 +362,7 @@ class Waiting:
         return self.size - self._free
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Have a thread do the work, and return True; return False if no place or no thread can be had."""
+        """Submit a task and return True; return False if there is no free place or no thread can be started."""
         with self._lock:
             if not self._free:
                 return False
@@ -382,20 +383,20 @@ class Waiting:
             self._free += 1
 
 
-# ---- Sends refusals with a short delay, and several at a time -----------------------------------------------------
-# A client that is refused at once retries at once, so that the processor does little but refuse. While a refusal is
-# held back, the processor is free for the requests that are answered.
+# ---- delayed rejections -------------------------------------------------------------------------------------------
+# Clients that are rejected immediately retry immediately, so that the CPU does little but reject. Delaying the
+# rejection leaves the CPU to the requests that are served.
 
 
 KEPT_FOR = 0.2  # seconds
-KEPT_AT_ONCE = 4096  # refusals; further ones are sent at once
-_REFUSAL_TICK = 0.02  # seconds between checks for refusals that are due
+KEPT_AT_ONCE = 4096  # rejections; further ones are sent immediately
+_REFUSAL_TICK = 0.02  # seconds between checks for due rejections
 
-Send = Callable[[], None]  # sends one refusal
+Send = Callable[[], None]  # sends one rejection
 
 
 class HeldRefusals:
-    """Holds each refusal back for `KEPT_FOR` seconds. Its thread sleeps while there is none."""
+    """Delays each rejection by `KEPT_FOR` seconds. Its thread sleeps while there is none."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[float, Send]] = deque()  # each with the time when it is due
@@ -403,7 +404,7 @@ class HeldRefusals:
         start_thread("refusals", self._watch)
 
     def send_later(self, send: Send) -> None:
-        """Call `send` a moment later; at once if too many are held back."""
+        """Call `send` after `KEPT_FOR`, or immediately if too many are delayed already."""
         if len(self._kept) >= KEPT_AT_ONCE:
             send()
         else:
@@ -419,10 +420,10 @@ class HeldRefusals:
                 self._is_any.set()
 
     def _send_those_due(self) -> None:
-        """Call those that are due. No variable keeps one afterwards: granian waits until nothing refers to it."""
+        """Send those that are due. No variable may keep one afterwards: granian waits until nothing refers to it."""
         now = time.monotonic()
         while self._kept and self._kept[0][0] <= now:
             try:
                 self._kept.popleft()[1]()
-            except BaseException:  # granian's own do not derive from Exception, and this thread must go on
+            except BaseException:  # granian's exceptions do not all derive from Exception, and this thread must go on
                 log.exception("request failed")

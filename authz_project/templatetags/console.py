@@ -1,4 +1,4 @@
-"""What stands on top of each page of the console."""
+"""Template tags for the header of the console's pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.inclusion_tag("admin/console/navigation.html", takes_context=True)
 def console_navigation(context: Context) -> dict[str, Any]:
-    """Show where one can go, and the environments."""
+    """Show the navigation and the environments."""
     request = context["request"]
     environments = site.environment_links(request, context)
     return {

@@ -1,6 +1,6 @@
-"""Traces by OpenTelemetry, where its variables ask for them: this reads the variables, and `telemetry` makes spans.
+"""OpenTelemetry traces, enabled by its environment variables: this reads them, and `telemetry` makes the spans.
 
-OpenTelemetry is imported only where traces are wanted: `telemetry` alone imports it, and `begin` alone imports that.
+OpenTelemetry is imported only if tracing is enabled: only `telemetry` imports it, and only `begin` imports `telemetry`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from django.conf import settings
 
 log = logging.getLogger("authz.traces")
 
-TELEMETRY = "authz_project.traces.telemetry"  # imported by name: it imports OpenTelemetry
+TELEMETRY = "authz_project.traces.telemetry"  # imported by name, as it imports OpenTelemetry
 PROTOCOL = "http/protobuf"
 
 
 def begin() -> None:
-    """Begin to trace, if that is wanted. Called once in each process that answers.
+    """Start tracing if it is enabled. Call it once per server process.
 
-    If tracing is impossible, the reason is logged, and requests are answered all the same.
+    If tracing is impossible, the reason is logged, and requests are answered normally.
     """
     if not is_wanted():
         return
@@ -35,5 +35,5 @@ def begin() -> None:
 
 
 def is_wanted() -> bool:
-    """Say whether there is an endpoint to send traces to, and no variable turns them off."""
+    """Return whether an endpoint for traces is set, and no variable disables them."""
     return bool(settings.OTEL_ENDPOINT) and not settings.OTEL_SDK_DISABLED and settings.OTEL_TRACES_EXPORTER == "otlp"

@@ -1,7 +1,7 @@
-"""Makes the spans of a request once it is answered: one of the whole, and one of each part that took time.
+"""Make the spans of a request once it is answered: one for the request, and one for each part that took time.
 
-They are named and described by OpenTelemetry's semantic conventions. Of what a caller chooses freely, they have only
-the request's id and the parent in `traceparent`: no path that no endpoint has, no statement, no value.
+They follow OpenTelemetry's semantic conventions. Of the values that callers choose, spans have only the request id and
+the parent in `traceparent`: no unknown paths, no statements, no values.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from authz_project.observing import AnsweredRequest
 from policy.ground.spans import Part
 
 NAME = "authz"
-MOST = 128  # parts of a request that have spans
-FLUSH_WITHIN = 3_000  # milliseconds that a process waits at its end until its spans are sent
+MOST = 128  # spans per request
+FLUSH_WITHIN = 3_000  # milliseconds to wait at exit until the spans are sent
 SYSTEMS = {"django.db.backends.postgresql": "postgresql", "django.db.backends.sqlite3": "sqlite"}
 
 Attributes = dict[str, str | int]
@@ -32,8 +32,8 @@ _contexts = TraceContextTextMapPropagator()
 
 
 def start() -> None:
-    """Send spans to where OpenTelemetry's variables say, from now on until the process ends."""
-    described = Resource.create({SERVICE_VERSION: __version__})  # adds what the variables say
+    """Send spans to the endpoint in OpenTelemetry's variables, from now on until the process ends."""
+    described = Resource.create({SERVICE_VERSION: __version__})  # adds attributes from the variables
     if str(described.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         described = described.merge(Resource({SERVICE_NAME: NAME}))
     provider = TracerProvider(resource=described, shutdown_on_exit=False)
@@ -51,7 +51,7 @@ class Traces:
 
     def __call__(self, seen: AnsweredRequest) -> None:
         parts = [part for part in seen.parts if part.seconds]
-        began = min([seen.began, *(part.began for part in parts[:1])])  # a wait for a thread lies before `seen.began`
+        began = min([seen.began, *(part.began for part in parts[:1])])  # a wait for a thread comes before `seen.began`
         span = self._tracer.start_span(
             _name(seen),
             context=_contexts.extract({"traceparent": seen.traceparent}) if seen.traceparent else Context(),
@@ -128,5 +128,5 @@ def _of_failure(facts: Mapping[str, object]) -> Attributes:
 
 
 def _at(seen: AnsweredRequest, moment: float) -> int:
-    """Convert a moment by the clock of parts, `perf_counter`, into nanoseconds since 1970."""
+    """Convert a `perf_counter` time, as parts have it, to nanoseconds since 1970."""
     return int((seen.at + moment - seen.began) * 1_000_000_000)

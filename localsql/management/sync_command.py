@@ -23,7 +23,7 @@ LAST_PORT = 65_535
 
 
 class SyncCommand(PolicyCommand):
-    """Base of commands that read a file and act by it, once or again and again."""
+    """Base of commands that read a configuration file and run once or repeatedly."""
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
@@ -43,7 +43,7 @@ class SyncCommand(PolicyCommand):
         return config_from_text(text, Around(folder, os.environ, connection))
 
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
-        """Run `once` again and again; it says whether it failed in a way that may pass."""
+        """Run `once` repeatedly. It returns whether it failed with a transient error."""
         if port is not None and port > LAST_PORT:
             raise CommandError(f"--metrics-port must be between 0 and {LAST_PORT}.")
         bell = Bell(config.databases)
@@ -58,7 +58,7 @@ class SyncCommand(PolicyCommand):
             again_and_again(lambda: self._kept_going(once, metrics), every, bell)
 
     def _kept_going(self, once: Callable[[], bool], metrics: Metrics) -> bool:
-        """Run `once`. Report an error instead of raising it, and say whether it may pass."""
+        """Run `once`. Report errors instead of raising them, and return whether they are transient."""
         begun = time.monotonic()
         try:
             failed = once()
@@ -70,10 +70,10 @@ class SyncCommand(PolicyCommand):
             self._report_failure(" ".join(str(reason).split()), metrics, begun)
             connection.close()
             failed = True
-        except OSError as reason:  # such as a disk that is full
+        except OSError as reason:  # such as a full disk
             self._report_failure(str(reason), metrics, begun)
             failed = True
-        except CommandError as reason:  # what failed will not pass by itself
+        except CommandError as reason:  # not transient
             self._report_failure(str(reason), metrics, begun)
             failed = False
         self.stdout.flush()

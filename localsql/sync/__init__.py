@@ -2,10 +2,10 @@
 
 Read it in this order:
 
-* `config`   the file that says which rows are facts, and where they are
-* `sources`  reads the rows, and connects to databases with tables
-* `compare`  compares the stored facts of a pattern with its rows, in one order of ids
-* `run`      one pass over all patterns: compare, report, apply
-* `watch`    repeats a pass, and serves metrics about it
-* `outbox`   the other way: changes that an application writes to a table in its own transactions
+* `config`   the file that maps rows to facts
+* `sources`  reads rows, and connects to SQL databases
+* `compare`  compares the stored facts of a pattern with its rows, by a merge in id order
+* `run`      one run over all patterns: compare, report, apply
+* `watch`    repeats runs, and serves metrics about them
+* `outbox`   the reverse: changes that an application writes to a table in its own transactions
 """

@@ -1,4 +1,4 @@
-"""Compare stored facts with rows, in one order of ids."""
+"""Compare stored facts with rows, by a merge in id order."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from policy.ground.journal import current_offset
 from policy.values import BOOLEAN, INTEGER
 
 # ---- rows ---------------------------------------------------------------------------------------------------------
-# Rows -> ids of facts, checked as those that a client sends; rows that are no facts are counted and reported.
+# Rows -> ids of facts, validated like those from clients; invalid rows are counted and reported.
 
-RowIds = tuple[str, ...]  # of the pattern's variables
+RowIds = tuple[str, ...]  # values of the pattern's variables
 
-ENOUGH = 100  # wrong rows that are listed; reading ends with the next one, unless they are skipped
-_SHOWN = 60  # characters of a wrong id
-_SHORT = MAX_ID_BYTES // 4  # characters that are never more bytes than an id may have
+ENOUGH = 100  # invalid rows to list; one more ends the reading, unless invalid rows are skipped
+_SHOWN = 60  # characters of an invalid id
+_SHORT = MAX_ID_BYTES // 4  # characters that fit into the maximum bytes of an id in any case
 
 
 @dataclass
 class PatternRead:
-    """What became of a pattern's rows."""
+    """Counts and errors of a pattern's rows."""
 
     pattern: SyncPattern
     skips_bad: bool
     rows: int = 0
-    nulls: int = 0  # rows with a NULL: they are no facts
+    nulls: int = 0  # rows with a NULL, which are not facts
     bad_count: int = 0
-    bad: list[str] = field(default_factory=list)  # the first of them
+    bad: list[str] = field(default_factory=list)  # the first invalid rows
 
     def ids(self, rows: Iterable[SourceRow]) -> Iterator[RowIds]:
         """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
@@ -96,7 +96,7 @@ class PatternRead:
 
     @property
     def sentence(self) -> str:
-        """The message about all wrong rows."""
+        """The message about all invalid rows."""
         more = f"\n  and {self.bad_count - len(self.bad):,} more" if self.bad_count > len(self.bad) else ""
         return "these rows can be no facts:\n  " + "\n  ".join(self.bad) + more
 
@@ -107,23 +107,23 @@ def _cut(text: str | None) -> str:
 
 
 # ---- sorting ------------------------------------------------------------------------------------------------------
-# Both sides in one order: that of the bytes of their ids, which is also Python's order of texts.
+# Both sides are sorted bytewise by ids, which is also Python's order of strings.
 #
-# Rows that a database has sorted are checked as they come. Other rows are sorted here: in memory, or, if they are too
-# many, in files that are merged.
+# Rows sorted by a database are verified as they arrive. Other rows are sorted here: in memory, or by an external merge
+# sort if there are too many.
 
-MOST_ROWS = 50_000  # in memory
+MOST_ROWS = 50_000  # to sort in memory
 MOST_CHARACTERS = 8_000_000
-MOST_FILES = 64  # that are merged at once
-_BUFFER = 1 << 15  # bytes of each
+MOST_FILES = 64  # to merge at once
+_BUFFER = 1 << 15  # bytes per file
 
 
 class OutOfOrder(Exception):
-    """A database's order of texts is not that of their bytes."""
+    """The database does not sort texts bytewise."""
 
 
 def in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
-    """Yield sorted rows, each once; raise `OutOfOrder` if they are not sorted."""
+    """Yield sorted rows without duplicates. Raise `OutOfOrder` if they are not sorted."""
     last: RowIds | None = None
     for row in rows:
         if last is not None and row <= last:
@@ -135,7 +135,7 @@ def in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
 
 
 def brought_in_order(rows: Iterable[RowIds], most_rows: int = MOST_ROWS) -> Iterator[RowIds]:
-    """Yield rows in order, each once, in whatever order they come."""
+    """Sort rows and yield them without duplicates."""
     rows = iter(rows)
     first = _part(rows, most_rows)
     second = _part(rows, most_rows)
@@ -153,7 +153,7 @@ def brought_in_order(rows: Iterable[RowIds], most_rows: int = MOST_ROWS) -> Iter
 
 
 def _part(rows: Iterator[RowIds], most_rows: int) -> list[RowIds]:
-    """Return the next rows, as many as memory may hold, sorted and each once."""
+    """Return the next rows, as many as fit in memory, sorted and without duplicates."""
     found: set[RowIds] = set()
     characters = 0
     while len(found) < most_rows and characters < MOST_CHARACTERS:
@@ -188,14 +188,14 @@ def _read(file: IO[bytes]) -> Iterator[RowIds]:
         yield tuple(orjson.loads(line))
 
 
-# ---- spill --------------------------------------------------------------------------------------------------------
-# Differences, kept in a file until all patterns are compared: ids in the order in which they were found.
+# ---- temporary files ----------------------------------------------------------------------------------------------
+# Differences are kept in a file until all patterns are compared: ids in the order in which they were found.
 
 EXAMPLES = 5
 
 
 class Spill:
-    """A file for the additions, or the deletions, of all patterns. It is gone once closed, or with its process."""
+    """A temporary file for the additions, or the deletions, of all patterns. It is deleted on close or process exit."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the pass
@@ -204,13 +204,13 @@ class Spill:
         self._file.close()
 
     def part(self) -> PatternPart:
-        """Return the next part; it must be written before another one is begun."""
+        """Return the next part; it must be complete before another one is started."""
         return PatternPart(self._file, self._file.seek(0, 2))
 
 
 @dataclass
 class PatternPart:
-    """The part of one pattern."""
+    """The part of the file for one pattern."""
 
     _file: IO[bytes]
     start: int
@@ -232,12 +232,12 @@ class PatternPart:
             yield [tuple(orjson.loads(line)) for line in lines]
 
 
-# ---- stored -------------------------------------------------------------------------------------------------------
-# Our side: stored facts of a pattern, by the bytes of their ids, as of one moment; and those ended since.
+# ---- stored facts -------------------------------------------------------------------------------------------------
+# Stored facts of a pattern, bytewise in id order, in one snapshot; and those ended since.
 
 
 def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, None]:
-    """Yield the ids of the pattern's variables, of all stored facts that have not ended."""
+    """Yield the values of the pattern's variables in all stored facts that have not expired."""
     numbers, may_end = numbers_and_ends(environment_id)
     number = numbers.get(key.signature)
     if number is None:
@@ -261,7 +261,7 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, 
 
 
 def ended_by_others(environment_id: int, key: BindingKey, revision: int, own: Sequence[int]) -> set[tuple[str, ...]]:
-    """Return all ids of facts of the pattern's signature that were ended after the revision, except by `own` ones."""
+    """Return the ids of the signature's facts that were ended after the revision, except by `own` revisions."""
     number = signature_numbers(environment_id).get(key.signature)
     if number is None:
         return set()
@@ -272,18 +272,18 @@ def ended_by_others(environment_id: int, key: BindingKey, revision: int, own: Se
         return {tuple(row) for row in cursor.fetchall()}
 
 
-# ---- Compares the facts of one pattern with its rows --------------------------------------------------------------
-# The facts are read first. So an application that commits a row and then adds its fact, or deletes a row and then its
-# fact, is never contradicted by a comparison in between.
+# ---- comparison ---------------------------------------------------------------------------------------------------
+# Facts are read before rows. So if an application commits a row and then adds its fact, or deletes a row and then its
+# fact, a comparison in between never undoes that.
 
 _REPORT_EVERY = 4_096  # facts and rows
 
-OnProgress = Callable[[int], None]  # called with how many facts and rows are done
+OnProgress = Callable[[int], None]  # called with the number of facts and rows done
 
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """The changes that make a pattern's facts those of its rows."""
+    """The changes that make a pattern's facts equal to its rows."""
 
     pattern: SyncPattern
     equal: int
@@ -315,7 +315,7 @@ def compared(
             return _compared(
                 environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=True
             )
-        except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: its rows are sorted here instead
+        except OutOfOrder:  # as in an SQLite file in UTF-16: sort its rows here instead
             pass
     return _compared(environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=False)
 
@@ -331,7 +331,7 @@ def _compared(
     added, deleted = spills.added.part(), spills.deleted.part()
     revision = current_offset(environment_id)
     with closing(stored_ids(environment_id, pattern.key)) as stored:
-        first = next(stored, None)  # from the first one on, all are as of one moment
+        first = next(stored, None)  # the first fetch takes the snapshot
         with closing(rows_of(pattern, by_database)) as rows:
             ids = read.ids(rows)
             source = in_order(ids) if by_database else brought_in_order(ids)
@@ -347,7 +347,7 @@ def _merged(
     deleted: PatternPart,
     on_progress: OnProgress,
 ) -> int:
-    """Note what differs, and return how many are on both sides; `mine` is the first of the stored ones."""
+    """Record the differences, and return the number of equal ids; `mine` is the first stored one."""
     equal = steps = 0
     theirs = next(source, None)
     while mine is not None or theirs is not None:
@@ -366,16 +366,16 @@ def _merged(
     return equal
 
 
-# ---- Finds facts that were just stored and have no row any more ---------------------------------------------------
-# Suppose that an application deletes a row, and tells the service to delete its fact, before a comparison that has
-# read the row stores this fact. Nothing is there to be deleted yet, and the fact would stay. So the rows of facts
-# that were stored are read again. A row that is deleted after this is no problem: its fact is there to be deleted.
+# ---- facts whose rows were deleted before the facts were stored ---------------------------------------------------
+# Suppose that an application deletes a row, and tells the service to delete its fact, before a sync run that has read
+# the row stores this fact. There is nothing to delete yet, and the fact would stay. So the rows of newly stored facts
+# are read again. A row that is deleted after this is not a problem, because its fact exists and can be deleted.
 
 _AT_ONCE = 5_000  # facts
 
 
 def without_rows(plan: SyncPlan, spill: Spill) -> PatternPart:
-    """Return those of the added facts that have no row any more."""
+    """Return the added facts whose rows no longer exist."""
     if can_sort(plan.pattern):
         with suppress(OutOfOrder):
             return _without_rows(plan, spill.part(), by_database=True)
@@ -394,6 +394,6 @@ def _without_rows(plan: SyncPlan, gone: PatternPart, by_database: bool) -> Patte
                     theirs = next(source, None)
                 if theirs != mine:
                     gone.add(mine)
-        for _ in source:  # to its end: later rows may show that it is not in order
+        for _ in source:  # read to the end: later rows may show that it is not in order
             pass
     return gone

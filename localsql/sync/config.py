@@ -1,4 +1,4 @@
-"""Read the file that describes what to keep in sync."""
+"""Read the configuration file of syncing."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from policy.errors import AuthzError, Unavailable
 from policy.rules.program import Signature
 from policy.yaml_text import LocatedMap, YamlRejected, document_from_yaml
 
-# ---- The errors of synchronization --------------------------------------------------------------------------------
+# ---- errors of syncing --------------------------------------------------------------------------------------------
 
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def shown(text: str) -> str:
-    """Return what somebody wrote into a row, with control characters escaped, for a terminal or a log."""
+    """Return text from a row with control characters escaped, for a terminal or a log."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class ConfigRejected(AuthzError):
-    """The file is not what it should be; the message says where, and what to do."""
+    """The configuration is invalid; the message says where, and what to do."""
 
     def __init__(self, place: str, reason: str, line: int | None = None):
         self.place, self.reason = place, reason
@@ -56,7 +56,7 @@ class ConfigRejected(AuthzError):
 
 
 class SourceFailed(Unavailable):
-    """A database could not be read or written; it may be there again a moment later."""
+    """A database could not be read or written; this may be transient."""
 
     def __init__(self, database: str, reason: str):
         self.database = database
@@ -64,7 +64,7 @@ class SourceFailed(Unavailable):
 
 
 class DriverMissing(AuthzError):
-    """A driver that only some installations need is not installed."""
+    """An optional database driver is not installed."""
 
     def __init__(self, database: str, module: str, extra: str):
         install = f'`pip install "authz-project[{extra}]"` does'
@@ -72,11 +72,11 @@ class DriverMissing(AuthzError):
 
 
 class PatternRefused(AuthzError):
-    """The facts of one pattern are left as they are, whatever becomes of the others."""
+    """The facts of one pattern are left unchanged; other patterns are not affected."""
 
 
 # ---- variables ----------------------------------------------------------------------------------------------------
-# Secrets that stand in the environment and not in a file: `${VARIABLE}`, or `$VARIABLE` as the whole value.
+# Secrets from environment variables: `${VARIABLE}`, or `$VARIABLE` as the whole value.
 
 _NAMED = re.compile(r"\$\{([^}]*)\}")
 _ALONE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -84,7 +84,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def filled_in(place: str, text: str, environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the text with its variables filled in, and their values, which are secret."""
+    """Return the text with its variables expanded, and their values, which are secret."""
     alone = _ALONE.fullmatch(text.strip())
     if alone:
         text = f"${{{alone[1]}}}"
@@ -101,16 +101,16 @@ def _value(place: str, name: str, environment: Mapping[str, str]) -> str:
     return environment[name]
 
 
-# ---- tidied -------------------------------------------------------------------------------------------------------
-# Removes comments and a semicolon at the end: people keep queries with them, and they are run without.
+# ---- cleaning queries ---------------------------------------------------------------------------------------------
+# Removes comments and a final semicolon, which people keep in their queries.
 
-# What may stand between two words. `/*! … */`, which MySQL runs, does not match, and is refused later.
+# What separates tokens. `/*! … */`, which MySQL executes, does not match, and is rejected later.
 _BLANK = re.compile(r"(?:\s|--[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
 _BLANK_IN_MYSQL = re.compile(r"(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
 
 
 def tidied(query: str, dialect: Dialect) -> str:
-    """Return the query without its comments and its last semicolon; unchanged if it cannot be read so."""
+    """Return the query without comments and its final semicolon; unchanged if it cannot be tokenized."""
     try:
         words = sqlglot.tokenize(query, read=dialect.parser) if len(query) <= LONGEST_QUERY else []
     except SqlglotError:
@@ -131,15 +131,15 @@ def tidied(query: str, dialect: Dialect) -> str:
 
 
 def _blanked(between: str) -> str:
-    """Return white space in place of what separates two words, with as many line breaks."""
+    """Return white space in place of a separator, with the same number of line breaks."""
     return between if between.isspace() or not between else "\n" * between.count("\n") or " "
 
 
-# ---- What a file for synchronization says: patterns of facts, and where the rows of each are ----------------------
+# ---- contents of a configuration file: patterns of facts, and where their rows are --------------------------------
 
 
 class DatabaseKind(Enum):
-    """The kinds of databases."""
+    """The supported kinds of databases."""
 
     POSTGRES = "postgres"
     MYSQL = "mysql"
@@ -150,7 +150,7 @@ class DatabaseKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a connection is encrypted, where a file says more than the connection string."""
+    """TLS settings from the file, in addition to those of the connection string."""
 
     ca_file: str = ""
     uses_system_certificates: bool = False
@@ -159,7 +159,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where rows are. Its connection string is secret, and so are the variables filled into it."""
+    """A source of rows. Its connection string and the variables expanded in it are secret."""
 
     name: str
     kind: DatabaseKind
@@ -167,10 +167,10 @@ class Database:
     connection: str = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     tls: Tls = Tls()
-    folder: Path = Path()  # where relative paths begin
+    folder: Path = Path()  # base of relative paths
 
     def without_secrets(self, text: str) -> str:
-        """Return what a driver says with each secret replaced by `…`, so that it can be shown."""
+        """Return a driver's message with each secret replaced by `…`."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "…")
         return text
@@ -188,7 +188,7 @@ class SqlQuery:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A member of a document, by its path, or a column of a file; each element of an array makes a row."""
+    """A path into a document, or a column of a file; an array yields one row per element."""
 
     name: str
     is_array: bool = False
@@ -205,13 +205,13 @@ class MongoQuery:
 @dataclass(frozen=True, slots=True)
 class CsvFile:
     path: Path
-    fields: tuple[Field, ...] = ()  # empty: all columns, in order
+    fields: tuple[Field, ...] = ()  # empty means all columns, in order
     has_header: bool = True
 
 
 @dataclass(frozen=True)
 class SyncPattern:
-    """Facts that are to be there exactly as long as their rows are. It owns all facts that match it."""
+    """Facts that should exist if and only if their rows do. The pattern owns all facts that match it."""
 
     key: BindingKey
     database: Database
@@ -223,7 +223,7 @@ class SyncPattern:
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """A table in which the application writes down changes."""
+    """A table to which the application writes changes."""
 
     database: Database
     table: str
@@ -236,14 +236,14 @@ class Config:
 
     @property
     def databases(self) -> tuple[Database, ...]:
-        """All databases that are used, each once."""
+        """All databases that are used, without duplicates."""
         used = [pattern.database for pattern in self.patterns]
         if self.outbox is not None:
             used.append(self.outbox.database)
         return tuple({each.name: each for each in used}.values())
 
 
-# ---- What a file reads for one pattern: a query, a collection, or a CSV file --------------------------------------
+# ---- the source of a pattern: a query, a collection, or a CSV file ------------------------------------------------
 
 ConfigEntry = Mapping[object, Any]
 _NAMES_OF_A_FIELD = ("name", "field", "path", "column")
@@ -253,7 +253,7 @@ _WRITES = ("$out", "$merge")
 def asked_of(
     made: Bindings, text: str, key: BindingKey, entry: ConfigEntry, typed: ConfigEntry, database: Database
 ) -> Any:
-    """Return what to read of the database; `typed` is the entry with numbers and times as YAML reads them."""
+    """Return what to read from the database; `typed` is the entry with numbers and times as parsed by YAML."""
     if database.kind is DatabaseKind.MONGODB:
         return _mongo_query(text, key, entry, typed)
     if database.kind is DatabaseKind.CSV:
@@ -298,7 +298,7 @@ def _stages(text: str, stages: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _json(text: str, found: ConfigEntry, name: str) -> Any:
-    """Return what YAML says; if that is a text, the JSON in it."""
+    """Return the YAML value; if it is a text, parse it as JSON."""
     said = found.get(name)
     if not isinstance(said, str):
         return said
@@ -329,7 +329,7 @@ def _csv_file(text: str, key: BindingKey, entry: ConfigEntry, database: Database
 
 
 def _fields(text: str, key: BindingKey, raw: object, needed: bool) -> tuple[Field, ...]:
-    """Return the fields, in the order of the variables, out of a list of names or maps, or out of one map of names."""
+    """Return the fields in the order of the variables, from a list of names or maps, or from a single map of names."""
     if raw is None and not needed:
         return ()
     parts = [{name: said} for name, said in raw.items()] if isinstance(raw, dict) else raw
@@ -359,10 +359,10 @@ def _truth(text: str, raw: object) -> bool:
     return bool(raw)
 
 
-# ---- The part `dbs` of a file: names -> databases, each made once something uses it -------------------------------
+# ---- the section `dbs`: names -> databases, each created on first use ---------------------------------------------
 
-SHORTEST = 3  # characters of a part of a password: hiding less would hide half of each message
-GIVEN = "db"  # the name of the database that --connection gives
+SHORTEST = 3  # characters of a part of a password: redacting shorter parts would make messages unreadable
+GIVEN = "db"  # the name of the database from --connection
 
 _TYPES = {
     "postgres": (DatabaseKind.POSTGRES, "postgres"),
@@ -385,7 +385,7 @@ _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
 
 @dataclass(frozen=True)
 class Around:
-    """What a file is read with: its folder, the environment's variables, and the connection of --connection."""
+    """The context of a file: its folder, environment variables, and the --connection option."""
 
     folder: Path = Path()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -393,7 +393,7 @@ class Around:
 
 
 class Databases:
-    """The databases that a file names, or the one that --connection gives."""
+    """The databases in a file, or the one from --connection."""
 
     def __init__(self, document: Mapping[object, object], around: Around):
         self.around = around
@@ -412,7 +412,7 @@ class Databases:
             if len(self.entries) > 1:
                 raise ConfigRejected(place, f"needs `db`, one of {_listed(self.entries)}")
             name = next(iter(self.entries))
-        elif self.around.connection:  # it stands for whatever database a file of bindings names
+        elif self.around.connection:  # it replaces any database that a bindings file names
             name = GIVEN
         if not isinstance(name, str) or name not in self.entries:
             raise ConfigRejected(place, f"there is no database `{name}` under `dbs`; there is {_listed(self.entries)}")
@@ -445,7 +445,7 @@ class Databases:
 
 
 def _usual_type(document: Mapping[object, object]) -> tuple[DatabaseKind, str]:
-    """Return the type of databases that do not say it: `source`, as the hosted product has it, or else `dialect`."""
+    """Return the default type of databases: `source`, as in the hosted product, or else `dialect`."""
     source, dialect = document.get("source"), document.get("dialect")
     if source is not None:
         if not isinstance(source, str) or source.lower() not in _TYPES:
@@ -474,7 +474,7 @@ def _tls(place: str, entry: object) -> Tls:
 
 
 def _check_agreed(place: str, tls: Tls, connection: str) -> None:
-    """Refuse `ssl` beside a connection string that has such options: one would be ignored, perhaps the safer one."""
+    """Reject `ssl` beside TLS options in the connection string: one would be ignored, perhaps the safer one."""
     if tls == Tls():
         return
     said = _OF_A_URL.search(connection)
@@ -483,9 +483,9 @@ def _check_agreed(place: str, tls: Tls, connection: str) -> None:
 
 
 def _passwords(connection: str) -> tuple[str, ...]:
-    """Return the passwords in a URL or among `name=value` words, in all forms that a driver may show them in.
+    """Return the passwords in a URL or in `name=value` pairs, in all forms in which a driver may show them.
 
-    A URL that is badly written is searched, too.
+    Malformed URLs are searched, too.
     """
     found = [each.strip("'") for each in _WORDED.findall(connection)]
     _, _, rest = connection.partition("//")
@@ -496,7 +496,7 @@ def _passwords(connection: str) -> tuple[str, ...]:
         password = ""
     with suppress(ValueError):
         found.append(urlsplit(connection).password or "")
-    with suppress(Exception):  # its driver is not installed, or cannot read it
+    with suppress(Exception):  # its driver is not installed, or cannot parse it
         found += _by_driver(connection)
     whole = {password, *found} - set(parts)
     every = {each for each in parts if len(each) >= SHORTEST} | whole
@@ -514,7 +514,7 @@ def _listed(names: object) -> str:
     return ", ".join(f"`{each}`" for each in names)  # type: ignore[attr-defined]  # names, in any order
 
 
-# ---- The text of a file -> `Config`. An error says in which line it is --------------------------------------------
+# ---- text of a file -> `Config`; errors have line numbers ---------------------------------------------------------
 
 TABLE = "authz_outbox"  # the default
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?", re.ASCII)
@@ -533,7 +533,7 @@ def config_from_text(text: str, around: Around) -> Config:
 
 
 def _config(document: object, typed: Any, around: Around) -> Config:
-    """Return the configuration that a document says; `typed` is the same with numbers and times as YAML means them."""
+    """Return the configuration in a document; `typed` is the same with numbers and times as parsed by YAML."""
     if not isinstance(document, dict):
         raise ConfigRejected("", "must be a mapping with the key `facts`")
     check_keys("", document, KNOWN)
@@ -561,7 +561,7 @@ def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: o
 
 
 def _bindings(document: dict[Any, Any], database: Database) -> Bindings:
-    """Return bindings without facts, which say how this database's dialect reads the types of columns."""
+    """Return bindings without facts, to interpret column types in this database's dialect."""
     if not database.dialect:
         return Bindings(DIALECTS["postgres"])
     types = sql_types_of("sql_types", document.get("sql_types"), database.sql_dialect)
@@ -583,11 +583,11 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
     return Outbox(database, table)
 
 
-# ---- patterns that share facts ---------------------------------------------------------------------------------------
+# ---- overlapping patterns --------------------------------------------------------------------------------------------
 
 
 def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
-    """Refuse two patterns that may match the same fact: each would delete the facts of the other."""
+    """Reject patterns that may match the same fact: each would delete the facts of the other."""
     by_signature: dict[Signature, list[BindingKey]] = {}
     for pattern in patterns:
         by_signature.setdefault(pattern.key.signature, []).append(pattern.key)
@@ -601,7 +601,7 @@ def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
                 )
 
 
-# ---- lines -------------------------------------------------------------------------------------------------------
+# ---- line numbers ------------------------------------------------------------------------------------------------
 
 
 def _line_of(document: object, place: str) -> int | None:
@@ -624,7 +624,7 @@ def _names(place: str) -> list[str]:
 
 
 def _is(written: str, name: str) -> bool:
-    """Say whether a key, as it was written, is the one that an error names."""
+    """Return whether a key, as written, is the one that an error names."""
     if written == name or "(" not in name:
         return written == name
     try:

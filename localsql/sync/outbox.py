@@ -1,4 +1,4 @@
-"""Apply the changes that an application writes to an outbox table in its own transactions, each exactly once."""
+"""Apply the changes that an application writes to an outbox table in its own transactions, exactly once each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.ground.journal import By, changing
 
 # ---- identities ---------------------------------------------------------------------------------------------------
-# The identity of an outbox, by what its server says: files that spell its address differently mean the same one.
+# The identity of an outbox, according to its server: different spellings of its address mean the same outbox.
 
 _SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
 _ADDRESS = "SELECT COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port')"
@@ -39,7 +39,7 @@ def _of_postgresql(outbox: Outbox, connection: SqlConnection) -> str:
 
 
 def _of_mysql(outbox: Outbox, connection: SqlConnection) -> str:
-    """Return the identity. MariaDB has no UUID of a server: host, port and directory tell its servers apart."""
+    """Return the identity. MariaDB servers have no UUID; host, port and directory identify them."""
     server = ""
     with suppress(SourceFailed):
         server = connection.execute("SELECT @@server_uuid")[0][0]
@@ -55,16 +55,16 @@ def _of_sqlite(outbox: Outbox, connection: SqlConnection) -> str:
     return f"sqlite {path} {outbox.table.lower().removeprefix('main.')}"
 
 
-# ---- An outbox in the application's database: reads its rows, and takes them out ----------------------------------
+# ---- outbox tables in the application's database: reading and removing rows ---------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _OutboxKind:
-    """What differs between kinds of databases."""
+    """Differences between kinds of databases."""
 
     identity: Callable[[Outbox, SqlConnection], str]
-    text: str  # the type that shows JSON as text
-    digest: str = ""  # what a row's digest is in SQL, if the database can say
+    text: str  # the type for casting JSON to text
+    digest: str = ""  # SQL expression for a row's digest, if the database supports it
 
 
 _KINDS = {
@@ -87,25 +87,25 @@ class WrittenRow:
 
     @property
     def digest(self) -> str:
-        """The digest of what the row says. With the number, it identifies the row, even if numbers are reused."""
+        """The digest of the row's contents. With the number, it identifies the row, even if numbers are reused."""
         return sha256(self.changes.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
 class OutboxTable:
-    """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
+    """An outbox table in an open connection, in autocommit mode. The config reader has validated its name."""
 
     _name: str
     _connection: SqlConnection
     _kind: _OutboxKind
-    identity: str  # what the server says that this table is, however a file spells it
+    identity: str  # the table's identity according to the server, however a file spells it
 
     def first(self, most: int) -> list[WrittenRow]:
-        """Return so many of the committed rows, those with the lowest numbers."""
+        """Return up to `most` committed rows with the lowest numbers."""
         return self._rows(f"ORDER BY id LIMIT {int(most)}")
 
     def remove(self, rows: Mapping[int, str]) -> None:
-        """Delete those of the rows that still have these digests."""
+        """Delete the rows that still have these digests."""
         if not rows:
             return
         if self._kind.digest:
@@ -121,9 +121,9 @@ class OutboxTable:
             raise SourceFailed(self._connection.database.name, f"the row {left[0]} of the outbox cannot be taken out")
 
     def _removed_by_a_writer(self, rows: Mapping[int, str]) -> list[int]:
-        """Delete the rows where digests are computed here, under SQLite's write lock: no row changes after it is read.
+        """Delete the rows, computing digests here, under SQLite's write lock: no row changes after it is read.
 
-        Return the numbers of those that are still there.
+        Return the numbers of the rows that still exist.
         """
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -162,25 +162,25 @@ def opened(outbox: Outbox) -> Iterator[OutboxTable]:
         yield OutboxTable(outbox.table, connection, kind, kind.identity(outbox, connection))
 
 
-# ---- Which rows of an outbox are made and may still stand in it ---------------------------------------------------
-# This is optimistic locking, by a number that is called the turn. Each change of what is remembered names the turn
-# that it goes on from, raises it by one, and fails with `TurnIsOver` if another process has done so before. Then the
-# outbox has to be read again.
+# ---- applied rows that may still be in the outbox -----------------------------------------------------------------
+# This is optimistic locking with a version number, called the turn. Each change of the stored rows names the turn that
+# it is based on, and increments it. It fails with `TurnIsOver` if another process was faster; then the outbox has to be
+# read again.
 
 
 class TurnIsOver(Exception):
-    """Another process drains the same outbox, and was faster."""
+    """Another process that drains the same outbox was faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxTurn:
     state: int
     number: int
-    rows: dict[int, str]  # numbers, with digests
+    rows: dict[int, str]  # digests by number
 
 
 def turn_of(environment_id: int, name: str) -> OutboxTurn:
-    """Return the turn and its rows as of one moment, which takes one statement."""
+    """Return the turn and its rows, with a single statement (snapshot)."""
     OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -198,7 +198,7 @@ def turn_of(environment_id: int, name: str) -> OutboxTurn:
 
 
 def remember(turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
-    """Remember these rows: the first thing in the transaction that makes their changes."""
+    """Record these rows as applied. Call this first in the transaction that applies them."""
     assert transaction.get_connection().in_atomic_block, "a row is remembered with its change, or not at all"
     _take(turn)
     made = [OutboxRow(state_id=turn.state, number=row.number, digest=row.digest) for row in rows]
@@ -206,7 +206,7 @@ def remember(turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
 
 
 def forget(turn: OutboxTurn) -> None:
-    """Forget the turn's rows, once they are gone from the outbox."""
+    """Delete the record of the turn's rows, once they are deleted from the outbox."""
     with transaction.atomic():
         _take(turn)
         OutboxRow.objects.filter(state_id=turn.state, number__in=list(turn.rows)).delete()
@@ -219,16 +219,16 @@ def _take(turn: OutboxTurn) -> None:
             raise TurnIsOver
 
 
-# ---- Rows of an outbox -> changes of facts, in the order of their ids, each exactly once --------------------------
+# ---- rows of an outbox -> changes of facts, in id order, exactly once each ----------------------------------------
 
 AUTHOR = By("outbox")
-AT_ONCE = 100  # rows of one revision
-OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # errors in what a row says; any other error may pass, or is ours
-_SHOWN = 300  # characters of a row that is left out
+AT_ONCE = 100  # rows per revision
+OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # errors in a row's contents; other errors are transient or bugs
+_SHOWN = 300  # characters of a skipped row
 
 
 class RowRejected(AuthzError):
-    """A row is no valid change, and the rows behind it wait for it."""
+    """A row is not a valid change; the rows after it wait until it is corrected."""
 
     def __init__(self, row: WrittenRow, reason: str):
         self.row, self.reason = row, reason
@@ -242,7 +242,7 @@ def sentence(row: WrittenRow, reason: str) -> str:
 
 @dataclass
 class Drained:
-    """What was drained so far."""
+    """Counts of what was drained so far."""
 
     rows: int = 0
     skipped: int = 0
@@ -252,7 +252,7 @@ class Drained:
 def drain(
     environment_id: int, outbox: Outbox | None, skips_bad: bool, report_bad: Callable[[str], None], done: Drained
 ) -> None:
-    """Drain the outbox until it is empty. A wrong row is raised; with `skips_bad`, it is reported and taken out."""
+    """Drain the outbox until it is empty. Raise invalid rows; with `skips_bad`, report and delete them."""
     if outbox is None:
         raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
     with opened(outbox) as table:
@@ -268,13 +268,13 @@ class _Drainer:
     skips_bad: bool
     report_bad: Callable[[str], None]
     done: Drained
-    alone: int = field(default=0)  # rows that are to be made one by one, as one among them is wrong
+    alone: int = field(default=0)  # number of rows to apply one by one, to find an invalid one among them
 
     def has_more(self) -> bool:
-        """Drain one batch, and say whether there may be more."""
+        """Drain one batch, and return whether there may be more."""
         try:
             return self._part()
-        except TurnIsOver:  # what the other process has made is gone, or is remembered now
+        except TurnIsOver:  # what the other process applied is recorded or deleted by now
             return True
 
     def _part(self) -> bool:
@@ -297,16 +297,16 @@ class _Drainer:
     def _make(self, turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
         changes = [change for row in rows for change in changes_of(row)]
         with changing():
-            remember(turn, rows)  # always locked before an environment's turn, and only by drains: no deadlock
+            remember(turn, rows)  # locked before any environment, and by drains only: no deadlock
             if changes:
                 store.apply(self.environment_id, changes, AUTHOR)
         self.done.rows += len(rows)
         self.done.revisions += bool(changes)
 
     def _finish(self, turn: OutboxTurn) -> None:
-        """Take the rows that are made out of the outbox, and forget them.
+        """Delete the applied rows from the outbox, and then their record.
 
-        A row that got the same id again says something else: by its digest it is another row, and stays.
+        A row that reuses an id has a different digest: it is another row, and stays.
         """
         self.table.remove(turn.rows)
         forget(turn)
@@ -318,15 +318,15 @@ class _Drainer:
         if not self.skips_bad:
             raise RowRejected(rows[0], reason)
         self.report_bad(f"left out, {sentence(rows[0], reason)}")
-        self.table.remove({rows[0].number: rows[0].digest})  # if somebody has corrected it by now, it is read again
+        self.table.remove({rows[0].number: rows[0].digest})  # if it was corrected meanwhile, it is read again
         self.alone = 0
         self.done.skipped += 1
 
 
 def changes_of(row: WrittenRow) -> list[Change]:
-    """Return the changes that the row says, in the form of the body of POST /batch.
+    """Return the changes in a row, which has the form of the body of POST /batch.
 
-    Facts may have come to their ends while the row waited.
+    Facts may have expired while the row waited.
     """
     try:
         said = orjson.loads(row.changes)

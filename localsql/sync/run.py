@@ -1,4 +1,4 @@
-"""Run one pass over all patterns: compare, report, and apply the differences."""
+"""Run a sync over all patterns: compare, report, and apply the differences."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ from policy.rules.signatures import PLACE
 from policy.values import Value
 
 # ---- apply --------------------------------------------------------------------------------------------------------
-# Applies plans: first the deletions of all patterns, since revoking must not wait for granting.
+# Applies plans: first the deletions of all patterns, so that revoking does not wait for granting.
 #
-# Each batch is a transaction and a revision of its own, by the author `sync`. If a pass is interrupted, its first
-# batches are made, and the next comparison finds the rest.
+# Each batch is a transaction and a revision of its own, by the author `sync`. If a run is interrupted, its first
+# batches are committed, and the next comparison finds the rest.
 
 AUTHOR = By("sync")
-BATCH = 5_000  # facts of one change: other writers wait no longer than it takes
+BATCH = 5_000  # facts per change, which bounds how long other writers wait
 
 
 class _NothingLeft(Exception):
-    """Nothing of a batch is left to be stored, so that it makes no revision."""
+    """Nothing is left of a batch to store, so it makes no revision."""
 
 
 @dataclass
 class Applying:
-    """Applies plans, batch by batch."""
+    """Applies plans in batches."""
 
     environment_id: int
     on_progress: Callable[[int], None] = lambda done: None
-    revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
+    revisions: list[int] = field(default_factory=list)  # that it made
     rejected: list[tuple[SyncPlan, FactRejected]] = field(default_factory=list)
     done: int = 0  # facts
 
     def apply(self, plans: Sequence[SyncPlan]) -> None:
-        """Apply the plans. A plan whose facts a newer policy has no use for is put aside, with what was rejected."""
+        """Apply the plans. A plan whose facts a newer policy doesn't use goes to `rejected`."""
         for plan in plans:
             self.delete(plan.pattern.key, plan.deleted)
         for plan in plans:
@@ -77,7 +77,7 @@ class Applying:
             self._count(len(batch))
 
     def _insert(self, plan: SyncPlan, batch: Sequence[RowIds]) -> None:
-        """Store a batch, except facts that somebody stored with an end meanwhile: these stay, and keep it."""
+        """Store a batch, except facts that were stored with an expiry meanwhile: these are left unchanged."""
         others: set[tuple[str, ...]] = set()
         while True:
             try:
@@ -92,10 +92,10 @@ class Applying:
         self._count(len(batch))
 
     def _inserts(self, plan: SyncPlan, batch: Iterable[RowIds], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
-        """Yield the change that stores the batch; this runs in its transaction, which holds the environment's turn.
+        """Yield the change that stores the batch; this runs in its transaction, which locks the environment.
 
-        So nobody ends a fact between this look and the commit. Facts that somebody ended since the comparison began are
-        left out: their rows may be gone, too.
+        So no fact can be ended between this check and the commit. Facts ended by others since the comparison began are
+        left out, because their rows may be gone, too.
         """
         key = plan.pattern.key
         left_out = others | ended_by_others(self.environment_id, key, plan.revision, self.revisions)
@@ -121,7 +121,7 @@ def deleted(key: BindingKey, batch: Iterable[RowIds]) -> list[FactPattern]:
 
 
 def whole(key: BindingKey, ids: RowIds) -> tuple[str, ...]:
-    """Return the ids of all arguments: those of the variables, with the key's constants in their places.
+    """Return all arguments: the values of the variables, with the key's constants in their places.
 
     has_role(User:_, admin, Org:_) and ('alice', 'acme')  ->  ('alice', 'admin', 'acme')
     """
@@ -130,18 +130,18 @@ def whole(key: BindingKey, ids: RowIds) -> tuple[str, ...]:
 
 
 # ---- run ----------------------------------------------------------------------------------------------------------
-# One pass over all patterns: compare, and, if wanted, apply. An error in one pattern leaves the others alone.
+# One run over all patterns: compare, and optionally apply. An error in one pattern does not affect the others.
 
-FEW = 10  # facts that may always go, if some row of the source is a fact
+FEW = 10  # facts that may always be deleted, if some row of the source is a fact
 
 
 @dataclass(frozen=True, slots=True)
 class MostDeletes:
-    """How many of a pattern's facts may go at once: a number, or a share of them."""
+    """How many of a pattern's facts may be deleted at once: a number, or a share."""
 
     number: int | None = None
     percent: float = 10
-    is_said: bool = False  # by the user, and not as our default
+    is_said: bool = False  # by the user, not the default
 
     def allows(self, deleted: int, stored: int, has_rows: bool) -> bool:
         if not deleted:
@@ -166,7 +166,7 @@ def most_deletes(text: str) -> MostDeletes:
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """The options of a pass."""
+    """The options of a run."""
 
     applies: bool = False
     most_deletes: MostDeletes = MostDeletes()
@@ -175,7 +175,7 @@ class SyncOptions:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A pattern that is left as it is, and why; `may_pass` if a retry may work."""
+    """A pattern that was left unchanged, with the reason; `may_pass` if a retry may work."""
 
     pattern: SyncPattern
     reason: str
@@ -184,13 +184,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass found, and whether that was applied."""
+    """The results of a run, and whether they were applied."""
 
     plans: tuple[SyncPlan, ...]
     failed: tuple[Failed, ...]
-    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know
+    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not declare
     revisions: int = 0
-    taken_back: int = 0  # facts that were deleted again, as their rows were gone by then
+    taken_back: int = 0  # facts that were deleted again, because their rows were gone by then
     is_applied: bool = False
 
     @property
@@ -199,7 +199,7 @@ class Passed:
 
 
 class ProgressListener(Protocol):
-    """Receives how far a pass is, and what it found."""
+    """Receives progress and results of a run."""
 
     def begin(self, pattern: SyncPattern, place: int) -> OnProgress: ...
     def compared(self, plan: SyncPlan) -> None: ...
@@ -242,7 +242,7 @@ def passed(environment_id: int, config: Config, wanted: SyncOptions, listener: P
 def _taken_back(
     applying: Applying, plan: SyncPlan, spills: Spills, failures: list[Failed], listener: ProgressListener
 ) -> int:
-    """Delete the facts that were just stored and have no row any more; return how many."""
+    """Delete the newly stored facts whose rows no longer exist; return how many."""
     if not plan.added.count:
         return 0
     try:
@@ -270,7 +270,7 @@ def _planned(
 
 
 def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownName, ...]:
-    """Return the roles and relations that the policy does not know, among the facts that are to be added."""
+    """Return the roles and relations in added facts that the policy does not declare."""
     names = UnknownNames(program)
     for plan in plans:
         key = plan.pattern.key
@@ -281,7 +281,7 @@ def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownNam
 
 
 def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
-    """Refuse a plan that is most likely due to a mistake in the source."""
+    """Refuse a plan that is most likely caused by a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
         raise PatternRefused(f"{plan.read.sentence}\nCorrect these rows, or skip them with --skip-bad.")
     deleted, stored = plan.deleted.count, plan.stored
@@ -304,7 +304,7 @@ def _spills() -> Iterator[Spills]:
         spills.deleted.close()
 
 
-# ---- What a pass found, in words ----------------------------------------------------------------------------------
+# ---- messages about a run -----------------------------------------------------------------------------------------
 
 MINUS = "\N{MINUS SIGN}"
 

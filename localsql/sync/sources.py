@@ -1,7 +1,7 @@
-"""Read rows out of the databases, collections and files that facts come from, and connect to those with tables.
+"""Read rows from databases, collections and files, and connect to SQL databases.
 
-Each reader is a generator: it opens a connection that can only read, yields rows while it holds only a part of them in
-memory, and closes the connection. Values are texts, as the database shows them and as local SQL compares them, or None.
+Each reader is a generator: it opens a read-only connection, yields rows while keeping only some of them in memory, and
+closes the connection. Values are None or texts, as displayed by the database and compared by local SQL.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from localsql.sync.config import (
 
 SourceRow = tuple[str | None, ...]
 
-AT_ONCE = 2_000  # rows that are fetched by one call
+AT_ONCE = 2_000  # rows per fetch
 CONNECT_WITHIN = 10  # seconds
 
 
 def can_sort(pattern: SyncPattern) -> bool:
-    """Say whether the database itself can put its rows into our order."""
+    """Return whether the database itself can sort the rows bytewise."""
     return isinstance(pattern.asked, SqlQuery)
 
 
@@ -63,7 +63,7 @@ def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, 
 
 
 def driver(database: Database, module: str, package: str, extra: str) -> Any:
-    """Import what only some installations have, when a database of its kind is opened."""
+    """Import an optional driver when a database of its kind is opened."""
     try:
         return import_module(module)
     except ImportError:
@@ -71,7 +71,7 @@ def driver(database: Database, module: str, package: str, extra: str) -> Any:
 
 
 # ---- tables --------------------------------------------------------------------------------------------------------
-# A pattern's query as the statement that is run: ids as texts in the dialect's normal form, and in order of bytes.
+# A pattern's query is wrapped to return ids as texts in the dialect's normal form, in bytewise order.
 
 
 def _rows_of_tables(pattern: SyncPattern, query: SqlQuery, in_order: bool) -> Iterator[SourceRow]:
@@ -80,7 +80,7 @@ def _rows_of_tables(pattern: SyncPattern, query: SqlQuery, in_order: bool) -> It
 
 
 def _reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
-    """Return the statement; `collated` follows each column of ids, for databases that do not sort texts by bytes."""
+    """Return the statement; `collated` follows each id column, for databases that do not sort bytewise by default."""
     dialect = pattern.database.sql_dialect
     names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]
     families = [query.families[index] for index in pattern.key.columns] or [Family.UNKNOWN]
@@ -97,13 +97,13 @@ class SqlConnection:
     """An open connection. Outside of `rows`, each statement is a transaction of its own."""
 
     database: Database
-    raw: Any  # as the driver has it
-    error: type[Exception]  # of the driver
-    reader: Callable[[], Any]  # makes a cursor that fetches while it is read
+    raw: Any  # the driver's connection
+    error: type[Exception]  # the driver's base exception
+    reader: Callable[[], Any]  # creates a streaming cursor
     close: Callable[[], None]
     collated: str = ""
-    mark: str = "%s"  # of a value
-    decoded: Callable[[tuple[Any, ...]], SourceRow] | None = None  # makes texts of bytes, for drivers that give those
+    mark: str = "%s"  # placeholder of a value
+    decoded: Callable[[tuple[Any, ...]], SourceRow] | None = None  # makes texts of bytes
     begin: str = "START TRANSACTION READ ONLY"
 
     def execute(self, statement: str, values: Sequence[int | str] = ()) -> list[tuple[Any, ...]]:
@@ -131,7 +131,7 @@ def connected(database: Database, writes: bool = False) -> Iterator[SqlConnectio
 
 
 def opened(database: Database, writes: bool = False) -> SqlConnection:
-    """Return a connection, which the caller closes."""
+    """Return a connection, which the caller must close."""
     match database.kind:
         case DatabaseKind.POSTGRES:
             return _postgresql(database)
@@ -142,7 +142,7 @@ def opened(database: Database, writes: bool = False) -> SqlConnection:
 
 @contextmanager
 def _told(database: Database, *errors: type[Exception]) -> Iterator[None]:
-    """Raise what a driver says as `SourceFailed`, without the passwords that may be in it."""
+    """Raise errors of a driver as `SourceFailed`, with passwords redacted."""
     caught: tuple[type[Exception], ...] = (OSError, *errors)
     try:
         yield
@@ -153,7 +153,7 @@ def _told(database: Database, *errors: type[Exception]) -> Iterator[None]:
 
 # ---- PostgreSQL ----------------------------------------------------------------------------------------------------
 
-# Values look the same whatever a server or a role is set to.
+# Make values look the same whatever the settings of the server or role.
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
 
 
@@ -178,7 +178,7 @@ def _tls_of_libpq(tls: Tls) -> dict[str, str]:
 # ---- MySQL and MariaDB ---------------------------------------------------------------------------------------------
 
 _PORT = 3306
-# The server is to wait for a slow reader, sort by whole ids, and show times the same everywhere.
+# Make the server wait for slow readers, sort by whole ids, and format times independently of its time zone.
 _SESSION = "SET SESSION net_write_timeout = 3600, max_sort_length = 8192, time_zone = '+00:00'"
 _MYSQL_OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket", "charset"}
 
@@ -196,7 +196,7 @@ def _mysql(database: Database) -> SqlConnection:
         raw,
         module.MySQLError,
         reader=lambda: raw.cursor(module.cursors.SSCursor),
-        close=raw._force_close,  # without telling the server, which may be gone
+        close=raw._force_close,  # without notifying the server, which may be gone
         decoded=lambda row: tuple(
             [None if value is None else value.decode("utf-8", "surrogateescape") for value in row]
         ),
@@ -225,7 +225,7 @@ def _tls_of_python(database: Database) -> dict[str, Any]:
     if not tls.is_required:
         return {}
     context = ssl.create_default_context(cafile=tls.ca_file or None)
-    if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, but the server is not verified
+    if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, but without verifying the server
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return {"ssl": context}
 
@@ -239,7 +239,7 @@ def _sqlite(database: Database, writes: bool) -> SqlConnection:
         raw = sqlite3.connect(
             f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=CONNECT_WITHIN, isolation_level=None
         )
-        raw.text_factory = methodcaller("decode", "utf-8", "surrogateescape")  # no Python function runs for each value
+        raw.text_factory = methodcaller("decode", "utf-8", "surrogateescape")  # faster than a function
         raw.execute("SELECT 1 FROM sqlite_master").fetchall()
     except sqlite3.Error as error:
         raise SourceFailed(database.name, f"the file `{path}` cannot be opened: {error}") from None
@@ -247,7 +247,7 @@ def _sqlite(database: Database, writes: bool) -> SqlConnection:
 
 
 def path_of(database: Database) -> Path:
-    """Return the file. As in DATABASE_URL, a path after `sqlite:///` is relative, and absolute with one more slash."""
+    """Return the file's path. As in DATABASE_URL, `sqlite:///` begins a relative path, `sqlite:////` an absolute."""
     written = database.connection
     for beginning in ("sqlite:///", "sqlite://", "sqlite:"):
         if written.startswith(beginning):
@@ -300,13 +300,13 @@ def _documents(client: Any, database: Database, asked: MongoQuery) -> Any:
 
 
 def _hides_a_part(fields: tuple[Field, ...]) -> bool:
-    """Say whether one field is a part of another: a projection can name only one of the two."""
+    """Return whether one field contains another: a projection can name only one of the two."""
     names = [field.name for field in fields]
     return any(other.startswith(f"{name}.") for name in names for other in names)
 
 
 def _plain(database: Database, said: Any) -> Any:
-    """Return what was written, with its extended JSON (`{"$oid": …}`) as the driver's types."""
+    """Return the configured value, with extended JSON (`{"$oid": …}`) converted to the driver's types."""
     util = driver(database, "bson.json_util", "pymongo", "mongodb")
     return util.loads(orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_DATETIME, default=_moment).decode())
 
@@ -333,9 +333,9 @@ def _rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) ->
 
 
 def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
-    """Return the elements at the path, which may go on inside of them: `members.id`, where `members` is the array.
+    """Return the elements at the path, which may continue inside of them: `members.id`, where `members` is the array.
 
-    What is no array is the one element itself, as in $unwind.
+    A value that is not an array is its only element, as in $unwind.
     """
     value: Any = document
     names = path.split(".")
@@ -352,15 +352,16 @@ def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
 def _value(document: Any, path: str) -> Any:
     for name in path.split("."):
         if isinstance(document, list):
-            return document  # no id: `is_array` has to say that its elements are meant
+            return document  # not an id: `is_array` is needed to use its elements
         document = document.get(name) if isinstance(document, Mapping) else None
     return document
 
 
 def _text(value: Any) -> str | None:
-    """Return the value as PostgreSQL and local SQL show it: 7 for 7.0 and 7.00, `true`, a uuid with dashes.
+    """Return the value as PostgreSQL and local SQL display it: 7 for 7.0 and 7.00, `true`, a uuid with hyphens.
 
-    The driver's types are known by their names, so that none is imported. What is no id begins with NUL, and says why.
+    The driver's types are recognized by name, to avoid the import. For a value that cannot be an id, return the reason
+    after a NUL character.
     """
     name = type(value).__name__
     if name == "Decimal128":
@@ -392,11 +393,11 @@ def _text(value: Any) -> str | None:
 
 
 def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
-    """Yield the rows; an empty field is None, as NULL is in a table.
+    """Yield the rows; an empty field is None, like NULL in a table.
 
-    If a file is written while it is read, only a part of it may be seen. A change of its size or its time shows this.
-    A last line without an end shows nothing, as many programs write it so; but a row that was cut off has too few
-    columns.
+    If a file is written while it is read, only a part of it may be seen. A change of its size or modification time
+    reveals this. A missing line break at the end does not, as many programs leave it out; but a truncated row has too
+    few columns.
     """
     name = pattern.database.name
     try:
@@ -410,7 +411,7 @@ def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
             width = len(header) if header is not None else 0
             for line in lines:
                 if not line:
-                    continue  # an empty line is no row
+                    continue  # skip blank lines
                 width = width or len(line)
                 if len(line) != width:
                     than = "names of columns" if header is not None else "in the first row"
@@ -435,7 +436,7 @@ def _state(file: IO[str]) -> tuple[int, int]:
 
 
 def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> list[int]:
-    """Return which columns are read: by name, or by number from 1 if there are no names; else all, in order."""
+    """Return the columns to read: by name, or by number from 1 without a header; by default all, in order."""
     wanted = max(len(pattern.key.columns), 1)
     if not asked.fields:
         if header is not None and len(header) != wanted:

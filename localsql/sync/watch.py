@@ -1,4 +1,4 @@
-"""Repeat a pass until a signal ends it, with metrics."""
+"""Repeat a sync or drain until a signal arrives, with metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 from localsql.sync.config import Database, DatabaseKind, SourceFailed
 from localsql.sync.sources import SqlConnection, opened
 
-# ---- Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics` ---------------------
+# ---- Prometheus metrics of a long-running command: `http://127.0.0.1:PORT/metrics` --------------------------------
 
 _METRICS: dict[str, tuple[type[Counter | Gauge], str]] = {
     "passes_total": (Counter, "Sync runs by outcome."),
@@ -32,7 +32,7 @@ _METRICS: dict[str, tuple[type[Counter | Gauge], str]] = {
 
 
 class Metrics:
-    """Numbers by their names and labels; a metric is there from its first number on."""
+    """Metrics by name and labels; a metric is created with its first value."""
 
     def __init__(self, prefix: str):
         self.registry = CollectorRegistry()
@@ -46,7 +46,7 @@ class Metrics:
         self._metric(name, labels).inc(value)
 
     def ended(self, outcome: str, took: float) -> None:
-        """Count a pass that ended; its outcome is `ok` or `failed`."""
+        """Count a finished run; its outcome is `ok` or `failed`."""
         self.add("passes_total", outcome=outcome)
         self.set("last_pass_seconds", took)
         self.set("last_pass_timestamp_seconds", time.time())
@@ -62,7 +62,7 @@ class Metrics:
 
 @contextmanager
 def served(metrics: Metrics, port: int | None) -> Iterator[int | None]:
-    """Serve the metrics on the loopback interface while entered; without a port, not at all. 0 is any free port."""
+    """Serve the metrics on localhost for the duration of the context; 0 is any free port, None disables it."""
     if port is None:
         yield None
         return
@@ -77,10 +77,10 @@ def served(metrics: Metrics, port: int | None) -> Iterator[int | None]:
 
 
 # ---- watch --------------------------------------------------------------------------------------------------------
-# Does something again and again until a signal ends it; sooner if PostgreSQL is told `NOTIFY authz_sync`.
+# Repeats a function until a signal arrives; a PostgreSQL notification (`NOTIFY authz_sync`) starts it early.
 
 CHANNEL = "authz_sync"
-FIRST_PAUSE = 1.0  # seconds after a failure that may pass; doubled after each further one
+FIRST_PAUSE = 1.0  # seconds before a retry after a transient error (exponential backoff)
 LONGEST = 7 * 24 * 3600.0  # seconds
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -95,7 +95,7 @@ def seconds(text: str) -> float:
 
 
 class Bell:
-    """Connections that listen to what the application notifies its PostgreSQL databases of."""
+    """Connections that listen for notifications from the application's PostgreSQL databases."""
 
     def __init__(self, databases: Sequence[Database]):
         self._databases = {each.name: each for each in databases if each.kind is DatabaseKind.POSTGRES}
@@ -104,7 +104,7 @@ class Bell:
     def listen(self) -> None:
         """Open the connections before anything is read, so that no notification is missed.
 
-        A database that is away is passed over: its readers report it.
+        Skip databases that are unreachable: their readers report the error.
         """
         for name, database in self._databases.items():
             if name not in self._open:
@@ -114,7 +114,7 @@ class Bell:
                     self._open[name] = connection
 
     def wait(self, pause: float) -> bool:
-        """Wait so many seconds, or until something is notified; say whether it was."""
+        """Wait for a notification, at most `pause` seconds. Return whether there was one."""
         until = time.monotonic() + pause
         while True:
             names = {connection.raw.fileno(): name for name, connection in self._open.items()}
@@ -129,7 +129,7 @@ class Bell:
         connection = self._open[name]
         try:
             return bool(list(connection.raw.notifies(timeout=0)))
-        except connection.error:  # it is lost
+        except connection.error:  # the connection is lost
             connection.close()
             del self._open[name]
             return False
@@ -141,11 +141,11 @@ class Bell:
 
 
 class WatchStopped(BaseException):
-    """A signal came that ends the loop."""
+    """Raised by the signals that end the loop."""
 
 
 def again_and_again(once: Callable[[], bool], every: float, bell: Bell) -> None:
-    """Run `once` until a signal comes. It says whether it failed in a way that may pass, and is then run sooner."""
+    """Run `once` until a signal arrives. If it returns True (a transient error), it is retried sooner."""
     failures = 0
     with _stopped_by_signals(), suppress(WatchStopped, KeyboardInterrupt):
         while True:

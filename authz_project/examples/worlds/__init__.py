@@ -1,4 +1,4 @@
-"""The worlds, in the order in which they are best met."""
+"""The examples, in the recommended order."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A copy of the database, made while the service runs."""
+"""Back up the database while the service is running."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Convert a model of another authorization engine into a policy with tests, and facts."""
+"""Convert another authorization engine's model to a policy with tests, and to facts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from policy.rules import compile_text
 
 class Engine(NamedTuple):
     name: str
-    reader: str  # imported once this engine is asked for
+    reader: str  # imported when this engine is used
     model: str
     model_help: str
     others: str
@@ -45,7 +45,7 @@ ENGINES = {
         "RELATIONSHIPS", "Files with one relationship per line, or validation files with relationships and assertions.",
     ),
 }  # fmt: skip
-POLICY, FACTS = "policy.polar", "facts.txt"  # in the folder that is written to
+POLICY, FACTS = "policy.polar", "facts.txt"  # in the output folder
 _HEADINGS = {
     ModelKind.NEEDED: "cannot be left out",
     ModelKind.LOST: "not carried over",
@@ -146,7 +146,7 @@ class Command(ServiceCommand):
         ]  # fmt: skip
         self.stderr.write(f"carried over from {engine}: {', '.join(parts)}")
 
-    # ---- where it goes -----------------------------------------------------------------------------------------------
+    # ---- output ------------------------------------------------------------------------------------------------------
 
     def put(
         self, found: Carried, inputs: set[Path], *, output: str | None, policy: str | None, facts: str | None,

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from authz_project import __version__
 from policy.management.command import ServiceCommand
 
-_SERVER = "authz_project.language_server.server"  # imported only here: what it needs is an extra
+_SERVER = "authz_project.language_server.server"  # imported by name: its dependencies are an extra
 
 
 class Command(ServiceCommand):

@@ -68,7 +68,7 @@ class Command(ServiceCommand):
 
 
 def _asked(question: ExampleQuestion, slug: str) -> str:
-    """Write the question as it is asked here."""
+    """Return the command that runs the check here."""
     options = [] if slug == DEFAULT_SLUG else ["--environment", slug]
     kind, *words = question.parameters.values()
     if kind == "who":

@@ -1,4 +1,4 @@
-"""Repeat the requests of a decision log, and compare the answers."""
+"""Replay the requests of a decision log, and compare the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from checks.explain.explain import explanation_to_text
 from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand
 
-EXPLAINED = 5  # answers of a line
+EXPLAINED = 5  # differing results to explain per line
 
 
 class Command(ServiceCommand):
@@ -42,9 +42,7 @@ class Command(ServiceCommand):
             source = _opened(file, stack)
             lines = lines_of(stack.enter_context(shown).counted(source))
             try:
-                for is_error, text in _told(
-                    lines, is_now, explains, is_coloured, counts
-                ):  # which may take long to find
+                for is_error, text in _told(lines, is_now, explains, is_coloured, counts):  # may take long
                     with shown.aside():
                         (self.stderr if is_error else self.stdout).write(text)
             except (AuthzError, Unavailable) as reason:
@@ -59,7 +57,7 @@ class Command(ServiceCommand):
 def _told(
     lines: Iterable[LogLine | BadLogLine], is_now: bool, explains: bool, is_coloured: bool, counts: Counter[str]
 ) -> Iterator[tuple[bool, str]]:
-    """Ask the lines again; yield what to write about them, each with whether it is an error."""
+    """Replay the lines. Yield the output about them, each with whether it is an error."""
     for line in lines:
         if isinstance(line, BadLogLine):
             counts["unreadable"] += 1
@@ -96,7 +94,7 @@ def _question(line: LogLine) -> str:
 
 
 def _endpoints_for(line: LogLine) -> Endpoints:
-    """Return those among which the line's is. What reads bindings is imported where somebody asked with them."""
+    """Return the table that has the line's endpoint. Modules that read bindings are imported only if needed."""
     if line.endpoint in checks.urls.endpoints:
         return checks.urls.endpoints
     if line.endpoint.startswith("/"):

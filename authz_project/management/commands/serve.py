@@ -37,7 +37,7 @@ from policy.management.command import ServiceCommand
 from policy.models import default_environment
 from policy.replicas.standing import Standing, looked_at, state_of
 
-START_LOCK = 0x617574687A  # any number that nobody else locks
+START_LOCK = 0x617574687A  # an arbitrary number for an advisory lock
 
 
 class Command(ServiceCommand):
@@ -105,10 +105,10 @@ class Command(ServiceCommand):
             call_command("migrate", verbosity=0)
             said_of_keys = self.prepare_keys(dev, not no_first_key)
         if not dev:
-            refuse_weak_secret(secret_that_is_set())  # one that was made, or was beside the database
+            refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
         if dev:
             os.environ["SECRET_KEY"] = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
-        # Workers are children of this process: its id is what they know a development server by.
+        # Workers are children of this process, and recognize a development server by its process id.
         for name in ("AUTHZ_DEV_SERVER", "AUTHZ_HEALTH_LISTENER", "AUTHZ_METRICS_FOLDER"):  # left over in the shell
             os.environ.pop(name, None)
         if dev:
@@ -129,7 +129,7 @@ class Command(ServiceCommand):
     def introduce(
         self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "", health: str = ""
     ) -> None:
-        """Print versions, addresses, and what is missing for production."""
+        """Print versions, addresses, and what production still needs."""
         program = program_name(sys.argv[0])
         environment = default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
@@ -156,7 +156,7 @@ class Command(ServiceCommand):
         connections.close_all()
 
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
-        """Make or drop keys as the mode needs, and return the line to print about them, or nothing."""
+        """Create or delete keys as the mode requires. Return the message about them; empty if there is none."""
         environment = default_environment()
         if dev:
             keep_dev_key(environment)
@@ -169,7 +169,7 @@ class Command(ServiceCommand):
         return f"First API key, shown only once: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
 
     def say(self, line: str) -> None:
-        """Say it to people, or as all else is said."""
+        """Print a message, as JSON if that is the log format."""
         self.stdout.write(command_line_to_json(line.strip()) if settings.LOG_FORMAT == "json" else line)
         self.stdout.flush()
 
@@ -179,7 +179,7 @@ def origin_of(host: str, port: int) -> str:
 
 
 def metrics_served(host: str, port: int) -> AbstractContextManager[None]:
-    """Have the workers that start meanwhile count, and answer from here what all of them counted."""
+    """Serve the metrics of all workers that start meanwhile."""
     database = environments.database_version()
     connections.close_all()
     served: AbstractContextManager[None] = import_string("authz_project.metrics.served")(host, port, database)
@@ -191,7 +191,7 @@ def counted(number: int, noun: str, plural: str = "s") -> str:
 
 
 def replicas_that_belong_here() -> list[Standing]:
-    """Look at each replica. One that cannot be reached, or is behind, may be back soon; a stranger is a mistake."""
+    """Check each replica. One that is unreachable or lagging may recover; one of another database is an error."""
     found = looked_at()
     for each in found:
         if each.is_stranger:
@@ -205,7 +205,7 @@ def has_login() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Keep out other servers: those that start together prepare one database in turn, however long it takes."""
+    """Lock out other servers: those that start together prepare the database one by one, however long it takes."""
     with ExitStack() as stack:
         if connection.vendor == "sqlite":
             database = Path(connection.settings_dict["NAME"]).absolute()
@@ -222,12 +222,12 @@ def alone() -> Iterator[None]:
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute("SET statement_timeout = 0")
-                cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))  # ends with the connection
+                cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))  # released when the connection is closed
         yield
 
 
 def keep_from_others(database: Path) -> None:
-    """Take the files from everybody but their owner: an earlier version may have made them open to all."""
+    """Make the files accessible by their owner only: earlier versions may have created them readable by all."""
     for end in ("", "-wal", "-shm", ".secret"):
         path = database.with_name(database.name + end)
         with suppress(FileNotFoundError, PermissionError):
@@ -237,7 +237,7 @@ def keep_from_others(database: Path) -> None:
 
 @contextmanager
 def folder_lock(database: Path) -> Iterator[None]:
-    """Lock the folder, and not the file itself: whoever closes that ends SQLite's own locks."""
+    """Lock the folder rather than the file: closing the file would release SQLite's own locks."""
     folder = os.open(database.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -247,7 +247,7 @@ def folder_lock(database: Path) -> Iterator[None]:
 
 
 def refuse_outsiders(host: str) -> None:
-    """Refuse an address that others can reach: the key of development is known to everybody."""
+    """Reject an address that other machines can reach, because the development key is publicly known."""
     if not all(ip_address(address).is_loopback for address in addresses_of(host)):
         raise CommandError(f"--dev requires a loopback address: {host} can be reached by other machines.")
 
@@ -265,7 +265,7 @@ def refuse_weak_secret(secret: str) -> None:
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Refuse a port in use: the server's workers share theirs, and would share it with a stranger's as well."""
+    """Reject a port in use: workers share their port, and would share it with another program, too."""
     addresses_of(host)
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
@@ -284,7 +284,7 @@ def refuse_same_port(port: int, metrics_port: int | None, health_port: int | Non
 
 
 def refuse_too_few_files(threads: int) -> None:
-    """Fail now if the limit of open files is too low: later, whichever request needed one more would fail."""
+    """Fail now if the limit of open files is too low, not at some later request that needs one more."""
     allow_as_many_as_possible()
     try:
         connections_of_worker(threads)
@@ -293,7 +293,7 @@ def refuse_too_few_files(threads: int) -> None:
 
 
 def refuse_closed_log(path: str) -> None:
-    """Fail now if the decision log cannot be opened: later, the service would only complain of it."""
+    """Fail now if the decision log cannot be opened; later, the service would only log errors about it."""
     if path in ("", STANDARD_OUTPUT):
         return
     try:

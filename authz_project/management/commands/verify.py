@@ -103,7 +103,7 @@ class Command(ServiceCommand):
 
 
 def filled_in(url: str) -> str:
-    """Expand ${VAR} in a URL, so that a process list shows the variable's name and not the password."""
+    """Expand ${VAR} in a URL, so that process lists show the variable's name and not the password."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
@@ -114,7 +114,7 @@ def filled_in(url: str) -> str:
 
 
 def scratch_config(url: str) -> dict[str, Any]:
-    """Return the settings of a database that is not the one in use."""
+    """Return the settings of the scratch database, which must not be the one in use."""
     try:
         config = database_from_url(url)
     except ImproperlyConfigured as reason:

@@ -1,4 +1,4 @@
-"""Print the SQL that the endpoints return, formatted."""
+"""Print the SQL that the local SQL endpoints return, formatted."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def _value(text: str) -> Asked:
 
 
 def formatted(sql: str, dialect: str) -> str:
-    """Return the SQL formatted for reading; what is handed out is never formatted."""
+    """Return the SQL formatted for reading; the endpoints never format it."""
     try:
         return sqlglot.parse_one(sql, dialect=dialect).sql(dialect=dialect, pretty=True)
     except SqlglotError:

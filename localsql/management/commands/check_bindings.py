@@ -1,4 +1,4 @@
-"""Check data bindings, and report what the policy doesn't use."""
+"""Validate data bindings, and report what the policy doesn't use."""
 
 import sys
 from typing import Any
@@ -40,7 +40,7 @@ def bindings_of_file(name: str) -> Bindings:
 
 
 def text_named(name: str) -> str:
-    """Return the text of a file; `-` is the standard input."""
+    """Return the text of a file; `-` means standard input."""
     return decoded(sys.stdin.buffer.read(), "<stdin>") if name == "-" else text_of_file(name)
 
 

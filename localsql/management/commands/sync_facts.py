@@ -1,4 +1,4 @@
-"""Compare facts with the rows that they come from, and apply the differences."""
+"""Compare facts with their source rows, and apply the differences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Command(SyncCommand):
 
 
 class _Listener:
-    """Writes each result as soon as it is known; while watching, only differences."""
+    """Prints each result as soon as it is known; with --watch, only differences."""
 
     def __init__(self, command: Command, shown: Progress, patterns: int, is_quiet: bool):
         self.command, self.shown, self.patterns, self.is_quiet = command, shown, patterns, is_quiet
