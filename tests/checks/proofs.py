@@ -190,7 +190,7 @@ def value_of(raw: dict, known: Truth) -> Value:
 def faults_of_obstacles(said: dict, goal: tuple[str, Row], known: Truth) -> list[str]:
     """What is wrong with the obstacles to a goal; at least one is named, unless no rule concerns it."""
     if not said["obstacles"]:
-        is_noted = any(reason in said["note"] for reason in ("no rule", "the policy has no"))
+        is_noted = any(reason in said["note"] for reason in ("no rule", "no matching rule", "the policy has no"))
         return [] if is_noted else ["no obstacle, and no reason for it"]
     return [fault for node in said["obstacles"] for fault in _faults_of_obstacle(node, goal, known)]
 
