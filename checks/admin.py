@@ -174,7 +174,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return [Pane("change", "Impact", change), *panes] if self._may_compare(request) else panes
 
     def _may_compare(self, request: HttpRequest) -> bool:
-        """Say whether the user may see what the active policy answers over the stored facts."""
+        """Return whether the user may see what the active policy answers over the stored facts."""
         return self.has_view_or_change_permission(request) and request.user.has_perm("facts.view_signature")
 
     def editor_change_view(self, request: HttpRequest) -> HttpResponse:

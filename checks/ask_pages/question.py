@@ -419,7 +419,7 @@ def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
 
 
 def _is_named(unknown: Unknown, asked: PageQuestion) -> bool:
-    """Say whether the user named the word: types of actors are not named if all of them are asked about."""
+    """Return whether the user named the word: types of actors are not named if all of them are asked about."""
     return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
 
 

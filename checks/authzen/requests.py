@@ -259,7 +259,7 @@ class RequestProperties(NamedTuple):
 
     @property
     def has_properties(self) -> bool:
-        """Say whether there are properties or a context, which most requests do not have."""
+        """Return whether there are properties or a context, which most requests do not have."""
         subject, action, resource, context = self
         return bool(subject.properties or action.properties or resource.properties or context)
 

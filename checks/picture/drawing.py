@@ -65,7 +65,7 @@ class GraphLayout:
         return max((box.y + box.height for box in self.boxes.values()), default=0) + below
 
     def _goes_back(self, grant: Grant) -> bool:
-        """Say whether the lines of a grant go around below."""
+        """Return whether the lines of a grant go around below."""
         return any(self.ranks[source] >= self.ranks[grant.target] for source in grant.sources)
 
 

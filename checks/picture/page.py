@@ -136,7 +136,7 @@ class PicturePage:
 
     @property
     def is_index(self) -> bool:
-        """Say whether there are too many types to draw them all."""
+        """Return whether there are too many types to draw them all."""
         return bool(self.index) and not self.drawn
 
 
