@@ -61,7 +61,7 @@ Contexts = tuple[Sequence[Fact], Sequence[Fact]]
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """An answer that would change. `before` and `after` are explanations, which only some flips have."""
+    """A changed answer. `before` and `after` are explanations, which only some flips have."""
 
     goal: Goal
     is_allowed: bool  # by the new policy

@@ -43,7 +43,7 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 COUNTED = ("has", "gained", "lost")  # states of lines, in the order of their counts in a URL
 _MOST = 10**12
 RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: one actor at a time, resource by resource
-WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, or resources or actors with a text
+WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, matching resources, or matching actors
 
 
 class ReviewPiece(NamedTuple):
@@ -581,7 +581,7 @@ class Chunks:
         return [*([after] if is_begun else []), *found][:size]
 
     def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[AnswerRow]]:
-        """Return (actor, action, resource) as of each moment: None is every value, and ANY one that nothing names."""
+        """Return (actor, action, resource) as of each moment: None is every value, ANY one that nothing mentions."""
         question = kind.question(tuple([asked_id(kind.resource, text) for text in ids]))
         found = self._rows(question, most, self.limits.seconds if len(ids) > 1 else self.limits.one_seconds)
         return [without_covered({each for row in rows for each in kind.rows(row, tuple(ids))}) for rows in found]

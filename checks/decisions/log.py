@@ -370,7 +370,7 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
         return
     try:
         share = configured.DECISION_LOG_SAMPLE  # of all questions
-        is_drawn = share >= 1 or random() < share  # not a secret
+        is_drawn = share >= 1 or random() < share  # noqa: S311  not a secret
         if is_drawn or configured.DECISION_LOG_DENIED:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
