@@ -187,7 +187,7 @@ def version_chosen(text: str) -> PolicyVersion | None:
 
 
 def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str) -> ShownQuestion:
-    """Return what the page shows; `text` is asked in place of the version's own, without being published."""
+    """Return the page's data. `text` is a draft to use in place of the version's policy, without publishing it."""
     kind = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     program = program_or_none(version)
     suggested = suggestions(version.environment_id, program) if program else {}

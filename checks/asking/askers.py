@@ -22,7 +22,7 @@ from policy.scopes import Scope
 T = TypeVar("T")
 
 _MOST = 10_000
-_TRIES = 10  # retries while the policy or the signatures turn out to have changed
+_TRIES = 10  # attempts while the policy or the signatures turn out to have changed
 
 
 @dataclass(frozen=True, slots=True)

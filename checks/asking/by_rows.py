@@ -262,7 +262,7 @@ def _group_of(session: LiveSession, common: StatementKey, group: tuple[CompiledO
 
 
 def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:
-    """Return whether the marks are as at compilation; only `ends` matters unless the outline misses signatures."""
+    """Return whether the marks are unchanged since compilation; without missing signatures, only `ends` matters."""
     return compiled.marks.ends == marks.ends and (compiled.marks == marks or not compiled.misses_signatures)
 
 

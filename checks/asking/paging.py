@@ -77,7 +77,7 @@ def moment_from_token(numbers: Sequence[int]) -> Moment | None:
 # out or sent twice. All pages of a list as of a revision show that revision. All pages of a list as of now show the
 # moment at which the first one was answered, as long as its history is kept.
 
-LARGEST = 2**31  # more ids than can exist
+LARGEST = 2**31  # larger than any list
 _SALT = "checks.paging"  # part of the signature of tokens that clients hold: never change it, even if this file moves
 OF_A_MOMENT = 3  # numbers at the end of a token if the request named a moment
 ABOUT_NOW = 1  # with these before it, the token's last number if the request named none

@@ -103,7 +103,7 @@ class _Clock:
             self._take_turn()
         elif self._turn:
             # The operating system might keep others waiting behind this thread for milliseconds, though another
-            # processor is idle. A thread that sleeps lets them go on, and wakes up on an idle processor.
+            # processor is idle. A thread that sleeps lets them run, and wakes up on an idle processor.
             sleep(_ASIDE)
 
     def _take_turn(self) -> None:

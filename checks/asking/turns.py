@@ -58,10 +58,10 @@ class Turns:
             del self._here[turn]
 
     def has_place_for(self, turn: Turn) -> bool:
-        """Return whether the turn is among the oldest `most_here`; if not, and the oldest is old, raise `Crowded`.
+        """Return whether the turn is among the oldest `most_here`; if not, and the oldest is slow, raise `Crowded`.
 
-        If even the oldest is new, the machine may have stalled, which makes all statements look slow. The crowd is soon
-        gone then, so the turn waits.
+        If even the oldest has just come, the machine may have stalled, which makes all statements look slow. The crowd
+        is soon gone then, so the turn waits.
         """
         with self._counting:
             if turn in islice(self._here, self.most_here):

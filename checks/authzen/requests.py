@@ -295,7 +295,7 @@ def _of(about: Value, properties: Members, path: str, program: Program) -> Itera
 
 
 def _has_predicate(program: Program, name: str, type_name: str) -> bool:
-    """Say whether the program accepts facts of this name with a value of the type, alone or before one other value."""
+    """Return whether the program accepts facts of this name with a value of the type, alone or before one other."""
     return any(type_name in pattern[0] for arity in (1, 2) for pattern in program.accepted.get((name, arity), ()))
 
 
@@ -346,10 +346,10 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
         return MalformedRequest(f"{path}.{fault.path}", fault.reason)
 
 
-# ---- Pages of a search: size and token ---------------------------------------------------------------------------- A
-# token is signed. It continues one search of one environment after the last id that was sent, so no result is left out
-# or sent twice while facts change. All pages are as of the moment at which the first one was answered, as long as its
-# history is kept (`checks/asking/paging.py`).
+# ---- Pages of a search: size and token ----------------------------------------------------------------------------
+# A token is signed. It continues one search of one environment after the last id that was sent, so no result is left
+# out or sent twice while facts change. All pages are as of the moment at which the first one was answered, as long as
+# its history is kept (`checks/asking/paging.py`).
 
 LARGEST = 2**31
 _SALT = "checks.authzen.requests"

@@ -547,7 +547,7 @@ class AskedTogether:
 
 
 def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether) -> list[tuple[Goal, bool]]:
-    """Return goals that hold on one side only, each with whether that is the new one; MOST_SHOWN at most."""
+    """Return goals that hold on one side only, each with whether that is the new one; of many, only some."""
     found: dict[tuple, tuple[Question, tuple[set[AnswerRow], set[AnswerRow]]]] = {}
     for is_new, session in enumerate(sides):
         for question in given.of(session):

@@ -295,7 +295,7 @@ def named(type_name: str, text: str) -> str:
 # may these do it? If an answer is too large to read at once, the question is split down to a single id, whose answers
 # are read in order.
 
-MOST_REFUSED = 1_000  # resources of a piece, after which it is given up
+MOST_REFUSED = 1_000  # rejected resources of a piece, after which no more are asked about
 _FIRST = 8  # ids in the first question
 _WHOLE = 5_000  # rows of one actor, of any action, read at once
 _LOOKING_SECONDS = 1.0  # to look up all ids with the filter's text; if it takes longer, all lines are searched

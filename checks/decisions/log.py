@@ -318,9 +318,9 @@ def opened(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-# ---- Entries and their lines -------------------------------------------------------------------------------------- A
-# request only queues an entry, and waits for nothing. Several times a second, another thread formats the queued entries
-# and writes them (`Writer`).
+# ---- Entries and their lines --------------------------------------------------------------------------------------
+# A request only queues an entry, and waits for nothing. Several times a second, another thread formats the queued
+# entries and writes them (`Writer`).
 
 log = logging.getLogger("authz.decisions")
 

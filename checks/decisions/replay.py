@@ -1,4 +1,4 @@
-"""Replay the decision log: run its checks again, as of then or now."""
+"""Replay the decision log: run its checks again, as of their time or of now."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NoQuestion(AuthzError):
 
 
 def given_by(line: LogLine) -> AskedTogether:
-    """Return the questions for the policy of then; raise an `AuthzError` if the endpoint rejects the body."""
+    """Return the questions for the policy at that time; raise an `AuthzError` if the endpoint rejects the body."""
     return given_for(line, authzen.program_of_then(line) if authzen.is_of_authzen(line) else None)
 
 
@@ -283,7 +283,7 @@ def as_of(question: Any, moment: str | int) -> Any:
 
 
 def _moment_of_line(line: LogLine) -> Moment | None:
-    """Return the moment that the line was asked as of, with the policy of then."""
+    """Return the moment that the line was asked as of, with that moment's policy."""
     first = line.question[0] if isinstance(line.question, list) and line.question else line.question
     named = first if isinstance(first, dict) else {}
     when = named.get("as_of")

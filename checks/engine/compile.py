@@ -133,8 +133,8 @@ class Compiled:
 class _Fitting:
     """Plans each root in the first form that fits a statement: at most `most` by `Plan.weight`.
 
-    Until step `few` of planning, missing facts are ignored. `failed` maps roots that did not fit with rules inlined to
-    the plan that weighs too much, or to None if planning took too many steps.
+    Missing facts are not considered before step `few` of planning. `failed` maps roots that did not fit with rules
+    inlined to the plan that weighs too much, or to None if planning took too many steps.
     """
 
     rules: RuleSet

@@ -1,4 +1,4 @@
-"""Rules as they were written, in a form that allows checking one at a time.
+"""Rules as they were written, in a form that lets them be checked one at a time.
 
 The engine rewrites rules for speed; explanations are about the rules of the text. A `Case` is such a rule with one type
 for each variable, and with its conditions in an order in which each can be checked after those before it.

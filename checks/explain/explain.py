@@ -25,9 +25,8 @@ from policy.values import Value
 # ---- explain ------------------------------------------------------------------------------------------------------
 # Why a question has its answer: the use case behind the endpoint, the command and the workbench.
 #
-# The question has a value for each of its variables. For a call that holds, a proof is searched (`search`); for one
-# that does not, the point at which each rule fails (`failures`). Decision and explanation use one session, and so the
-# same facts.
+# The question has a value for each of its variables. A call that holds is proved (`search`); for one that does not, the
+# failure of each rule is found (`failures`). Decision and explanation use one session, and so the same facts.
 #
 # An explanation may take three times as long as the decision, plus a bit. After that it ends with what was found, says
 # that it is incomplete, and says nothing about what was not examined.

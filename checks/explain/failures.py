@@ -125,8 +125,7 @@ class _Failures:
         """Return bindings for which one more condition holds with those already met; None if there are none.
 
         It is first checked alone, for the bindings found so far: that is planned once for all rules that have it, while
-        several conditions are planned for each rule anew. Other bindings are only tried if the conditions leave a
-        choice.
+        several conditions are planned for each rule separately. Other bindings are only tried if there is a choice.
         """
         binding = {variable for condition in met for variable in condition.binds}
         if met and binding <= found.keys():

@@ -248,9 +248,9 @@ def _columns_of(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
-# ---- Mermaid text, which many Markdown renderers draw ------------------------------------------------------------- A
-# policy's names only appear in labels, where all except letters, digits and a few signs are escaped by number. The ids
-# of nodes are generated.
+# ---- Mermaid text, which many Markdown renderers draw -------------------------------------------------------------
+# A policy's names only appear in labels, where all except letters, digits and a few signs are escaped by number. The
+# ids of nodes are generated.
 
 _SHAPES = {"role": ("([", "])"), "permission": ("[", "]"), "relation": ("[/", "/]"), "condition": ("{{", "}}")}
 _STROKES = {"role": "#3b7dd8", "permission": "#2da44e", "relation": "#8a4fd0", "condition": "#8c959f"}

@@ -343,8 +343,8 @@ __all__ = [
 ]
 
 
-# ---- Only what leads to one role or permission: the rules walked backward, from type to type ---------------------- A
-# condition with `not` is drawn with its rule, but the walk stops there.
+# ---- Only what leads to one role or permission: the rules walked backward, from type to type ----------------------
+# A condition with `not` is drawn with its rule, but the walk stops there.
 
 _SheetPlace = tuple[str | None, str, str]  # a type, `role` or `permission`, and the name, or any
 

@@ -62,7 +62,7 @@ from policy.values import STRING
 # ---- A branch of a plan under construction ------------------------------------------------------------------------
 
 # ---- paths --------------------------------------------------------------------------------------------------------
-# Properties of calls: which arguments are known or fixed, and whether they follow paths (see `separate`).
+# Properties of calls: which arguments are known or fixed, and whether they follow paths (see `Separated`).
 
 
 def is_one_path(call: Call) -> bool:
@@ -343,8 +343,8 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
 
 # ---- Choose which literal to resolve next (sideways information passing), and how ---------------------------------
 
-# ---- The selection rule: resolve the literal with the most bound arguments next ----------------------------------- A
-# fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are not selective enough,
+# ---- The selection rule: resolve the literal with the most bound arguments next -----------------------------------
+# A fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are not selective enough,
 # since half the table may have them. A call with a given argument goes before facts that would need a scan.
 #
 #     has_role(u, "reader", r) and has_relation(:resource, "org", r)    ->  the relation first: it determines r
@@ -466,7 +466,7 @@ class Resolution(Enum):
     JOINED = auto()  # a derived table of its answers, evaluated once for all branches
     AFTER_PREFIX = auto()  # a derived table of what facts and then a path lead to, for all branches with these facts
     ENTERED = auto()  # a state of the plan
-    JOINED_TO_STATE = auto()  # a state of the plan; the branch goes on from each of its answers
+    JOINED_TO_STATE = auto()  # a state of the plan; the branch continues from each of its answers
     NONLINEAR = auto()  # not possible: the recursion is nonlinear and needs rounds
 
 

@@ -128,10 +128,10 @@ def innermost(active: Active) -> int:
     return next(number for number, _ in reversed(active) if number != FAR)
 
 
-# ---- The plan: what is read, joined and tested, independent of SQL ------------------------------------------------ A
-# `Branch` has sources to join and conditions to test; either may contain plans. A `Plan` has all branches of a question
-# or subquery: those of its entry and, with recursion, those of the states that the recursion moves between. Plans print
-# as text; equal plans are equal values.
+# ---- The plan: what is read, joined and tested, independent of SQL ------------------------------------------------
+# A `Branch` has sources to join and conditions to test; either may contain plans. A `Plan` has all branches of a
+# question or subquery: those of its entry and, with recursion, those of the states that the recursion moves between.
+# Plans print as text; equal plans are equal values.
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
 
@@ -425,7 +425,7 @@ class Form(Enum):
     EXITS = auto()  # no recursion
     SET = auto()  # no recursion; each exit looks columns up in the set of all answers of another plan
     GOALS = auto()  # a recursion that reaches goals, each tested at the exits
-    PATH = auto()  # GOALS for all that one path leads to (see `separate`)
+    PATH = auto()  # GOALS for all that one path leads to (see `Separated`)
     ANSWERS = auto()  # a rule continues from its own answers (`"read" if "read" on "parent"` listed downwards)
     ROUNDS = auto()  # a clause joins two of its own answers, which recursive SQL cannot: several statements per round
 

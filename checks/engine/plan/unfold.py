@@ -547,7 +547,7 @@ class Unfolder:
         """Bind a variable that only negations mention, so that they hold for some value of it.
 
         A single id that nothing mentions is enough if facts about an id can only make them false. Otherwise, all ids
-        are tried for which they may have other results (see `open_values`).
+        are tried for which they may have other results (see `RelevantIds`).
         """
         if self.grounding and not self.grounding.is_list:
             return self._with_each(draft, variable)

@@ -175,14 +175,14 @@ class ClauseSubset(StrEnum):
     """The subset of a predicate's clauses that a call refers to."""
 
     WHOLE = ""
-    BASE = " base"  # all except transitive ones (see `linearise`)
-    STEP = " step"  # one step of a closure: UNCLOSED, in either direction (see `closures`)
-    UNCLOSED = " unclosed"  # all except those that make it transitive or symmetric (see `closures`)
+    BASE = " base"  # all except transitive ones (see `linearised`)
+    STEP = " step"  # one step of a closure: UNCLOSED, in either direction (see `Closure`)
+    UNCLOSED = " unclosed"  # all except those that make it transitive or symmetric (see `Closure`)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """In place of the predicate: pairs of values that any number of hops of one argument connects (see `separate`)."""
+    """In place of the predicate: pairs of values that any number of hops of one argument connects (see `Separated`)."""
 
     number: int
 
@@ -192,10 +192,10 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """All clauses except hops (see `separate`).
+    """All clauses except hops (see `Separated`).
 
     Which clauses are hops is decided with only the names in `consts` known, even if the call knows more names by now.
-    `is_ground`: it is decided after facts were turned back into calls (see `with_call` in `hops`).
+    `is_ground`: it is decided after facts were turned back into calls (see `with_call`).
     """
 
     consts: tuple[Const | Other | None, ...]

@@ -38,11 +38,11 @@ from policy.rules.flatten import terms_of
 #
 # A predicate that is reached by steps is transitive; it is also symmetric if each step may be taken backward. The other
 # rules, and stored facts, make up `unclosed`; they may even call the predicate itself. A transitive rule may have
-# guards, such as `not is_blocked(y)`, on the values at which two steps may meet (see `linearise`). The ends of all
+# guards, such as `not is_blocked(y)`, on the values at which two steps may meet (see `linearised`). The ends of all
 # transitive and symmetric rules must have the same types: otherwise one more step could lead to a value that no rule
 # leads to. If two steps meet at a value of another type, that is part of one step of the closure: `linked unclosed(x,
 # z) if linked(x, y) and linked(y, z)`. Predicates that are only transitive, over values of a single type, do not need
-# this pass (see `linearise`).
+# this pass (see `linearised`).
 
 _BETWEEN = 2  # number of y in the clauses of closures, after x and z
 
@@ -97,7 +97,8 @@ def about_between(guard: Clause) -> tuple[Literal, ...]:
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
     """Return the closure that a predicate's rules describe, or None.
 
-    None if no rule is transitive, if these are all and over values of one type, or if the ends' types differ.
+    None if no rule is transitive, if all these rules are transitive and over a single type, or if their ends' types
+    differ.
     """
     transitive, symmetric = tuple(filter(_is_transitive, rules)), tuple(filter(_is_symmetric, rules))
     ends = {each for rule in (*transitive, *symmetric) for each in _types_in(rule, rule.head)}

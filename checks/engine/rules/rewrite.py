@@ -461,7 +461,7 @@ class Renamed:
         return tuple(clauses), frozenset(seen)
 
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
-        """Return whether the call is to another predicate whose clauses hop. A chain ends there (see `separate`)."""
+        """Return whether the call is to another predicate whose clauses hop. A chain ends there (see `Separated`)."""
         if (call.predicate, call.subset) == (pattern.predicate, pattern.subset):
             return False
         return self._hops(pattern_of(call))

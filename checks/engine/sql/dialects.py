@@ -179,8 +179,7 @@ class PostgreSQL:
     def unforeseen(self, number: Text) -> Text:
         """Hide the number from the query planner, whose statistics lag behind the latest changes.
 
-        To the planner, an index that leads to everything after this number would seem to lead to nothing, and so to be
-        best.
+        An index that leads to everything after this number would seem to it to lead to nothing, and so to be the best.
         """
         return ("(SELECT ", *number, ")")
 

@@ -92,7 +92,7 @@ class Window(NamedTuple):
 def seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
     """Return a SELECT of a page of the distinct rows, or of their number.
 
-    GROUP BY makes the rows distinct, at no extra cost: the sort finds equal ones, too.
+    GROUP BY makes the rows distinct: the sort that orders them finds equal ones, too.
     """
     column = dialect.bytewise(("q.o0",))
     tests: list[Text] = []

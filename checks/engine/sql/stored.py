@@ -132,8 +132,8 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
         return (test if self.dialect.joins_numbers else str(test),)
 
 
-# ---- Lookups of stored facts that may expire, and of facts as of an earlier revision ------------------------------ As
-# of a revision, facts are looked up among both stored and past facts:
+# ---- Lookups of stored facts that may expire, and of facts as of an earlier revision ------------------------------
+# As of a revision, facts are looked up among both stored and past facts:
 #
 #     PostgreSQL   LATERAL (SELECT … FROM fact f0 WHERE … UNION ALL SELECT … FROM past_fact f0 WHERE …) f0
 #     SQLite       json_each((SELECT json_group_array(json_array(a0, a1)) FROM (… UNION ALL …))) f0

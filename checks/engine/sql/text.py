@@ -5,7 +5,7 @@ one that the statement defines, an `Unnamed` one whose name comes later. The oth
 one:
 
     ConstantSet   a column and the constants it may equal: arms that differ in one of these are merged
-    Numbered      the test that a column is a number, such as that of a fact's signature
+    NumberTest    the test that a column is a number, such as that of a fact's signature
     NumberHole    a hole for such a number in an arm for many, which reads it from a table
     Reads         the FROM of an arm, where that table of numbers is read first
 
