@@ -117,7 +117,7 @@ def snapshot() -> Iterator[None]:
 
 @contextmanager
 def limited(seconds: float | None, processor: float = inf) -> Iterator[None]:
-    """Limit the statements inside to `seconds`. The surrounding snapshot stays usable after a timeout.
+    """Limit the statements inside to `seconds`. The surrounding snapshot remains usable if one is rejected.
 
     None is no limit. `processor` is as in `deadline.shortened`, and also limits statements on a server.
     """
