@@ -1,6 +1,6 @@
-"""The workbench: pages of a policy version where questions are asked, answers explained, and changes previewed.
+"""The workbench: pages of a policy version for checking access, explanations, and impact previews.
 
-They belong to the version's own page, so the version's admin is registered again, with these pages added.
+They belong to the version's own page, so the version's admin is registered again with these pages added.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ from policy.rules.program import Program
 from policy.values import Value
 
 _NO_VERSION = "this policy version does not exist"
-_EDITOR_SECONDS = 1.0  # for asking, beside the editor
+_EDITOR_SECONDS = 1.0  # time limit of the impact pane
 _EDITOR_FLIPS = 20
 _EDITOR_SHEETS = 40
 _comparing = LatestOnly()
@@ -50,7 +50,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
     @admin.display(description="pages")
     def pages(self, version: PolicyVersion) -> SafeString:
-        """Return links to the pages that are wanted most often."""
+        """Return links to the most used pages."""
         links = [(page_url(name, version.pk), title) for name, title in (("ask", "Check"), ("picture", "Diagram"))]
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
@@ -79,15 +79,15 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return page
 
     def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
-        """Return the version, or None if there is none; refuse users who may not see the facts in explanations."""
+        """Return the version, or None if it does not exist; deny users who may not see the facts in explanations."""
         if not request.user.has_perm("facts.view_signature"):
             raise PermissionDenied
         return self._version(request, object_id)
 
-    # ---- asking -----------------------------------------------------------------------------------------------
+    # ---- checks -----------------------------------------------------------------------------------------------
 
     def ask_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Answer the question in the address; if a policy text is sent, by that instead of the version's own."""
+        """Answer the question in the URL, by the version's policy or by a draft that is sent."""
         version = self._seen(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -114,7 +114,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         found = suggestions(version.environment_id, program, request.GET.get("start", ""))
         return JsonResponse(found)
 
-    # ---- the picture -------------------------------------------------------------------------------------------
+    # ---- the diagram -------------------------------------------------------------------------------------------
 
     def picture_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         version = self._version(request, object_id)
@@ -128,7 +128,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._page(request, "picture", version, page=page, is_nav_sidebar_enabled=False)
 
     def _file(self, version: PolicyVersion, program: Program, kind: str, asked: PictureRequest) -> HttpResponse:
-        """Return the picture as a download. Its headers keep scripts from running even if it is opened as a page."""
+        """Return the diagram as a download. Its headers keep scripts from running even if it is opened as a page."""
         try:
             text = exported(program, kind, asked.type, asked.leads_to)
         except AuthzError as reason:
@@ -145,10 +145,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             },
         )
 
-    # ---- what would change --------------------------------------------------------------------------------------
+    # ---- impact preview -----------------------------------------------------------------------------------------
 
     def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Compare the active policy of the version's environment with this version, or with a text that is sent."""
+        """Compare the active policy of the version's environment with this version, or with a draft that is sent."""
         version = self._seen(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -174,11 +174,11 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return [Pane("change", "Impact", change), *panes] if self._may_compare(request) else panes
 
     def _may_compare(self, request: HttpRequest) -> bool:
-        """Say whether the user may see what the active policy answers over the stored facts."""
+        """Return whether the user may see the active policy's answers over the stored facts."""
         return self.has_view_or_change_permission(request) and request.user.has_perm("facts.view_signature")
 
     def editor_change_view(self, request: HttpRequest) -> HttpResponse:
-        """Summarize what the text in the editor would change, as an HTML fragment for the editor's page."""
+        """Summarize the impact of the draft in the editor, as an HTML fragment for the editor's page."""
         if not self._may_compare(request):
             raise PermissionDenied
 
@@ -196,7 +196,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._answer(request, fragment)
 
     def editor_picture_view(self, request: HttpRequest) -> HttpResponse:
-        """Draw the text in the editor, as an HTML fragment for the editor's page."""
+        """Draw the diagram of the draft in the editor, as an HTML fragment for the editor's page."""
 
         def fragment(sent: dict) -> dict[str, object]:
             sheets = sheets_of(program_of(Source(sent["source"], sent["filename"]), sent["window"]))
@@ -208,7 +208,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
         return self._answer(request, fragment)
 
-    # ---- who had what, and what changed ---------------------------------------------------------------------------
+    # ---- access reviews -------------------------------------------------------------------------------------------
 
     def review_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Compare who may do what in the version's environment at two moments, or list it at one."""
@@ -244,7 +244,7 @@ admin.site.unregister(Signature)
 
 @admin.register(Signature)
 class AnsweringFactAdmin(FactAdmin):
-    """The pages of facts. For users who may see policy versions, a value's page also says what the value may do."""
+    """The pages of facts. For users who may see policy versions, a value's page also lists what the value may do."""
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
         may_ask = any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))

@@ -1,4 +1,4 @@
-"""The refusals of a question when it is run; those of the compiler are in `checks.engine.errors`."""
+"""Errors from running a question; those of the compiler are in `checks.engine.errors`."""
 
 from policy.errors import AuthzError, Unavailable
 
@@ -12,7 +12,7 @@ class QueryTooSlow(AuthzError):
 
 
 class Crowded(Unavailable):
-    """A long question waited in vain for its turn to run: other long questions had all turns."""
+    """A slow question did not get its turn to run in time: other slow questions had all turns."""
 
     def __init__(self):
         super().__init__("too many slow queries are running; try again later")
@@ -24,7 +24,7 @@ class TooManyRows(AuthzError):
 
 
 class StatementTooLarge(AuthzError):
-    """The database does not take a statement with so many parts."""
+    """The statement exceeds a limit of the database."""
 
     def __init__(self):
         super().__init__("the query is too large for the database; use fewer types or fewer calls at a time")
@@ -44,7 +44,7 @@ class UnknownPredicate(AuthzError):
 
 
 class PolicyMoved(Unavailable):
-    """The policy changed again and again while the question was being asked."""
+    """The policy changed repeatedly while the question was being answered."""
 
     def __init__(self):
         super().__init__("the policy changed repeatedly during the request; try again")

@@ -1,4 +1,4 @@
-"""The bodies of requests that ask questions: how they are decoded, and their JSON schemas."""
+"""Decode the request bodies of checks and lists, and describe them by JSON schemas."""
 
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
-MAX_CHECKS = 10_000  # of one request
+MAX_CHECKS = 10_000  # per request
 MOMENT = ("as_of", "policy_version")  # members of a body
 LAST_VERSION = 2**31 - 1  # the largest version number that databases can store
 
@@ -126,7 +126,7 @@ def version_from_json(raw: object, path: str) -> int:
 
 
 def any_json(raw: object, path: str) -> object:
-    """Return the value unchecked: whether the page size or the page token counts is decided later."""
+    """Return the value unchecked; it is decided later whether the page size or the page token counts."""
     return raw
 
 

@@ -1,4 +1,4 @@
-"""Run the tests of a policy, measure which rules they exercise, and report on both."""
+"""Run the tests of a policy, measure its coverage, and report on both."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted
 
-# ---- Run the tests of policies, each on its own facts, and measure which rules they cover -------------------------
+# ---- Tests of policies, each on its own facts, and the rules that they cover --------------------------------------
 
 # ---- policy tests -------------------------------------------------------------------------------------------------
-# Runs the tests of a policy on the engine that answers questions, each over nothing but its own facts.
+# Runs the tests of a policy on the engine that answers questions, each over its own facts only.
 #
-# Assertions that differ in one argument only are asked as one question, whose answer says which of them hold.
+# Assertions that differ in only one argument become one question, whose answer tells which of them hold.
 
 MOST_SHOWN = 12  # values of a list
 
 
 def run(program: Program, fail_fast: bool = False) -> TestReport:
-    """Return what came of every test; with `fail_fast`, of those up to the first failure."""
+    """Run the tests and return their results; with `fail_fast`, stop after the first failure."""
     session = FactsAlone.of_signatures(program, signatures_of(program))
     outcomes: list[TestOutcome] = []
     for test in program.tests:
@@ -69,7 +69,7 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
 
 
 def _verdict(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
-    """Return why the assertion fails (empty if it passes), and whether more holds than it says."""
+    """Return why the assertion fails (empty if it passes), and whether more holds than it states."""
     try:
         if assertion.iff_values is not None:
             return _verdict_on_list(test_run, assertion)
@@ -121,7 +121,7 @@ def _shown(type_name: str, text: str | None) -> str:
 
 
 def _declared_names(program: Program, assertion: Assertion) -> set[TypedId]:
-    """Return the names that blocks declare for the variable's place, of which `not in` leaves some out."""
+    """Return the names that blocks declare for the variable's position, from which `not in` excludes some."""
     args, names = assertion.atom.args, None
     if len(args) > 1 and isinstance(args[1], Var) and assertion.variable_type == STRING:
         names = _names_declared(program, assertion.atom.predicate, args)
@@ -146,22 +146,22 @@ def _names_declared(program: Program, predicate: str, args: tuple) -> Iterable[s
 
 
 class _AssertionGroup(NamedTuple):
-    """What assertions share that differ in one argument only: its place and type, and the other arguments."""
+    """What assertions that differ in one argument only have in common: its position and type, and the others."""
 
     predicate: str
     place: int
     type: str
-    args: tuple[Value | None, ...]  # None at the place
+    args: tuple[Value | None, ...]  # None at the position of that argument
 
     def question(self, ids: tuple[str, ...]) -> Question:
-        """Ask for which of these ids the assertions' atom holds."""
+        """Return the question for which of these ids the assertions' atom holds."""
         asked = [Asked(self.type, ids) if arg is None else Asked(arg.type, (arg.id,)) for arg in self.args]
         return question_about(self.predicate, asked, (self.place,))
 
 
 @dataclass
 class _TestRun:
-    """One test's session and assertions; `known` has the answers that were given so far."""
+    """A test's session and assertions; `known` has the answers so far."""
 
     session: FactsAlone  # over the test's facts
     groups: dict[_AssertionGroup, dict[str, None]]
@@ -177,7 +177,7 @@ class _TestRun:
         return text in self.known[group]
 
     def values(self, assertion: Assertion) -> set[TypedId]:
-        """Return what the variable can be."""
+        """Return the values that the variable can have."""
         found: set[TypedId] = set()
         for question in self._questions(assertion):
             rows = self.session.answers(question._replace(outs=("variable",)))
@@ -186,7 +186,7 @@ class _TestRun:
         return found
 
     def _questions(self, assertion: Assertion) -> list[Question]:
-        """Return a question for each type that the variable can have; one question if there is no variable."""
+        """Return a question for each type that the variable can have; a single question if there is no variable."""
         if assertion.variable_type is None:
             return [_question(assertion, "")]
         types = self.session.program.subtypes.get(assertion.variable_type, frozenset())
@@ -203,7 +203,7 @@ def _question(assertion: Assertion, variable_type: str) -> Question:
 
 
 def _groups(assertions: Iterable[Assertion]) -> dict[_AssertionGroup, dict[str, None]]:
-    """Return the ids that each group's assertions have at its place."""
+    """Return the ids that each group's assertions have at its position."""
     groups: dict[_AssertionGroup, dict[str, None]] = {}
     for assertion in assertions:
         if assertion.variable_type is None and assertion.atom.args:
@@ -215,7 +215,7 @@ def _groups(assertions: Iterable[Assertion]) -> dict[_AssertionGroup, dict[str, 
 def _group(assertion: Assertion) -> tuple[_AssertionGroup, str]:
     """Return the assertion's group, and the id of the argument that the group leaves out.
 
-    That is the last argument that is no string; if all are strings, the last one.
+    That is the last argument that is not a string; if all are strings, the last one.
     """
     args = [arg for arg in assertion.atom.args if isinstance(arg, Value)]
     assert len(args) == len(assertion.atom.args), "an assertion without a variable has values alone"
@@ -225,14 +225,14 @@ def _group(assertion: Assertion) -> tuple[_AssertionGroup, str]:
 
 
 # ---- Which rules the tests of a policy exercise -------------------------------------------------------------------
-# A rule is exercised if, over the facts of some test, its body holds for values that the test mentions, or for names
-# of the policy. If a rule that is not exercised were removed, or never worked, no test would fail.
+# A rule is exercised if, over the facts of some test, its body holds for values that the test mentions, or for names of
+# the policy. If an unexercised rule were removed, or never worked, no test would fail.
 
 _IdsByType = dict[str, tuple[str, ...]]
 
 
 def measured(program: Program, seconds: float) -> Coverage | None:
-    """Return the coverage of the policy's tests; None if that takes too long, or a rule cannot be asked for."""
+    """Return the coverage of the policy's tests; None if that takes too long, or a rule cannot be checked."""
     if not program.tests:
         return Coverage(len(program.written), tuple(uncovered(program, frozenset())))
     try:
@@ -245,12 +245,12 @@ def measured(program: Program, seconds: float) -> Coverage | None:
 def covered(program: Program) -> frozenset[Span]:
     """Return the spans of the rules that some test exercises.
 
-    Each rule is asked for by a predicate of its own:
+    Each rule is checked by a predicate of its own:
 
         has_role(u, "reader", d) if owns(u, d)   ->   rule 3(u, d) if owns(u, d)
     """
     rules = (rule for alternatives in program.written.values() for rule in alternatives)
-    left = {f"rule {index}": rule for index, rule in enumerate(rules)}  # no name of a policy has a space
+    left = {f"rule {index}": rule for index, rule in enumerate(rules)}  # names in policies have no spaces
     probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
     probing = replace(program, rules=program.rules + probes)
     session = FactsAlone.of_signatures(probing, signatures_of(program))
@@ -273,7 +273,7 @@ def _probe(name: str, rule: Rule) -> Atom:
 
 
 def _questions(name: str, rule: Rule, mentioned: _IdsByType) -> Iterator[Question]:
-    """Yield a question for each typing of the rule's head: whether its body holds for some of the mentioned values."""
+    """Yield a question for each typing of the rule's head: does its body hold for some of the mentioned values?"""
     variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
     choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
     for types in product(*choices):
@@ -299,12 +299,12 @@ def _values(program: Program, test: Test) -> Iterable[Value]:
 
 # ---- Report test runs as text, JUnit XML and GitHub annotations ---------------------------------------------------
 
-# ---- A run of the tests in policy files: what came of each, and which rules they exercise -------------------------
+# ---- A run of the tests in policy files: their results, and the coverage ------------------------------------------
 
 
 @dataclass(frozen=True)
 class CoverageReport:
-    """How many rules there are, and those that no test exercises: their files, lines and texts."""
+    """The number of rules, and those that no test exercises: their files, lines and texts."""
 
     total: int
     missing: tuple[tuple[str, int, str], ...]
@@ -324,7 +324,7 @@ class CoverageReport:
 
 @dataclass(frozen=True)
 class Ran:
-    """The tests of files that make one policy; where the policy is `refused`, none is run."""
+    """The tests of files that make up one policy; if the policy is rejected (`refused`), none is run."""
 
     bundle: Bundle
     report: TestReport
@@ -338,7 +338,7 @@ class Ran:
 
     @cached_property
     def coverage_failure(self) -> str:
-        """Return why the tests exercise too few rules; empty if they exercise enough."""
+        """Return why the coverage is too low; empty if it is high enough."""
         if self.coverage is None or self.minimum is None or self.coverage.percent >= self.minimum:
             return ""
         # Rounded down, so that 89.99 % is not shown as 90 %.
@@ -347,7 +347,7 @@ class Ran:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Return why the run fails; nothing if it does not."""
+        """Return why the run fails; empty if it succeeds."""
         failed = () if self.report.success else (results_of(self.report),)
         return (*failed, self.coverage_failure) if self.coverage_failure else failed
 
@@ -374,7 +374,7 @@ def _coverage(program: Program, bundle: Bundle) -> CoverageReport:
     return CoverageReport(len(program.written), tuple((*line, text) for line, text in zip(lines, texts)))
 
 
-# ---- Every assertion on a line, for people ------------------------------------------------------------------------
+# ---- Text: each assertion on a line -------------------------------------------------------------------------------
 
 
 def text(ran: Ran) -> list[str]:
@@ -397,7 +397,7 @@ def coverage_lines(coverage: CoverageReport | None) -> list[str]:
 
 
 # ---- github -------------------------------------------------------------------------------------------------------
-# Lines by which GitHub shows failures, and rules that no test exercises, beside the code; and the results in words.
+# Workflow commands by which GitHub annotates failures and unexercised rules in the code; and the results in words.
 
 
 def github(ran: Ran) -> list[str]:
@@ -419,10 +419,10 @@ def github(ran: Ran) -> list[str]:
 
 
 # ---- junit --------------------------------------------------------------------------------------------------------
-# JUnit's XML, which continuous integration reads: a suite for each file, and a case for each test of the policy.
+# JUnit XML, for continuous integration: a suite for each file, and a case for each test of the policy.
 
 _UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not allow
-_WHOLE = "policy"  # the suite of the case that is about no file
+_WHOLE = "policy"  # the suite of the case that belongs to no file
 
 
 def junit(ran: Ran) -> list[str]:

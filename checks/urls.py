@@ -1,4 +1,4 @@
-"""The endpoints for questions, by their paths below /api."""
+"""URLs of the endpoints for checks, below /api."""
 
 from checks import views
 

@@ -1,4 +1,4 @@
-"""The endpoints that answer questions, and those that explain an answer or take note of an expected one."""
+"""Endpoints that answer questions, explain answers, or accept expected ones."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -60,11 +60,11 @@ class Asking(Endpoint):
     scopes: ClassVar = {"POST": Scope.READ}
 
 
-Reply = tuple[object, answer_cache.AnswerSource]  # the body of an answer, and how it was found
+Reply = tuple[object, answer_cache.AnswerSource]  # the response body, and the answer it was made from
 
 
 class LoggedReply(NamedTuple):
-    """A reply as it is sent, and as the decision log has it."""
+    """A reply as it is sent, and as the decision log records it."""
 
     body: object
     found: answer_cache.AnswerSource
@@ -87,7 +87,7 @@ class Answering(Asking, ABC):
         return answer(request, reply.body, found.unused, found.revision)
 
     def _replica_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
-        """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
+        """Return a replica's answer, or the primary's if the replica fails or may be stale."""
 
         def attempt() -> AttemptResult[LoggedReply]:
             reply = self._logged_reply(request, who, key)
@@ -108,11 +108,11 @@ class Answering(Asking, ABC):
         return LoggedReply(body, found, logged)
 
     def least(self, request: Request) -> int:
-        """Return the oldest revision that the answer may be of: that of the page that a request continues, or 0."""
+        """Return the minimum revision of the answer: that of the page which a request continues, or 0."""
         return 0
 
     def _what(self, request: Request) -> str:
-        """Return the part of the cache key that names the endpoint, and says whether a published client asks."""
+        """Return the part of the cache key that identifies the endpoint, and whether a published client asks."""
         return self._names[is_published_client(request)]
 
     @cached_property
@@ -123,7 +123,7 @@ class Answering(Asking, ABC):
 
     @abstractmethod
     def reply(self, request: Request, who: Caller) -> Reply:
-        """Answer the request. See only its body, and whether a published client sends it: the cache key has no more."""
+        """Answer the request, using only its body and whether a published client sent it: the cache key has no more."""
 
 
 class Authorize(Answering):
@@ -309,13 +309,13 @@ class Expect(Asking):
 
 
 def moment_asked(request: Request, who: Caller) -> Moment | None:
-    """Return the moment that the body asks about; None for now, which is usual."""
+    """Return the moment in the body; None for now, which is usual."""
     body = request.data
     return _moment_in(body, who, "") if isinstance(body, dict) else None
 
 
 def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
-    """Return the moment that all questions of a request are about: the first names it, and no other may differ."""
+    """Return the moment of all questions of a request: that of the first, from which no other may differ."""
     if all(body.keys().isdisjoint(MOMENT) for body in bodies):
         return None
     for index, body in enumerate(bodies):
@@ -332,7 +332,7 @@ def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
     return moment_of(who.environment_id, asked["as_of"], asked["policy_version"])
 
 
-# ---- small parts ---------------------------------------------------------------------------------------------
+# ---- helpers -------------------------------------------------------------------------------------------------
 
 
 def actions_question(body: dict) -> Question:
@@ -347,7 +347,7 @@ def explained_question(raw: object) -> Question:
 
 
 def solution(body: dict) -> Question:
-    """Return the question with one value for each variable; null stands for any value. Refuse several ids."""
+    """Return the question with one value for each variable; null stands for any value. Several ids are an error."""
     question = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question
     variables = {}
     for name, asked in question.variables.items():

@@ -1,4 +1,4 @@
-"""The answer to the question on a page."""
+"""Answer the question of a page."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from policy.moments import AsOf, Moment
 from policy.values import Value
 
 # ---- listing ------------------------------------------------------------------------------------------------------
-# A page of a list's answers, read in order without the answers of other pages; the total is counted by the database.
+# A page of a list of answers, read by keyset pagination; the database counts the total.
 #
-# What is asked for may have several types, each with a question of its own: their answers follow one another. An
-# address names the answer before or after its page, so that no answer is left out or shown twice while facts change.
+# The target may have several types, each with a question of its own, whose answers are concatenated. A URL names the
+# answer before or after its page, so that no answer is left out or shown twice while facts change.
 
 PAGE = 100  # answers
 COUNTING = 0.1  # seconds, after which it is only known that there are more
-_EVERY = "*"  # in an address, an answer that stands for every value, which comes before all others of its type
-_LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # after every id
+_EVERY = "*"  # in a URL: the answer that stands for every value, which sorts before all others of its type
+_LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # sorts after every id
 
 
 class AnswerCursor(NamedTuple):
-    """Where a page begins or ends: an answer, and of which type it is."""
+    """Where a page starts or ends: an answer, and the index of its type."""
 
     type: int
-    text: str | None  # None: the one that stands for every value
+    text: str | None  # None: the answer that stands for every value
 
 
 class PageAddress(NamedTuple):
-    """The page that is wanted: after an answer or before one, among the answers that contain a text."""
+    """The requested page: after or before an answer, among the answers that contain a text."""
 
     text: str = ""
     type: str = ""
@@ -66,9 +66,9 @@ class Listed:
     address: PageAddress
     is_first: bool
     is_last: bool
-    total: int | None  # of the answers with an id; None: it takes too long to count them
+    total: int | None  # of the answers with an id; None: counting takes too long
     start: int | None  # the number of the first of these on this page, from 1
-    every: tuple[str, ...] = ()  # types of which every value is an answer, be it on this page or on another
+    every: tuple[str, ...] = ()  # types of which every value is an answer, on this page or on another
 
     @property
     def named(self) -> int:
@@ -76,7 +76,7 @@ class Listed:
 
     @property
     def previous(self) -> dict[str, str]:
-        """Return the address's fields for the page before; none if this is the first."""
+        """Return the URL parameters of the previous page; empty if this is the first."""
         return {} if self.is_first or not self.answers else _fields("before", self.answers[0])
 
     @property
@@ -89,12 +89,12 @@ def _fields(name: str, answer: Value) -> dict[str, str]:
 
 
 def listed(session: Snapshot, questions: Sequence[Question], column: str, address: PageAddress) -> Listed:
-    """Return the page, and how many answers there are."""
+    """Return the page, and the number of answers."""
     return _Listing(session, questions, [each.variables[column].type for each in questions], address).page()
 
 
 class _Counted(NamedTuple):
-    every: Set[int]  # places of types of which every value is an answer
+    every: Set[int]  # indexes of types of which every value is an answer
     total: int | None
     start: int | None
 
@@ -120,7 +120,7 @@ class _Listing:
         return tuple([self.types[place] for place in sorted(places)])
 
     def _found(self) -> tuple[list[AnswerCursor], bool, bool]:
-        """Return the answers of the page, and whether it is the first one, and the last."""
+        """Return the answers of the page, whether it is the first one, and whether it is the last."""
         known = self.address.type in self.types
         place = self.types.index(self.address.type) if known else 0
         if self.address.before:
@@ -132,7 +132,7 @@ class _Listing:
         return found[:PAGE], not after, len(found) <= PAGE
 
     def _after(self, place: int, text: str) -> list[AnswerCursor]:
-        """Return the answers that follow one, up to one more than a page has: then there is a next page."""
+        """Return the answers after one, up to one more than a page has, which shows that there is a next page."""
         after = None if not text else "" if text == _EVERY else text
         found: list[AnswerCursor] = []
         while place < len(self.questions) and len(found) <= PAGE:
@@ -173,12 +173,12 @@ class _Listing:
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------
-# Answers the question of a page, with notes about names in it that are not known, and the time that it took.
+# Answers the question of a page, with notes about unknown names in it, and the time that it took.
 
 
 @dataclass(frozen=True)
 class PageAnswer:
-    """What a page says of a question: an explanation, a page of answers, or what changed."""
+    """The answer on a page: an explanation, a page of answers, or changes."""
 
     asked: PageQuestion
     questions: Sequence[Question] = ()
@@ -189,7 +189,7 @@ class PageAnswer:
     notes: Sequence[Note] = ()
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
-    whens: tuple[AsOf | None, ...] = ()  # if the question is what changed: how links ask about each moment again
+    whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
 
 
 def answered(asked: PageQuestion) -> PageAnswer:
@@ -210,7 +210,7 @@ def answered(asked: PageQuestion) -> PageAnswer:
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
-    """Return a session of the question's version, or of its text if it has one."""
+    """Return a session for the question's version, or for its draft if it has one."""
     if asked.text:
         return trial(asked.environment_id, rules.compile_text(asked.text), asked.context, asked.moment)
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)

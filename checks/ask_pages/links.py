@@ -23,9 +23,9 @@ from policy.moments import AsOf, Moment
 from policy.pages.highlight import highlighted_lines
 from policy.values import STRING, Value
 
-# ---- Values, facts and rules as HTML that leads to where more is known about them ---------------------------------
+# ---- Values, facts and rules as HTML with links to their pages ----------------------------------------------------
 
-_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, without what stands in quotes
+_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, except in quotes
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ProofLine:
 
     @property
     def period_text(self) -> str:
-        """Say since when a stored fact is there, or until when a missing one was."""
+        """Return since when a fact is stored, or until when a missing one was."""
         period = self.reason.period
         if period is None:
             return ""
@@ -52,14 +52,14 @@ class ProofLine:
 
     @property
     def period_revision(self) -> int | None:
-        """Return the revision that `period_text` is about, if that revision is kept."""
+        """Return the revision that `period_text` mentions, if that revision is kept."""
         period = self.reason.period
         end = period and (period.until if self.reason.kind == "missing" else period.since)
         return end.revision if end and end.at is not None else None
 
 
 def page_lines(goal: ExplainedGoal, slug: str) -> list[ProofLine]:
-    """Return the lines below the page's heading, which leaves out that the default rule was used."""
+    """Return the lines below the page's heading, without the use of the default rule."""
     roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
     walked = [each for root in roots for each in root.lines()]
     depths = [depth for depth, _ in walked[1:]] + [0]
@@ -94,7 +94,7 @@ def value_html(value: Value | None, slug: str) -> SafeString:
 
 
 def _text(value: Value | None) -> SafeString:
-    """Return the value as in texts; an id is one word, whatever characters it has."""
+    """Return the value as in texts; an id is a single word, whatever characters it has."""
     shown = shown_value(value)
     if value is None or not shown.startswith(f"{value.type}:"):
         return highlighted_lines(shown)[0]
@@ -107,7 +107,7 @@ def atom_html(predicate: str, args: tuple[Value | None, ...], slug: str) -> Safe
 
 
 def question_html(questions: Sequence[Question], slug: str) -> SafeString:
-    """Return the call of questions that differ in one type at most, with `_` for what is asked for."""
+    """Return the call of questions that differ in at most one type, with `_` for the target."""
     ((predicate, names),) = questions[0].calls
     args = [{_value_of(each.variables[name]) for each in questions} for name in names]
     return atom_html(predicate, tuple([each.pop() if len(each) == 1 else None for each in args]), slug)
@@ -120,11 +120,10 @@ def _value_of(asked: Asked) -> Value | None:
 
 
 # ---- elsewhere ----------------------------------------------------------------------------------------------------
-# The question of a page, to be copied: as a request with curl, and as a command line. Neither contains a key.
+# The question of a page to copy: as a request with curl, and as a command line. Neither contains a key.
 #
-# Whatever the ids contain, a copied text is one line, which asks this question and does nothing else in a shell. If a
-# word has a character that cannot be seen, there is no command line: a terminal might take the character for a key
-# press.
+# Whatever the ids contain, a copied text is a single line, which asks this question and does nothing else in a shell.
+# If a word has an invisible character, there is no command line: a terminal might take the character for a key press.
 
 COMMAND = "authz"
 
@@ -136,9 +135,9 @@ class Copy:
 
 
 def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> list[Copy]:
-    """Return what can be copied; nothing for a text that is not published, since only the page can ask it."""
+    """Return what can be copied; empty for a draft, since only the page can ask it."""
     about = (asked.actor, asked.action, asked.resource)
-    is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only an explanation is about any value
+    is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only explanations can be about any value
     if asked.text or (is_any and asked.kind.name != "authorize"):
         return []
     found = [Copy("Command line", line) for line in _commands(asked) if line]
@@ -147,7 +146,7 @@ def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> l
     return found
 
 
-# ---- over the interface --------------------------------------------------------------------------------------------
+# ---- HTTP API ------------------------------------------------------------------------------------------------------
 
 
 def _curl(asked: PageQuestion, question: Question, origin: str) -> str:
@@ -160,7 +159,7 @@ def _curl(asked: PageQuestion, question: Question, origin: str) -> str:
 
 
 def _request(asked: PageQuestion, question: Question) -> tuple[str, dict[str, object]]:
-    """Return the endpoint that answers the question, and its body."""
+    """Return the endpoint that answers the question, and the request body."""
     actor, action, resource = (question.variables[name] for name in ("actor", "action", "resource"))
     about: dict[str, object] = {"actor_type": actor.type}
     if asked.kind.name == "who":
@@ -189,7 +188,7 @@ def _as_of(asked: PageQuestion, moment: Moment) -> int | str:
     return moment.revision if "revision" in asked.fields else short_text_of(moment.at)
 
 
-# ---- on the command line -------------------------------------------------------------------------------------------
+# ---- command line --------------------------------------------------------------------------------------------------
 
 
 def _commands(asked: PageQuestion) -> Iterator[str]:
@@ -216,13 +215,13 @@ def _value(asked: Asked) -> tuple[str, str]:
 
 
 def _line(command: str, values: Sequence[str], options: Sequence[str]) -> str:
-    """Return the command line; `--` stands before the values if one of them looks like an option."""
+    """Return the command line; `--` precedes the values if one of them looks like an option."""
     ends = ["--"] if any(each.startswith("-") for each in values) else []
     return command_line(*command.split(), *options, *ends, *values)
 
 
 def command_line(*words: str) -> str:
-    """Return the words as a line for a shell; an empty text if a word has a character that cannot be seen."""
+    """Return the words as a line for a shell; empty if a word has an invisible character."""
     return shlex.join([COMMAND, *words]) if all(map(str.isprintable, words)) else ""
 
 
@@ -248,5 +247,5 @@ def _when(moment: AsOf | None) -> str:
 
 
 def _text_of(fact: Fact) -> str:
-    """Return the fact as the command reads it: every argument with its type, in quotes."""
+    """Return the fact in the command's notation: each argument with its type, in quotes."""
     return f"{fact.predicate}({', '.join(f'{arg.type}:{json_text(arg.id)}' for arg in fact.args)})"

@@ -1,4 +1,4 @@
-"""What the pages of questions show."""
+"""Data for the pages of checks."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from policy.rules.program import Program
 from policy.values import STRING, Value, quoted
 
 # ---- about --------------------------------------------------------------------------------------------------------
-# The questions on the page of a value: what it may do, and who may do what to it. Only the chosen one is asked.
+# The questions on the page of a value: what it may do, and who may do what to it. Only the chosen one is run.
 
-COUNTED = 1_000  # answers; if there are more, the page only says so
-SHOWN = 12  # answers that the page lists
+COUNTED = 1_000  # answers; the page does not count further
+SHOWN = 12  # answers listed on the page
 MAY, WHO = "may", "who"
 
 
@@ -82,7 +82,7 @@ class _Page:
         self.text = value.noted
 
     def may(self) -> Iterator[Ability]:
-        """Yield the questions about what the value may do, by the type of resource; none if it is no actor."""
+        """Yield the questions about what the value may do, by resource type; none if it is not an actor."""
         if self.program.types[self.value.type].kind != "actor":
             return
         for name, known in sorted(self.program.types.items()):
@@ -119,7 +119,7 @@ class _Page:
         return self._answer(lambda counted: f"Can {action}: {counted or 'nobody'}.", url, questions)
 
     def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
-        """Return how many answers there are, and the first ones."""
+        """Return the number of answers, and the first ones."""
         found: dict[str, list[str | None]] = {}
         try:
             with snapshot(self.environment.pk, self.version, (), frozenset()) as session:
@@ -147,7 +147,7 @@ def _counted(name: str, ids: list[str | None]) -> str:
 
 
 # ---- pages --------------------------------------------------------------------------------------------------------
-# What the page of questions shows: the form, the answer with links to all that it names, and where it leads.
+# Data for the page of a check: the form, the answer with links to all that it mentions, and links to other pages.
 
 _MOST_VERSIONS = 200
 _NOUNS = {"actor": "actor", "action": "action", "resource": "resource"}
@@ -161,13 +161,13 @@ class Link(NamedTuple):
     address: str
 
 
-# ---- addresses -----------------------------------------------------------------------------------------------------
+# ---- URLs ----------------------------------------------------------------------------------------------------------
 
 
 def short_address(version: PolicyVersion, sent: QueryDict) -> str | None:
-    """Return the address to redirect a submitted form to: that of the chosen version, with only the filled fields.
+    """Return the URL to redirect a submitted form to: that of the chosen version, with only the nonempty fields.
 
-    Return None if the address is short already, or if there is no such version.
+    None if the URL is already short, or if there is no such version.
     """
     chosen = sent.get("version", str(version.pk))
     is_other = chosen != str(version.pk)
@@ -187,7 +187,7 @@ def version_chosen(text: str) -> PolicyVersion | None:
 
 
 def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str) -> ShownQuestion:
-    """Return what the page shows; `text` is asked in place of the version's own, without being published."""
+    """Return the page's data. `text` is a draft to use in place of the version's policy, without publishing it."""
     kind = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     program = program_or_none(version)
     suggested = suggestions(version.environment_id, program) if program else {}
@@ -216,7 +216,7 @@ def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str)
 
 
 def program_or_none(version: PolicyVersion) -> Program | None:
-    """Return the version's program; None if the compiler does not accept its text any more."""
+    """Return the version's program; None if the compiler no longer accepts its text."""
     try:
         return program_of_version(version.pk)
     except AuthzError:
@@ -224,7 +224,7 @@ def program_or_none(version: PolicyVersion) -> Program | None:
 
 
 def trouble_of(reason: AuthzError) -> ShownQuestion:
-    """Return what the page shows of an error: its message, or excerpts of the text if a policy is rejected."""
+    """Return the data for an error: its message, or excerpts of the text if a policy is rejected."""
     if isinstance(reason, PolicyRejected):
         return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
     return {"trouble": reason.message}
@@ -241,7 +241,7 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
 
 
 def _earlier(version: PolicyVersion, fields: PageFields) -> Iterator[Link]:
-    """Yield links that ask what changed since earlier moments, as far as these can be asked about."""
+    """Yield links to the changes since earlier moments, if these are available."""
     latest, time = version.environment.offset, time_of(now())
     picks = [("before the last change", str(latest - 1)), ("1 day ago", ""), ("7 days ago", "")]
     for (label, text), days in zip(picks, (0, 1, 7)):
@@ -277,7 +277,7 @@ def _shown_answer(answer: PageAnswer, origin: str) -> ShownQuestion:
 
 
 def _question_text(asked: PageQuestion) -> str:
-    """Return the question in a line, for the page's title."""
+    """Return the question in one line, for the page's title."""
     return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
 
@@ -304,7 +304,7 @@ def _moment(environment_id: int, moment: Moment) -> Link:
 def _explained(answer: PageAnswer) -> ShownQuestion:
     assert answer.goal is not None, "an explanation is one of a goal"
     slug = answer.asked.version.environment.slug
-    is_strange = any(note.known for note in answer.notes)  # which the goal's own note says as well
+    is_strange = any(note.known for note in answer.notes)  # the goal's own note would repeat that
     return {
         "goal": answer.goal,
         "question": question_html(answer.questions, slug),
@@ -377,7 +377,7 @@ def _answer(fields: PageFields, version: int, column: str, answer: Value, slug: 
 
 
 def _action(name: str) -> str:
-    """Return an action as its field reads it: in quotes, if the field would trim or misread it otherwise."""
+    """Return an action in its field's notation: in quotes if the field would trim or misread it otherwise."""
     is_mistaken = name.startswith('"') or name == "*"
     return quoted(name) if is_mistaken or name != name.strip() or len(name.splitlines()) > 1 else name
 

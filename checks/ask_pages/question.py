@@ -1,4 +1,4 @@
-"""The question on a page: its fields, completions, and names in it that are unknown."""
+"""The question of a page: its fields, completions, and unknown names in it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from policy.rules.declarations import nearest
 from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 
-# ---- Addresses by which pages lead to each other: short, and readable ---------------------------------------------
+# ---- Short and readable URLs by which pages link to each other ----------------------------------------------------
 # /admin/policy/policyversion/3/ask/?kind=authorize&actor=User:ann&action=read&resource=Repo:acme/anvil
 
 _AS_THEY_ARE = ":/*@,()"  # characters without a meaning in a query string, which are not escaped
 
 
 def query_of(fields: Mapping[str, str]) -> str:
-    """Return what follows the question mark: the fields that are filled, as they stand."""
+    """Return the query string with the nonempty fields, as readable as possible."""
     filled = {name: text for name, text in fields.items() if text}
     return urlencode(filled, quote_via=quote, safe=_AS_THEY_ARE)
 
 
 def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = None) -> str:
-    """Return the address of a page of a policy version."""
+    """Return the URL of a page of a policy version."""
     path = reverse(f"admin:policy_policyversion_{name}", args=[version])
     query = query_of(fields or {})
     return f"{path}?{query}" if query else path
@@ -57,7 +57,7 @@ def revision_url(environment_id: int, number: int) -> str:
 
 
 def value_url(slug: str, value: Value) -> str:
-    """Return the address of a value's page; an empty text if the value has no identity."""
+    """Return the URL of a value's page; empty if the value has no identity."""
     if value.id == ANY or value.type in (STRING, INTEGER, BOOLEAN):
         return ""
     query = query_of({"environment": slug, "type": value.type, "id": value.id})
@@ -68,7 +68,7 @@ def value_url(slug: str, value: Value) -> str:
 
 
 def written(value: Value) -> str:
-    """Return the value as fields and commands take it: `User:ann`, `User:"ann b."`; `User:*` is any."""
+    """Return the value in the notation of fields and commands: `User:ann`, `User:"ann b."`; `User:*` is any."""
     if value.id == ANY:
         return f"{value.type}:*"
     return f"{value.type}:{value.id if is_plain(value.id) else json_text(value.id)}"
@@ -80,7 +80,7 @@ def json_text(value: object) -> str:
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
-# ---- A question as the address of its page has it: kinds, fields, and what they mean ------------------------------
+# ---- The question in a page's URL: kinds, fields, and their meaning -----------------------------------------------
 # kind=who&action=read&resource=Repo:anvil        who may read Repo:anvil?
 
 # ---- kinds ---------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class QuestionForm:
     name: str
     title: str
     fields: tuple[QuestionField, ...]
-    column: str = ""  # what is asked for, if the answer is a list
+    column: str = ""  # the target, if the answer is a list
 
     @property
     def is_of_a_moment(self) -> bool:
@@ -135,17 +135,17 @@ KINDS = (
     ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
-# All fields that an address may have, in their order there.
+# All fields that a URL may have, in that order.
 NAMES = (
     "kind", "actor", "action", "resource", "from", "to", "context", "revision", "at",
     "filter", "of", "after", "before",
 )  # fmt: skip
 _OF_PAGES = ("filter", "of", "after", "before")
-_CURSORS = ("after", "before")  # ids, which are not trimmed: spaces at their ends belong to them
+_CURSORS = ("after", "before")  # ids, which are not trimmed: leading and trailing spaces belong to them
 
 
 def filled(sent: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields that are filled, in order."""
+    """Return the nonempty fields, in order."""
     texts = {name: _trimmed(name, sent.get(name, "")) for name in NAMES}
     return {name: text for name, text in texts.items() if text}
 
@@ -155,13 +155,13 @@ def _trimmed(name: str, text: str) -> str:
 
 
 def asked_again(fields: Mapping[str, str], **changed: str) -> dict[str, str]:
-    """Return the fields of the same question, with some of them changed, from its first page on."""
+    """Return the fields of the same question, from its first page, with some of them changed."""
     found = {name: text for name, text in fields.items() if name not in _OF_PAGES} | changed
     return {name: found[name] for name in NAMES if found.get(name)}
 
 
 def carried_over(fields: Mapping[str, str], kind: QuestionForm) -> dict[str, str]:
-    """Return those of a question's fields that a question of another kind can take over."""
+    """Return the fields of a question that a question of another kind can keep."""
     was = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     kept = {"kind": kind.name}
     for name in ("actor", "action", "resource"):
@@ -177,20 +177,20 @@ def carried_over(fields: Mapping[str, str], kind: QuestionForm) -> dict[str, str
     return kept | {name: fields[name] for name in others if name in fields}
 
 
-# ---- what is asked -------------------------------------------------------------------------------------------------
+# ---- the question --------------------------------------------------------------------------------------------------
 
 
 class Incomplete(AuthzError):
-    """A field is left to fill in: the page says so, but not as an error."""
+    """A field is empty; the page says so, but not as an error."""
 
 
 @dataclass(frozen=True)
 class PageQuestion:
-    """A question to a policy version, or to a text in its place, as of a moment (None: now)."""
+    """A question to a policy version, or to a draft in its place, as of a moment (None: now)."""
 
     kind: QuestionForm
     version: PolicyVersion
-    fields: Mapping[str, str]  # that are filled
+    fields: Mapping[str, str]  # the nonempty ones
     actor: Asked | None
     action: Asked
     resource: Asked | None
@@ -206,12 +206,12 @@ class PageQuestion:
 
     @property
     def values(self) -> list[Value]:
-        """Return the actor and the resource, as far as the question names them."""
+        """Return the actor and the resource, if the question names them."""
         asked = [each for each in (self.actor, self.resource) if each is not None and each.ids]
         return [Value(each.type, each.one) for each in asked if each.one != ANY]
 
     def questions(self, program: Program) -> tuple[Question, ...]:
-        """Return the questions for the engine: one, or one for each type of actor if no actor or type is named."""
+        """Return the questions for the engine: one, or one for each actor type if neither actor nor type is given."""
         outs = (self.kind.column,) if self.kind.column else ()
         actors = [self.actor] if self.actor else [Asked(name) for name in actor_types(program)]
         assert self.resource is not None, "only of what changed, the resources may be open"
@@ -223,7 +223,7 @@ def actor_types(program: Program) -> list[str]:
 
 
 def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "") -> PageQuestion:
-    """Return the question that the fields ask; raise Incomplete if one is missing, AuthzError if one is wrong."""
+    """Return the question in the fields; raise Incomplete if one is missing, AuthzError if one is invalid."""
     kind = BY_NAME.get(fields.get("kind", KINDS[0].name))
     if kind is None:
         names = ", ".join(f"`{each.name}`" for each in KINDS)
@@ -289,7 +289,7 @@ def _value(text: str) -> Asked:
 
 
 def _type_in(text: str) -> str:
-    """Return the type of a value, or the text itself if it is no value: it may be a type."""
+    """Return the type of a value, or the text itself if it is not a value: it may be a type."""
     try:
         return _value(text).type
     except AuthzError:
@@ -300,7 +300,7 @@ def _type_in(text: str) -> str:
 
 
 def _moment(version: PolicyVersion, fields: Mapping[str, str]) -> Moment | None:
-    """Return the moment that the fields name, with the policy of the chosen version; None for now."""
+    """Return the moment in the fields, with the policy of the chosen version; None for now."""
     if "revision" in fields and "at" in fields:
         raise MalformedRequest("", "enter a revision or a time, not both")
     when = None
@@ -312,7 +312,7 @@ def _moment(version: PolicyVersion, fields: Mapping[str, str]) -> Moment | None:
 
 
 def as_of_asked(text: str, path: str) -> AsOf:
-    """Read a revision's number, or a time; one without an offset is in UTC, and a day begins at midnight."""
+    """Read a revision's number, or a time; without an offset it is in UTC, and a date means midnight."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -323,18 +323,18 @@ def as_of_asked(text: str, path: str) -> AsOf:
 
 
 def moment_fields(asked: AsOf | None, moment: Moment) -> dict[str, str]:
-    """Return the fields that ask about the same moment again."""
+    """Return the fields for the same moment."""
     if asked is None:
         return {}
     return {"revision": str(moment.revision)} if isinstance(asked, int) else {"at": text_of(moment.at)}
 
 
 # ---- completion ---------------------------------------------------------------------------------------------------
-# What a field of a question may be completed to: names of the policy, and ids that stored facts mention.
+# Completions of a question's fields: names of the policy, and ids that stored facts mention.
 
 MOST_TYPES = 8  # of actors, and of resources, whose ids are suggested before anything is typed
 MOST_IDS = 20  # of each of these types
-_AS_WRITTEN = 50  # ids that begin with what is typed
+_AS_WRITTEN = 50  # ids with the typed prefix
 
 
 def suggestions(environment_id: int, program: Program, start: str = "") -> dict[str, list[str]]:
@@ -368,16 +368,16 @@ def _values(environment_id: int, types: list[str], begun: str, most: int) -> lis
 # ---- unknown ------------------------------------------------------------------------------------------------------
 # Notes on unknown names in a question: words that the policy does not have, and ids that no fact mentions.
 #
-# Each note comes with what may have been meant: the same question with that in the unknown name's place.
+# Each note suggests a correction: the same question with another name in place of the unknown one.
 
-MOST_WORDS = 12  # known words that a note lists
-_BEGINNING = 2  # letters that an id and the one that was meant have in common
+MOST_WORDS = 12  # known words listed in a note
+_BEGINNING = 2  # letters that an id and its correction have in common
 Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A word, and the question's fields with it in place; no fields if the unknown word stands in none of them."""
+    """A word, and the question's fields with it in place; no fields if the unknown word occurs in none."""
 
     word: str
     fields: Fields
@@ -385,16 +385,16 @@ class Correction:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence about what is unknown, what may have been meant, and the words that are known."""
+    """A sentence about what is unknown, a suggested correction, and the known words."""
 
     sentence: str
     meant: Correction | None = None
     known: tuple[Correction, ...] = ()
-    more: int = 0  # how many known words are not listed
+    more: int = 0  # number of known words that are not listed
 
 
 def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Question]) -> list[Note]:
-    """Return a note for each word of the question, and of its context, that the policy does not have."""
+    """Return a note for each word of the question and its context that the policy does not have."""
     found = dict.fromkeys(each for one in questions for each in unknown_in_question(session.program, one))
     in_context = dict.fromkeys(
         each
@@ -419,7 +419,7 @@ def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
 
 
 def _is_named(unknown: Unknown, asked: PageQuestion) -> bool:
-    """Say whether the user named the word: types of actors are not named if all of them are asked about."""
+    """Return whether the user named the word; types of actors are not named if all of them are included."""
     return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
 
 
@@ -452,7 +452,7 @@ def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:
 
 
 def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
-    """Yield a note for the actor, and one for the resource, if no fact and no rule mentions it."""
+    """Yield a note for the actor and for the resource if no fact and no rule mentions it."""
     moment = session.past or Moment(LAST_REVISION, clock.now(), None)
     in_context = {value for fact in asked.context for value in fact.args}
     for value in asked.values:

@@ -1,4 +1,4 @@
-"""Words of a question that the policy does not have, and questions without ids, for logs."""
+"""Report words of a question that the policy does not have, and redact questions for logs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, typ
 from policy.values import STRING, Value
 
 # ---- redacted -----------------------------------------------------------------------------------------------------
-# Questions without ids, for logs: types, and the names that the policy has; and how many tables their plans read.
+# Questions without ids, for logs: types, names that the policy has, and the number of tables their plans read.
 
 
 def redacted_questions(key: StatementKey) -> list[str]:
-    """Return the questions of a statement: `allow(User _, String "read", Repository _)`. No names but the policy's."""
+    """Return a statement's questions as `allow(User _, String "read", Repository _)`, with only the policy's names."""
     return [redacted(each) if isinstance(each, Outline) else redacted_root(each) for each in key.asked]
 
 
 def redacted(outline: Outline) -> str:
-    """Return a question with `_` in place of given ids, and `?` in place of ids that are asked for."""
+    """Return a question with `_` in place of given ids, and `?` in place of ids to find."""
     shown = {}
     for name, type_name, kind, place in outline.variables:
         value = f'"{place}"' if kind == NAME else "?" if name in outline.outs else "_"
@@ -36,12 +36,12 @@ def redacted(outline: Outline) -> str:
 
 
 def redacted_root(root: Root) -> str:
-    """Return a question that was put to the engine without an outline (as explanations do), with types alone."""
+    """Return a question that has no outline (such as those of explanations), with types only."""
     return " and ".join(f"{call.predicate}({', '.join(call.types)})" for call in root.calls)
 
 
 def tables_read(key: StatementKey) -> int | None:
-    """Return how many tables a statement reads; None where it is not remembered any more."""
+    """Return how many tables a statement reads; None if it is no longer cached."""
     if key.by_rows:
         return by_rows.tables_read(key)
     for statements in (LiveSession.statements, snapshot.published):
@@ -51,14 +51,13 @@ def tables_read(key: StatementKey) -> int | None:
 
 
 # ---- advice -------------------------------------------------------------------------------------------------------
-# Finds the words of a question that the policy does not have, and the words that may have been meant.
+# Finds the words of a question that the policy does not have, and suggests those that may have been meant.
 #
-# The answer to such a question is no. Where a person reads the answer, rather than a program, it comes with this
-# reason.
+# Such a question is denied. If a person rather than a program reads the answer, it includes this reason.
 
 
 class Naming(NamedTuple):
-    """How a predicate takes a name: which argument is the name, which one owns it, and which names blocks declare."""
+    """How a predicate takes a name: which argument is the name, which one owns it, which names blocks declare."""
 
     noun: str
     place: int
@@ -80,8 +79,8 @@ class Unknown(NamedTuple):
 
     noun: str  # type, action, role or relation
     word: str
-    owner: str  # the type that would have to declare it; empty if the word is a type
-    known: tuple[str, ...]  # in order
+    owner: str  # the type that would declare it; empty if the word is a type
+    known: tuple[str, ...]  # sorted
 
     def __str__(self) -> str:
         return f"{self.sentence}{_instead(self.word, list(self.known))}"
@@ -141,7 +140,7 @@ def _instead(word: str, names: list[str]) -> str:
 def _names(
     program: Program, predicate: str, owner: str, naming: Naming, seen: frozenset[tuple[str, str]] = frozenset()
 ) -> set[str] | None:
-    """Return the names that blocks declare for the type or rules grant on it; None where a rule may grant any name."""
+    """Return the names that blocks declare for the type or rules grant on it; None if a rule may grant any name."""
     if (predicate, owner) in seen:
         return set()
     seen |= {(predicate, owner)}

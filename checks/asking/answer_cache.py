@@ -1,13 +1,13 @@
-"""A cache of answers, for requests that are sent again. It is exact: the database confirms an answer before each use.
+"""An exact cache of answers to repeated requests: the database confirms each answer before it is used again.
 
-An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a random
-number that is drawn anew with every change of the environment. When the request comes again, one small statement checks
-the key and reads what holds now. If that is the same, the kept answer is sent. All else that an answer depends on is in
-the request, and the whole request is the key of the cache.
+An answer is stored with the state of its snapshot: the policy version, and the moment, a random number that changes
+with every change of the environment. When the request is repeated, one small statement checks the key and reads the
+current state. If that is the same, the cached answer is sent. All else that an answer depends on is in the request, and
+the whole request is the cache key.
 
 A process remembers the latest moment that its statements saw. An answer of another moment is not worth confirming: the
-question is asked at once. So a question that is new, or new since a change, costs one statement, as without a cache.
-Nothing is kept for a request that comes for the first time, since most requests never come again.
+question is run at once. So a question that is new, or new since a change, costs one statement, as without a cache. The
+answer to a request's first occurrence is not stored, since most requests are never repeated.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from policy.active import Caller, Seen
 from policy.ground import spans
 from policy.ground.cache import configured
 
-CacheKey = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
-_OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
-_OF_UNUSED = 12_000  # bytes that one kind of unused context facts may take
+CacheKey = tuple[int, str, bytes]  # environment, operation, and request body
+_OVERHEAD = 1_000  # bytes of the smallest answer, including its entries in tables
+_OF_UNUSED = 12_000  # maximum size in bytes of a description of unused context facts
 _CONFIRMED: spans.Noted = ("kept", 0.0, 0.0, {})
-_SHARE = 8  # an answer that takes more than 1/_SHARE of the room is not kept
+_SHARE = 8  # answers larger than 1/_SHARE of the cache are not stored
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
 
 
 class AnswerSource(Protocol):
-    """How an answer was found."""
+    """An answer and where it comes from."""
 
     @property
     def unused(self) -> Unused: ...  # of the question's context
@@ -42,13 +42,13 @@ class AnswerSource(Protocol):
     @property
     def version_id(self) -> int | None: ...  # of the policy that answered
     @property
-    def valid_while(self) -> SnapshotState | None: ...  # the answer holds as long as this does; None: do not keep it
+    def valid_while(self) -> SnapshotState | None: ...  # the answer holds as long as this does; None: do not cache it
     @property
-    def seen(self) -> Seen: ...  # how far the environment was then
+    def seen(self) -> Seen: ...  # the environment's position then
 
 
 class CachedAnswer(NamedTuple):
-    """An answer as JSON, the context facts that were not used, and what held when it was found."""
+    """An answer as JSON, its unused context facts, and the state in which it was computed."""
 
     key: CacheKey
     body: bytes
@@ -73,13 +73,13 @@ def _bytes_of(answer: CachedAnswer) -> int:
 
 
 _answers: Cache[CacheKey, CachedAnswer] = Cache(configured.ANSWER_CACHE, _bytes_of)
-_latest: dict[int, SnapshotState] = {}  # by environment, as far as this process has seen
-# Hashes of requests; one is overwritten when another takes its place.
+_latest: dict[int, SnapshotState] = {}  # by environment, as far as this process knows
+# Hashes of requests; a new one overwrites whichever has its place.
 _seen = array("q", [0]) * _MOST_SEEN
 
 
 def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:
-    """Return the key of the request's answer; None if the cache is off, or the request comes for the first time."""
+    """Return the cache key of the request; None if the cache is off, or the request occurs for the first time."""
     if not configured.ANSWER_CACHE:
         return None
     key = (who.environment_id, what, body)
@@ -92,7 +92,7 @@ def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:
 
 
 def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
-    """Return the answer that the same request was given before, if nothing has changed since."""
+    """Return the cached answer to the same request, if nothing has changed since."""
     found = _answers.get(key)
     if found is None or found.valid_while != _latest.get(who.environment_id):
         return None
@@ -106,10 +106,10 @@ def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
 
 
 def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
-    """Store an answer, unless it has no `valid_while`, is too large, or was found within a transaction.
+    """Store an answer, unless it has no `valid_while`, is too large, or was computed within a transaction.
 
-    A transaction makes its changes bit by bit under one moment, which others see only once all of it is committed. An
-    answer from in between would be wrong under that moment.
+    A transaction makes several changes under one moment, which others see only after the commit. An answer from in
+    between would be wrong for that moment.
     """
     if found.valid_while is None or run.in_transaction():
         return
@@ -119,7 +119,7 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
 
 
 def note(who: Caller, found: AnswerSource) -> None:
-    """Note what held when an answer was found, whether or not it is stored."""
+    """Record the state that an answer was computed in, whether or not the answer is stored."""
     if found.valid_while is not None:
         _note(who, found.valid_while)
 

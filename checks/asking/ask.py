@@ -1,8 +1,8 @@
-"""Questions -> answers: the use cases behind every endpoint and command that asks.
+"""Answer questions: the use cases behind every endpoint and command that checks or lists something.
 
-A question is one statement, which also checks the caller's key, and the policy version that it was compiled for. So
-nothing is trusted that the database has not confirmed in the same snapshot as the facts. No row means that the key is
-refused. Another version means that the question is compiled for that one and asked again.
+A question is one SQL statement, which also verifies the caller's key and the policy version that it was compiled for.
+So nothing is trusted that the database has not confirmed in the snapshot of the facts. If the statement returns no row,
+the key is rejected. If the version differs, the question is compiled for the current version and run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policy.errors import AuthzError
 from policy.moments import Moment, check_known, seen_since
 from policy.values import Value
 
-AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
+AT_ONCE = 50  # questions per statement; more take several statements in one snapshot
 _IS_TIMELESS = attrgetter("is_timeless")  # of a `Ready`
 
 
@@ -37,7 +37,7 @@ _IS_TIMELESS = attrgetter("is_timeless")  # of a `Ready`
 
 
 class Answered(NamedTuple):
-    """Answers, each with the index of its question: distinct rows, where None stands for every value."""
+    """Distinct answer rows, each with the index of its question. None in a row stands for every value."""
 
     session: LiveSession
     questions: Sequence[Question]
@@ -45,12 +45,12 @@ class Answered(NamedTuple):
     unused: Unused  # of the context
     revision: int  # of the facts
     state: SnapshotState  # in the snapshot that the answer was read from
-    valid_while: SnapshotState | None = None  # the answer holds as long as this does; None: it is not to be kept
-    since: Seen | None = None  # seen before facts were read to decide what to ask; None: none were
+    valid_while: SnapshotState | None = None  # the answer may be cached while this state lasts; None: not cacheable
+    since: Seen | None = None  # read before the facts that decided what to ask; None: nothing was
 
     @property
     def seen(self) -> Seen:
-        """Return how far the environment was at the earliest read that the answer depends on."""
+        """Return the position of the environment at the earliest read that the answer depends on."""
         return seen_since(self.session.moment, self.since or self.state.seen)
 
     @property
@@ -60,7 +60,7 @@ class Answered(NamedTuple):
 
     @property
     def is_timeless(self) -> bool:
-        """Say whether the answer stays the same until something is changed."""
+        """Return whether the answer stays valid until something is changed."""
         return self.valid_while is not None
 
     @property
@@ -80,7 +80,7 @@ class Answered(NamedTuple):
 
 
 def answer(asker: Asker, question: Question, page: Page | None = None, moment: Moment | None = None) -> Answered:
-    """Answer one question, as of the moment, or about now. The rows of a page are in order."""
+    """Answer one question, as of `moment` (None: now). With a page, the rows are sorted."""
     statements_for = LiveSession.statements_for if page is None else partial(LiveSession.statements_for, page=page)
     return _answered(asker, (question,), question.context, statements_for, moment)
 
@@ -93,7 +93,7 @@ def allowed_among(
     context: Sequence[Fact] = (),
     moment: Moment | None = None,
 ) -> tuple[list[Value], Answered]:
-    """Return the resources that the actor may act on, in the order given, and how that was found."""
+    """Return the resources that the actor may act on, in the given order, and the answer they were read from."""
     ids: dict[str, dict[str, None]] = {}
     for resource in resources:
         ids.setdefault(resource.type, {})[resource.id] = None
@@ -107,14 +107,14 @@ def allowed_among(
 def allowed_each(
     asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> tuple[list[bool], Answered]:
-    """Return for each check whether it is allowed, and how that was found."""
+    """Return for each check whether it is allowed, and the answer that says so."""
     found = answered_each(asker, [allow(*check, (), context) for check in checks], context, moment)
     allowed = {index for index, _ in found.rows}
     return [index in allowed for index in range(len(checks))], found
 
 
 def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
-    """Return what the question is compiled to, and the context facts that are not used. The question is not asked."""
+    """Compile a question without running it. Return the result and the context facts that the policy doesn't use."""
     session = session_now(asker)
     useful = session.brought(question.context)
     return session.plan(question._replace(context=useful.facts), page), useful.unused
@@ -128,9 +128,9 @@ def answered(
     at_once: int = AT_ONCE,
     moment: Moment | None = None,
 ) -> Answered:
-    """Answer questions with the same context facts, at most `at_once` of them in a statement.
+    """Answer questions with the same context facts, with at most `at_once` of them per statement.
 
-    `questions` is a function of the session where the policy decides what to ask.
+    `questions` is a function of the session if the policy decides what to ask.
     """
 
     statements_for = partial(LiveSession.statements_for, page=page, at_once=at_once)
@@ -140,9 +140,9 @@ def answered(
 def answered_each(
     asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> Answered:
-    """Answer many questions: those that differ in their values only are rows of one statement (`by_rows`).
+    """Answer many questions; those that differ only in their values become rows of one statement (see `by_rows`).
 
-    As of a moment, or where that statement is too large, each question is a statement of its own.
+    With a moment, or if that statement would be too large, each question is a statement of its own.
     """
     with run.question_time():
         if len(questions) > 1 and moment is None:
@@ -164,7 +164,7 @@ def _answered(
 
     def attempt(session: LiveSession) -> tuple[Answered, int | None]:
         asked: Sequence[Question] = ()
-        # Without a policy, a function decides by facts what to ask, and reads them before the statement does.
+        # Without a policy, a function reads facts to decide what to ask, and does so before the statement reads any.
         depends = callable(questions) and session.version is None
         since = confirmed(asker).seen if depends and settings.REPLICAS else None
         try:
@@ -186,8 +186,8 @@ def _answered(
 
 
 def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> StatementResult:
-    """Return the snapshot's state and the answers. They count only if the state's version is the session's."""
-    if len(statements) == 1:  # which needs no snapshot around it
+    """Return the snapshot's state and the answers, which are valid only if its version is the session's."""
+    if len(statements) == 1:  # needs no transaction for a snapshot
         return _run_one(asker, statements[0])
     if not statements:
         return confirmed(asker), []

@@ -1,4 +1,4 @@
-"""Who asks, and the session that is most likely theirs."""
+"""Askers, and the session that each most likely needs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from policy.scopes import Scope
 T = TypeVar("T")
 
 _MOST = 10_000
-_TRIES = 10  # while the policy or the signatures turn out to have changed
+_TRIES = 10  # attempts while the policy or the signatures turn out to have changed
 
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Who asks from inside, and needs no key: a command, or the admin."""
+    """An internal asker, which needs no key: a command, or the admin."""
 
     environment_id: int
 
@@ -36,9 +36,9 @@ Asker = Caller | Trusted
 
 
 def confirmed(asker: Asker) -> SnapshotState:
-    """Return what holds now. Refuse a key that is no longer good, or that opens another environment now."""
+    """Return the current state. Raise `KeyRefused` for a key that is invalid or belongs to another environment now."""
     statement = state_statement(asker.environment_id, isinstance(asker, Caller), run.dialect())
-    with uncounted():  # it may be asked for while something is planned
+    with uncounted():  # may be called during planning
         row = run.glance(statement.sql, asker.key_hash) if isinstance(asker, Caller) else None
         rows = [row] if row is not None else run.execute(statement, given_by(asker))
         if not rows:
@@ -47,19 +47,19 @@ def confirmed(asker: Asker) -> SnapshotState:
 
 
 def given_by(asker: Asker) -> dict[str, object]:
-    """Return the slots that statements have from the asker."""
+    """Return the asker's slots for statements."""
     return {"key": asker.key_hash} if isinstance(asker, Caller) else {}
 
 
 def nobody(asker: Asker) -> AuthzError:
-    """Return the refusal of an asker whom the database does not know."""
+    """Return the error for an asker that the database does not know."""
     if isinstance(asker, Trusted):
         return NotFound("the environment no longer exists")
     try:
         caller_of_hash(asker.key_hash, Scope.READ)
-    except KeyRefused as refusal:  # which says whether it is the key, or its scope
+    except KeyRefused as refusal:  # tells a bad key from a missing scope
         return refusal
-    return KeyRefused()  # it opens another environment now
+    return KeyRefused()  # it belongs to another environment now
 
 
 def session_now(asker: Asker) -> LiveSession:
@@ -70,16 +70,16 @@ def session_now(asker: Asker) -> LiveSession:
 def session_at(asker: Asker, moment: Moment) -> LiveSession:
     """Return a session by the policy of a moment."""
     generation = likely_session(asker).generation
-    if moment.signatures is None:  # a moment from a page token does not say
+    if moment.signatures is None:  # a moment from a page token lacks them
         moment = replace(moment, signatures=latest_signature(asker.environment_id, moment.revision))
     return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
 
 
 def settled(asker: Asker, moment: Moment | None, attempt: Callable[[LiveSession], tuple[T, int | None]]) -> T:
-    """Return what `attempt` makes of a session, once it was made by the policy that is active.
+    """Call `attempt` with sessions until one has the active policy, and return its result.
 
-    `attempt` returns its result with the policy version that the database had meanwhile, or with `NEW_SIGNATURE`. If
-    that is not the session's, it is called again with the next session. A refusal counts on the same condition.
+    `attempt` returns its result and the policy version that the database had meanwhile, or `NEW_SIGNATURE`. If that is
+    not the session's, it is called again with the next session. The same goes for an error that it raises.
     """
     session = likely_session(asker) if moment is None else session_at(asker, moment)
     for _ in range(_TRIES):
@@ -87,7 +87,7 @@ def settled(asker: Asker, moment: Moment | None, attempt: Callable[[LiveSession]
         try:
             result, version = attempt(session)
         except (KeyRefused, QueryTooSlow, Unavailable):
-            raise  # by no policy
+            raise  # independent of the policy
         except AuthzError:
             if moment is not None:
                 raise
@@ -103,15 +103,15 @@ def settled(asker: Asker, moment: Moment | None, attempt: Callable[[LiveSession]
     raise PolicyMoved
 
 
-# ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
+# ---- Sessions last seen active: hints, confirmed by every statement ----------------------------------------------
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
 _moving = Lock()
-_floor = 0  # the oldest generation that a remembered session may have
+_floor = 0  # the oldest generation that a cached session may have
 
 
 def _forget() -> None:
-    """Begin new generations, which find none of the statements that were compiled before."""
+    """Start new generations, which find none of the statements compiled before."""
     global _floor
     with _moving:
         _sessions.clear()
@@ -122,29 +122,29 @@ timeline.forgets(_forget)
 
 
 def likely_session(asker: Asker) -> LiveSession:
-    """Return the session of the policy that was active when last seen."""
+    """Return the session of the policy that was last seen active."""
     found = _sessions.get((asker.environment_id, isinstance(asker, Caller)))
     return _remember(session_now(asker)) if found is None else found
 
 
 def session_after(session: LiveSession, current: int | None) -> LiveSession:
-    """Return the session to ask in next, after a statement found another version, or new signatures."""
+    """Return the next session to use after a statement found another version or new signatures."""
     with _moving:
         known = _sessions.get((session.environment_id, session.needs_key), session)
         if session.moment is not None:
             return replace(session, generation=_generation_after(known, session))
         if current != NEW_SIGNATURE:
             generation = max(known.generation, session.generation)
-            if generation < _floor:  # the session is from before all was forgotten
+            if generation < _floor:  # the session predates a reset
                 generation = new_generation()
             return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
         if (known.version, known.generation) != (session.version, session.generation):
-            return known  # another thread has found out before: all share what is compiled for its session
+            return known  # another thread already refreshed the session; all share what is compiled for it
         return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
 
 
 def _generation_after(known: LiveSession, session: LiveSession) -> int:
-    """Return a generation that knows the signatures of now."""
+    """Return a generation that knows the current signatures."""
     if known.generation != session.generation:
         return known.generation
     return _remember(LiveSession(known.environment_id, known.version, known.needs_key)).generation

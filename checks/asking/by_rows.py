@@ -1,11 +1,11 @@
-"""Many questions, few outlines -> few statements: questions that differ in their values only are rows of one statement.
+"""Answer many questions by few statements: questions that differ only in their values are rows of one statement.
 
     may User:ann read Doc:d, may User:ben read Doc:e    ->    may User:v0 "read" Doc:v1, of (ann, d) and (ben, e)
 
-An outline is a question without its values. One statement answers a group of outlines, each for rows of its own, or for
-no rows. Outlines that were asked together once stay in one group. So there are few statements, whichever outlines a
-request combines, and the number of rows changes none of them. If the answer to an outline takes rounds of statements,
-its rows are asked one after the other in the same snapshot, each by statements of its own.
+An outline is a question without its values. One statement answers a group of outlines, each for its own rows or for
+none. Outlines that once appeared in the same request stay in one group. So there are few statements, whichever outlines
+a request combines, and none depends on the number of rows. If an outline's answer takes rounds of statements, its rows
+are answered one by one in the same snapshot, each by statements of its own.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from policy.ground import spans
 from policy.rules.program import Signature
 
 MOST_OUTLINES = 16  # in one statement
-MOST_GROUPS = 64  # of outlines by one policy; beyond that, grouping starts anew
+MOST_GROUPS = 64  # of outlines per policy; beyond that, all are dropped and grouping starts over
 
 V = TypeVar("V")
 RowNumbers = dict[
     tuple[object, ...], list[int]
-]  # the values of each row, and the places of the questions that have them
+]  # the values of each row, and the positions of the questions that have them
 
 
 class Renumbered(Exception):
-    """Signatures were given numbers while outlines were compiled one by one: each has to be compiled anew."""
+    """Signatures got numbers while outlines were being compiled; each outline must be compiled again."""
 
 
 class CompiledOutline(NamedTuple):
-    """What questions of one outline are compiled to. `expression` is None if the answer takes rounds."""
+    """A compiled outline. `expression` is None if its answer takes rounds."""
 
     outline: Outline
     expression: AnswerExpression | None
-    misses_signatures: bool  # whether it relies on there being no facts of some signature
+    misses_signatures: bool  # whether it relies on a signature having no facts
     marks: Marks  # of the environment's signatures when it was compiled
 
 
@@ -69,7 +69,7 @@ class Grouped(NamedTuple):
 
     statement: Statement
     marks: Marks
-    numbers: Mapping[Signature, int]  # of the signatures of facts that a request brings
+    numbers: Mapping[Signature, int]  # of the signatures of the request's context facts
 
 
 _outlines: Cache[StatementKey, CompiledOutline] = Cache(8192)
@@ -87,7 +87,7 @@ for _each in (_outlines, _groups, _statements):
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
     """Return statements with their values; none for what nothing can make true. `context` comes from `brought`."""
-    given = session.given()  # made once, so that all statements have the same time
+    given = session.given()  # computed once, so that all statements see the same time
     rows = _rows_of(session, questions)
     common = _common_key(session, rows, context)
     program = session.program_of(common)
@@ -104,7 +104,7 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
 
 
 def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, RowNumbers]:
-    """Return for each outline the rows of values that are asked about."""
+    """Return for each outline the rows of values that the questions have."""
     names = session.program.names
     found: dict[Outline, RowNumbers] = {}
     for place, question in enumerate(questions):
@@ -115,7 +115,7 @@ def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outlin
 
 
 def _common_key(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
-    """Return the key of all that the questions have in common, with no question in it."""
+    """Return the cache key of what the questions have in common, without any question."""
     inline = frozenset(by_signature(context))
     policy: AskedPolicy | None = session.version
     if policy is None:
@@ -134,14 +134,14 @@ def _compiled(session: LiveSession, common: StatementKey, outline: Outline) -> C
 
 
 def tables_read(key: StatementKey) -> int | None:
-    """Return how many tables a statement reads for its outlines, as far as they are remembered; None if none is."""
+    """Return how many tables a statement reads for its cached outlines; None if none is cached."""
     found = [_outlines.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
     known = [each.expression.weight for each in found if each is not None and each.expression is not None]
     return sum(known) if known else None
 
 
 def _made(session: LiveSession, cache: Cache[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
-    """Return what is remembered by the key, or make it. What is made within a transaction is not remembered."""
+    """Return the value cached under the key, or compute it. Values computed within a transaction are not cached."""
     if not session.keeps():
         return make()
     found = cache.get(key)
@@ -171,7 +171,7 @@ def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> Compi
 
 
 def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
-    """Return the numbers of now. Signatures of the request's facts come first, so that all outlines agree on them."""
+    """Return the current numbers. The context's signatures come first, so that all outlines agree on their numbers."""
     numbering = Numbering(session.environment_id)
     for signature in sorted(key.inline, key=str):
         numbering.of(signature)
@@ -179,7 +179,7 @@ def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
 
 
 def _columns_of(outline: Outline) -> tuple[str, ...]:
-    """Return the slots of its values, in the order in which they were given out."""
+    """Return the slots of the outline's values, in the order of assignment."""
     return tuple(dict.fromkeys(place for _, _, kind, place in outline.variables if kind in (OTHER, VALUE)))
 
 
@@ -187,7 +187,7 @@ def _columns_of(outline: Outline) -> tuple[str, ...]:
 
 
 class Groups:
-    """The groups of outlines that are answered together, each by one statement."""
+    """Groups of outlines, each answered by one statement."""
 
     def __init__(self) -> None:
         self._groups: list[list[CompiledOutline]] = []
@@ -195,7 +195,7 @@ class Groups:
         self._changing = Lock()
 
     def with_all(self, outlines: Sequence[CompiledOutline]) -> list[tuple[CompiledOutline, ...]]:
-        """Return the groups that contain these outlines. One that is in none yet is put into the last or a new one."""
+        """Return the groups that contain these outlines; new outlines are added to the last group or to a new one."""
         with self._changing:
             if len(self._groups) > MOST_GROUPS:
                 self._groups, self._places = [], {}
@@ -239,7 +239,7 @@ def _ready(
 
 
 def _json(rows: RowNumbers) -> str:
-    """Return the rows as JSON, each behind the place of its first question: `[[0,"ann","d"],[1,"ben","e"]]`."""
+    """Return the rows as JSON, each after the position of its first question: `[[0,"ann","d"],[1,"ben","e"]]`."""
     return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
 
 
@@ -262,7 +262,7 @@ def _group_of(session: LiveSession, common: StatementKey, group: tuple[CompiledO
 
 
 def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:
-    """Say whether the marks are still those it was compiled under; unless it misses signatures, only `ends` counts."""
+    """Return whether the marks are unchanged since compilation; without missing signatures, only `ends` matters."""
     return compiled.marks.ends == marks.ends and (compiled.marks == marks or not compiled.misses_signatures)
 
 
@@ -292,7 +292,7 @@ def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[AnswerRow
 
 
 def _at(places: Sequence[int], ready: Ready) -> Ready:
-    """Return the statement of one question, read as the answer to each of the equal questions in these places."""
+    """Return the statement of one question, read as the answer to the equal questions at all these positions."""
 
     def read(fetched: list[Fetched]) -> StatementResult:
         state, rows = ready.read(fetched)

@@ -1,7 +1,7 @@
-"""How long a question may take: one clock for all that is done for it, from its first look at the policy to its answer.
+"""Deadlines: one time limit for all work on a question, from reading the policy to the answer.
 
 Code that answers a question opens a `Deadline`. Code that runs inside of it calls `check` wherever policies and facts
-decide how long it takes.
+determine how long it takes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 class Deadline:
-    """A limit of so many seconds from now; 0 is none. If one is open already, opening this one changes nothing."""
+    """A limit of `seconds` from now; 0 is none. Opening it within another one has no effect."""
 
     __slots__ = ("_token", "end", "processor_end", "seconds")
 
     def __init__(self, seconds: float, processor: float = inf):
         self.seconds = seconds
         self.end = monotonic() + seconds if seconds > 0 else inf
-        # Of the thread that opens it. To ask for its time is a call of the system, so it is left out where it can be.
+        # CPU time of the thread that opens it. Reading that takes a system call, so it is avoided where possible.
         self.processor_end = inf if processor == inf else thread_time() + processor
         self._token: Token[Deadline | None] | None = None
 
@@ -42,7 +42,7 @@ class Deadline:
         return monotonic() >= self.end or (self.processor_end < inf and thread_time() >= self.processor_end)
 
     def left(self) -> float:
-        """Return the seconds that are left; raise `QueryTooSlow` if there are none."""
+        """Return the seconds left; raise `QueryTooSlow` if there are none."""
         left = self.end - monotonic()
         if left <= 0:
             raise QueryTooSlow(self.seconds)
@@ -51,9 +51,9 @@ class Deadline:
 
 @contextmanager
 def shortened(seconds: float, processor: float = inf) -> Iterator[None]:
-    """Limit the code inside to so many seconds, or to what the open deadline has left if that is less.
+    """Limit the code inside to `seconds`, or to what the open deadline has left if that is less.
 
-    `processor` limits the processor time of this thread. A statement that this thread runs itself ends by it, too.
+    `processor` limits this thread's CPU time, including that of statements which run in this thread.
     """
     mine, outer = Deadline(seconds, processor), _opened.get()
     if outer is not None and outer.end < mine.end:
@@ -70,7 +70,7 @@ def current() -> Deadline | None:
 
 
 def check() -> None:
-    """Raise `QueryTooSlow` if the question's time is over."""
+    """Raise `QueryTooSlow` if the question's deadline has passed."""
     found = _opened.get()
     if found is not None and monotonic() >= found.end:
         raise QueryTooSlow(found.seconds)
@@ -83,7 +83,7 @@ class Lock(Protocol):
 
 @contextmanager
 def locked(lock: Lock) -> Iterator[None]:
-    """Hold the lock. Raise `QueryTooSlow` if the question's time is over before it is free."""
+    """Hold the lock. Raise `QueryTooSlow` if it is not free before the question's deadline."""
     found = _opened.get()
     if found is None or found.end == inf:
         lock.acquire()

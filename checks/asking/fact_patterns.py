@@ -1,7 +1,7 @@
-"""The query of version 1: a pattern of derived facts -> a question for each typing of it, and rows -> facts.
+"""The query of API version 1: turn a pattern of derived facts into questions, and their rows into facts.
 
-A wildcard may have no type, and then is of any; a variable of a question has one type. So there is a question for each
-combination of types that facts or rules of the predicate can have.
+A wildcard may have no type, and then stands for all; a variable of a question has one type. So there is a question for
+each combination of types that facts or rules of the predicate can have.
 
     owns(User:ann, _)     ->  owns(User:ann, Doc:_) and owns(User:ann, Folder:_)
 """
@@ -27,7 +27,7 @@ from policy.rules.program import Program, Types, types_of
 
 MAX_COMBINATIONS = 2000
 
-_Cell = tuple[str | None, str | None]  # type and id; None is every one
+_Cell = tuple[str | None, str | None]  # type and id; None: any
 
 
 def find_facts(
@@ -58,7 +58,7 @@ def _question(pattern: FactPattern, types: tuple[str, ...], context: Sequence[Fa
 
 
 def _combinations(pattern: FactPattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
-    """Return every typing of the arguments that is known, each once."""
+    """Return all known combinations of argument types, without duplicates."""
     found: dict[tuple[str, ...], None] = {}
     for allowed in known:
         choices = [_choices(arg, types) for arg, types in zip(pattern.args, allowed)]
@@ -85,7 +85,7 @@ def _program_types(program: Program, pattern: FactPattern) -> Iterator[tuple[Typ
 
 
 def _stored_types(environment_id: int, pattern: FactPattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
-    """Yield the types of stored and context facts: without a policy these alone count, permissions for `allow`."""
+    """Yield the types of stored and context facts: without a policy only these count, permissions for `allow`."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
     for signature in sorted(signatures, key=str):
@@ -97,7 +97,7 @@ def _stored_types(environment_id: int, pattern: FactPattern, context: Sequence[F
 
 
 def facts_to_json(pattern: FactPattern, found: Answered) -> list[dict[str, object]]:
-    """Return the facts in order. If an argument may be any value of any type, that is one fact, with no type there."""
+    """Return the facts, sorted. If an argument may be any value of any type, that is one fact, without a type there."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
     every = _every_type(found.session.program)
     for place, arg in enumerate(pattern.args):
@@ -117,7 +117,7 @@ def _cells(question: Question, row: AnswerRow) -> tuple[_Cell, ...]:
 
 
 def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set[tuple[_Cell, ...]]:
-    # Rows that have every value of every type in this place become one row, without a type there.
+    # Merge rows that have every value of every type at this position into one row without a type there.
     groups: dict[tuple, set[str]] = defaultdict(set)
     for row in rows:
         type_name, text = row[place]

@@ -1,4 +1,4 @@
-"""The open policy of environments that have none: `allow` follows from `has_permission` facts, whatever their types."""
+"""The open policy of environments without one: `allow` follows from `has_permission` facts of any types."""
 
 from functools import lru_cache
 
@@ -6,7 +6,7 @@ from policy.active import program_of_version
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Types, Var
 
-AskedPolicy = int | Types  # a version; or, while there is none, the types that questions mention
+AskedPolicy = int | Types  # a version; or, without one, the types that questions mention
 
 
 class OpenProgram(Program):
@@ -17,12 +17,12 @@ class OpenProgram(Program):
 
 
 def policy_of(version: int | None, types: Types) -> AskedPolicy:
-    """Return the version; without one, the open policy for questions that mention these types."""
+    """Return the version, or, without one, the open policy for questions that mention these types."""
     return types if version is None else version
 
 
 def program_of(policy: AskedPolicy) -> Program:
-    """Return the program that questions are answered by. There is always one."""
+    """Return the program that answers questions. There is always one."""
     return open_program(policy) if isinstance(policy, frozenset) else program_of_version(policy)
 
 

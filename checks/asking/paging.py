@@ -1,4 +1,4 @@
-"""Pages of a list, all as of the moment of the first one."""
+"""Pages of a list, all as of the moment of the first page."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from policy.ground import clock
 from policy.moments import Moment, NoSuchMoment
 
 # ---- Consistent paging: later pages are answered as of the moment of the first page -------------------------------
-# A token says which moment that is. For ten minutes, if its history is kept that long, the following pages are asked
-# as of that moment; after that, about now, from the same id on. Either way no id is sent twice. An older token must
-# not show what was granted then, since some of it may be revoked by now.
+# A token names that moment. For ten minutes, if its history is kept that long, the following pages are read as of that
+# moment; after that, as of now, starting after the same id. Either way no id is sent twice. An older token must not
+# show what was granted then, since some of it may be revoked by now.
 
-LONGEST = 600_000_000  # microseconds that a list stays as it was
+LONGEST = 600_000_000  # microseconds for which a list stays unchanged
 _CLOCKS_APART = 1_000_000  # microseconds by which the clocks of a primary and a replica may differ
 
 Ask = Callable[[Moment | None], Answered]
 
 
 def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answered, Moment | None]:
-    """Ask for a page, and return with it the moment that it is of: that of the first page, or None for now."""
+    """Answer a page, and return the moment that it shows: that of the first page, or None for now."""
     if first is None or not _is_recent(first):
         return ask(None), None
-    if confirmed(asker).offset == first.revision:  # likely nothing has changed, and asking about now is quicker
+    if confirmed(asker).offset == first.revision:  # likely unchanged; answering as of now is faster
         found = ask(None)
         if found.revision == first.revision and found.is_timeless:
             return found, first
@@ -45,12 +45,12 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
 
 
 def _is_recent(first: Moment) -> bool:
-    """Say whether a list may still be of the moment. A moment to come is one from before the clock was set back."""
+    """Return whether a list may still show the moment. A future moment dates from before the clock was set back."""
     return -_CLOCKS_APART <= clock.now() - first.at <= LONGEST
 
 
 def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
-    """Return the numbers by which a token names the moment; without a policy, only the revision, for replicas."""
+    """Return the numbers that identify the moment in a token; without a policy only the revision, for replicas."""
     if first is None and found.version_id is None:
         return [found.revision] if settings.REPLICAS else []
     # The database's clock, right after the statement. Facts that had not expired by then count on all pages.
@@ -59,10 +59,10 @@ def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
 
 
 def not_cached(found: Answered) -> Answered:
-    """Return the answer as one that the answer cache does not keep.
+    """Return the answer, marked as not to be cached.
 
-    A token for the next page says when the first one was answered. In a cached answer its ten minutes would have begun
-    before.
+    A token for the next page contains the time of the first one. In a cached answer, part of its ten minutes would be
+    over.
     """
     return found._replace(valid_while=None)
 
@@ -72,32 +72,31 @@ def moment_from_token(numbers: Sequence[int]) -> Moment | None:
 
 
 # ---- Pages of a list: what to read next, in a token that only this service can write ------------------------------
-# A token continues one question of one environment after the last id that was sent, with the size that the first
-# request asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is
-# left out or sent twice. All pages of a list as of a revision are of that revision. All pages of a list about now are
-# of the moment at which the first one was answered, as long as its history is kept
-# (`checks/asking/paging.py`).
+# A signed token continues one question of one environment after the last id that was sent, with the size that the first
+# request asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left
+# out or sent twice. All pages of a list as of a revision show that revision. All pages of a list as of now show the
+# moment at which the first one was answered, as long as its history is kept.
 
-LARGEST = 2**31  # more than there are
-_SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
-OF_A_MOMENT = 3  # a token ends with three numbers if the request named a moment
-ABOUT_NOW = 1  # a token ends with three numbers and this one if the request named none
+LARGEST = 2**31  # larger than any list
+_SALT = "checks.paging"  # part of the signature of tokens that clients hold: never change it, even if this file moves
+OF_A_MOMENT = 3  # numbers at the end of a token if the request named a moment
+ABOUT_NOW = 1  # with these before it, the token's last number if the request named none
 _REFUSED = "is not a valid page token for this list; start again without `page_token`"
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The page of a list that a request wants."""
+    """The page of a list that a request asks for."""
 
     size: int
     after: str | None = None
-    moment: Moment | None = None  # that all its pages are of, by the request
-    first: Moment | None = None  # of a list about now: when its first page was answered
-    is_paged: bool = True  # whether the client knows of pages, and so wants to know where they end
+    moment: Moment | None = None  # of all its pages, if the request names one
+    first: Moment | None = None  # when the first page of a list as of now was answered
+    is_paged: bool = True  # whether the client supports pages, and so needs to know where they end
 
     @property
     def page(self) -> Page:
-        return Page(self.size + 1, self.after)  # one more, to know whether there is more
+        return Page(self.size + 1, self.after)  # one more, to find out whether there is a next page
 
 
 def page_request_from_json(
@@ -109,9 +108,9 @@ def page_request_from_json(
     moment: Moment | None = None,
     is_as_of: bool = False,
 ) -> PageRequest:
-    """Return the page that is asked for. The published clients may leave the size out.
+    """Return the requested page. The published clients may omit the size.
 
-    Where `is_as_of`, the request names the moment by `as_of`, and not by a policy version alone.
+    With `is_as_of`, the request names the moment by `as_of`, not by a policy version alone.
     """
     if token is not None:
         return _continued(token, environment_id, question, moment, is_as_of)
@@ -121,7 +120,7 @@ def page_request_from_json(
 
 
 def page_of_list(asker: Asker, question: Question, wanted: PageRequest) -> tuple[dict[str, object], Answered]:
-    """Return the answer: ids, `*` for every id, and the token for the next page; and how that was found."""
+    """Return the response (ids, `*` for every id, and the token of the next page), and the answer it was made from."""
     page = wanted.page
     found, first = as_of_first_page(
         asker, wanted.first, lambda then: answer(asker, question, page, then or wanted.moment)
@@ -138,7 +137,7 @@ def page_of_list(asker: Asker, question: Question, wanted: PageRequest) -> tuple
 
 
 def least_of(token: object) -> int:
-    """Return the revision of the list that a token continues; 0 if the token does not say, or is not valid."""
+    """Return the revision of the list that a token continues; 0 if the token is invalid or does not contain it."""
     if isinstance(token, str):
         with suppress(signing.BadSignature, ValueError):
             _, _, _, _, *then = _signer().unsign_object(token)
@@ -174,7 +173,7 @@ def _continued(
 
 
 def _is_that(past: Moment, moment: Moment, is_as_of: bool) -> bool:
-    """Say whether a request names the moment of a token. With a version alone, it asks about now, which has moved."""
+    """Return whether a request names the token's moment. With only a version, it is as of now, which has moved."""
     return past == moment if is_as_of else past.version == moment.version
 
 

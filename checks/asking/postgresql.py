@@ -25,25 +25,25 @@ from checks.errors import QueryTooSlow, StatementTooLarge
 from policy.errors import Cancelled, TooLarge, Unavailable
 from policy.ground import memory, waking
 
-_FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
-MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
+_FRESH = 0.9  # share of a question's time; while more is left, the connection's `statement_timeout` is good enough
+MOST_PREPARED = 1000  # statements per connection: a policy has many shapes of questions
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
 _FORGOTTEN = b"26000"  # PostgreSQL's error code for a prepared statement that does not exist
 
-StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently used first; None: it ran once
+StatementNames = OrderedDict[str, bytes | None]  # by SQL, least recently used first; None: it ran once
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
 _SOON = 100  # milliseconds
-_running: dict[psycopg.Connection, tuple[float, str, Sequence[object]]] = {}  # statements, and since when
-_LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
+_running: dict[psycopg.Connection, tuple[float, str, Sequence[object]]] = {}  # with start times
+_LONG_TIMES = 2  # slow runs in a row until a statement waits for a turn; one may only mean that the machine stalled
 
 
 def execute(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
-    """Run a statement. Its limit is the connection's `statement_timeout`, or what is left of the question's time."""
+    """Run a statement, limited by the connection's `statement_timeout` or the rest of the question's time."""
     try:
         if not can_run(raw):
-            time.left()  # raises if there is none
+            time.left()  # raises if none is left
             with psycopg.RawCursor(raw) as cursor:
                 return cursor.execute(sql.encode(), values).fetchall()
         if turns.count:
@@ -56,10 +56,10 @@ def execute(raw: psycopg.Connection, sql: str, values: Sequence[object], time: D
 
 
 def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
-    """Return the one row of numbers of a statement that is prepared; None if it is not, or if anything is wrong.
+    """Return the one row of numbers of a prepared statement; None if it is not prepared, or on any error.
 
-    The caller then uses `execute`, which prepares the statement, or raises what is wrong. Within a transaction, which
-    the first error would abort, this always returns None.
+    The caller then uses `execute`, which prepares the statement or raises the error. Always None within a transaction,
+    which the first error would abort.
     """
     names = _names.get(raw)
     name = names.get(sql) if names else None
@@ -77,7 +77,7 @@ def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
 
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
-    """Run a statement; if it took long twice in a row, or just takes long on another connection, wait for a turn."""
+    """Run a statement. Wait for a turn if it was slow twice in a row, or is running slowly on another connection."""
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
         return _noted(raw, sql, values, time, times)
@@ -96,7 +96,7 @@ def _takes_long(sql: str, values: Sequence[object]) -> bool:
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline, times: int) -> list[tuple]:
-    """Run a statement, and note whether it takes long. `times` is how often in a row it did so before."""
+    """Run a statement, and record whether it was slow. `times` is how often in a row it was before."""
     began = monotonic()
     _running[raw] = began, sql, values
     takes_long = False
@@ -126,13 +126,13 @@ def snapshot(raw: psycopg.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(psycopg.Error):  # a connection that is lost has no transaction to end
+        with suppress(psycopg.Error):  # a lost connection has no transaction to end
             _executed(raw, b"COMMIT")
 
 
 @contextmanager
 def limited(raw: psycopg.Connection, seconds: float) -> Iterator[None]:
-    """Limit each statement inside to so many seconds. After one that is cancelled, the snapshot goes on."""
+    """Limit each statement inside to `seconds`. The snapshot stays usable after one that is cancelled."""
     command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
     _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
     try:
@@ -147,7 +147,7 @@ def in_transaction(raw: psycopg.Connection) -> bool:
 
 
 def can_run(raw: psycopg.Connection) -> bool:
-    """Say whether the connection is up, and in no transaction of Django's: within one, `execute` takes a cursor."""
+    """Return whether the connection is open and not in a transaction of Django's, in which `execute` uses a cursor."""
     return raw.pgconn.status == ConnStatus.OK and raw.autocommit
 
 
@@ -164,8 +164,8 @@ def rows(raw: psycopg.Connection, sql: str, values: Sequence[object]) -> list[tu
 def _begin_snapshot(raw: psycopg.Connection) -> None:
     """Begin a transaction whose first statement is a prepared one that does nothing.
 
-    The driver drops all prepared statements, ours too, when a transaction is rolled back. Within the snapshot, a
-    missing one would abort it. So that is noticed here, by the first statement, and the transaction is begun again.
+    The driver drops all prepared statements, including ours, when a transaction is rolled back. A missing one would
+    abort the snapshot, so this first statement detects that, and the transaction is begun again.
     """
     _names_of(raw)
     begun = _executed(raw, _BEGIN)
@@ -179,7 +179,7 @@ def _begin_snapshot(raw: psycopg.Connection) -> None:
 
 
 def limit(raw: psycopg.Connection, seconds: float) -> None:
-    """Limit the time of each statement until the snapshot ends."""
+    """Set the timeout of each statement until the snapshot ends."""
     command = b"SET LOCAL statement_timeout = %d" % max(1, ceil(seconds * 1000))
     _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
 
@@ -192,7 +192,7 @@ def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
 
 
 def _awaited(raw: psycopg.Connection) -> PGresult:
-    """Return the result of what was sent, of several the last one."""
+    """Return the result of what was sent; the last one if there are several."""
     _flush(raw)
     last = None
     while (result := _next(raw)) is not None:
@@ -202,15 +202,15 @@ def _awaited(raw: psycopg.Connection) -> PGresult:
 
 
 def _flush(raw: psycopg.Connection) -> None:
-    if raw.pgconn.flush():  # the server does not take all of it at once
+    if raw.pgconn.flush():  # the server did not accept all of it at once
         raw.wait(send(raw.pgconn))
 
 
 def _next(raw: psycopg.Connection) -> PGresult | None:
     """Wait for the next result of what was sent; None after the last one.
 
-    Most results come soon: the driver's way of waiting would take longer than the rest. After `_SOON` the connection
-    waits, with its own limits.
+    Most results come soon, and the driver's way of waiting would take longer than the rest. After `_SOON`, the
+    connection waits, with its own limits.
     """
     connection = raw.pgconn
     if connection.is_busy():
@@ -224,10 +224,10 @@ def _next(raw: psycopg.Connection) -> PGresult | None:
 
 
 def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
-    """Run a statement; return its rows, and the last result, which says whether these are all."""
+    """Run a statement; return its rows, and the last result, which tells whether these are all."""
     names = _names_of(raw)
     name = names.get(sql)
-    if sql not in names:  # the first time; it is prepared if it comes again
+    if sql not in names:  # the first time; prepared on the second
         _remember(raw, names, sql)
         raw.pgconn.send_query_params(sql.encode(), values)
         return _received(raw)
@@ -269,7 +269,7 @@ def _received(raw: psycopg.Connection) -> tuple[list[tuple], PGresult]:
 def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:
     if result.status == wanted:
         return result
-    if raw.pgconn.status != ConnStatus.OK:  # and the server could not say why
+    if raw.pgconn.status != ConnStatus.OK:  # the server could not report the reason
         raise psycopg.OperationalError(result.get_error_message())
     raise error_from_result(result)
 
@@ -281,7 +281,7 @@ def _is_forgotten(result: PGresult) -> bool:
 def _names_of(raw: psycopg.Connection) -> StatementNames:
     names = _names.get(raw)
     if names is None:
-        _executed(raw, b"PREPARE nothing AS SELECT")  # prepared before all others: while it exists, so do they
+        _executed(raw, b"PREPARE nothing AS SELECT")  # prepared first: while it exists, all others do
         names = _names[raw] = OrderedDict()
     return names
 
@@ -300,7 +300,7 @@ def _remember(raw: psycopg.Connection, names: StatementNames, sql: str) -> None:
 
 
 def _written(value: object) -> bytes | None:
-    """Return a parameter as text. NUL is refused, since the C library would take it for the end of the text."""
+    """Return a parameter as text. Reject NUL, which the C library would take for the end of the text."""
     match value:
         case str():
             if "\0" in value:

@@ -1,4 +1,4 @@
-"""What is asked, and its outline, which is the question without its values."""
+"""Questions, and their outlines, which are questions without values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from policy.rules.program import Program, Signature
 from policy.values import ABSTRACT, STRING
 
 # ---- question -----------------------------------------------------------------------------------------------------
-# What is asked, and its outline, which is the question without its values: questions of one outline share a
-# statement.
+# A question is what a request asks; its outline is the question without its values. Questions with the same outline
+# share a statement.
 #
 #     may User:ann read Doc:d    ->    the outline  may User:v0 "read" Doc:v1    and the values  v0 = ann, v1 = d
 #
@@ -35,23 +35,23 @@ BUILT_IN = ("allow", "has_permission", "has_role", "has_relation")
 
 
 class Asked(NamedTuple):
-    """What a variable may be: a type, and the ids that are asked about (None: every id)."""
+    """The domain of a variable: a type, and the ids to consider (None: all ids)."""
 
     type: str
     ids: tuple[str, ...] | None = None
 
     @property
     def one(self) -> str:
-        """Return the one id that is asked about."""
+        """Return the only id."""
         assert self.ids, "asked about one id"
         return self.ids[0]
 
 
 class Question(NamedTuple):
-    """A conjunction of calls, with its variables by name. Answers have the columns `outs`.
+    """A conjunction of calls and the domains of its variables. Answers have the columns `outs`.
 
-    Questions share a statement only if their variables have the same names. Where callers make names up, variables are
-    named by their places instead, and `names` maps those to the caller's names, for messages.
+    Questions share a statement only if their variables have the same names. If callers choose the names, variables are
+    named by position instead, and `names` maps those to the caller's names, for messages.
     """
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
@@ -70,19 +70,19 @@ class Question(NamedTuple):
         return frozenset(self.types).union(*(signature.types for signature in by_signature(self.context)))
 
     def called(self, name: str) -> str:
-        """Return what the caller calls a variable."""
+        """Return the caller's name of a variable."""
         return self.names.get(name, name)
 
     def in_words_of_caller(self, refusal: AuthzError) -> AuthzError:
-        """Return the refusal; if it names a variable, by the name that the caller gave it."""
+        """Return the error, with the caller's name of the variable if it mentions one."""
         return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
 
 
-SMALLEST = 10_000  # size of a page that can be asked for
+SMALLEST = 10_000  # default and minimum page size
 
 
 class Page(NamedTuple):
-    """The part of a one-column answer to read: at most `limit` ids, the first ones after an id or the last before one.
+    """A part of a one-column answer: at most `limit` ids, the first after an id or the last before one.
 
     With a text, only ids that contain it count, and the row that stands for every value.
     """
@@ -101,7 +101,7 @@ class Page(NamedTuple):
         return {"limit": self.limit, "after": self.after, "before": self.before, "contained": self.text}
 
     def of(self, rows: Collection[AnswerRow]) -> list[AnswerRow]:
-        """Return those of the rows that are on the page, in order."""
+        """Return the rows that are on the page, sorted."""
         _, after, before, part = self
         named = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
         if part:
@@ -113,17 +113,17 @@ class Page(NamedTuple):
 
 
 def by_ids(row: AnswerRow) -> tuple:
-    """Return the sort key of an answer: None, which stands for every value, comes before all ids."""
+    """Return the sort key of an answer: None, which stands for every value, precedes all ids."""
     return tuple((text is not None, text or "") for text in row)
 
 
 def is_known(program: Program, predicate: str) -> bool:
-    """Say whether the predicate may be asked about."""
+    """Return whether questions may use the predicate."""
     return predicate in BUILT_IN or predicate in program.predicates or isinstance(program, OpenProgram)
 
 
 def check_predicate(program: Program, predicate: str) -> None:
-    """Refuse a predicate that the policy does not have."""
+    """Raise `UnknownPredicate` if the policy does not have the predicate."""
     if is_known(program, predicate):
         return
     near = get_close_matches(predicate, sorted({*program.predicates, *BUILT_IN}), 1)
@@ -133,26 +133,26 @@ def check_predicate(program: Program, predicate: str) -> None:
 # ---- values -------------------------------------------------------------------------------------------------------
 
 EVERY, NAME, OTHER, VALUE, SEVERAL, MANY = "every", "name", "other", "value", "several", "many"
-FEW = 32  # up to so many ids are looked into one by one, as to find all that an actor can reach would take longer
+FEW = 32  # at most so many ids are checked one by one, which is faster than finding all that an actor can reach
 OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
 @dataclass(slots=True)
 class Values:
-    """Puts values into slots, equal ones of a type into the same slot, and says which operand stands for each."""
+    """Assigns values to slots, equal ones of a type to the same slot, and returns the operand for each."""
 
     names: frozenset[str]  # of the policy
     slots: dict[str, object]
     taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def one(self, type_name: str, text: str) -> Operand:
-        """Return the operand that stands for the value in the engine's question."""
+        """Return the operand for the value in the engine's question."""
         if type_name != STRING:
             return Slot(self.slot(type_name, text))
         return Const(text) if text in self.names else Other(self.slot(type_name, text))
 
     def slot(self, type_name: str, text: str) -> str:
-        """Put a value into a slot, unless it is in one already, and return the slot."""
+        """Return the value's slot, assigning one if it has none."""
         value = type_name, text
         slot = self.taken.get(value)
         if slot is None:
@@ -161,14 +161,14 @@ class Values:
         return slot
 
     def several(self, texts: tuple[str, ...]) -> str:
-        """Put a list of ids, as JSON, into a slot of its own, and return the slot."""
+        """Store a list of ids, as JSON, in a new slot, and return the slot."""
         slot = f"ids{len(self.slots)}"
         self.slots[slot] = orjson.dumps(texts).decode()
         return slot
 
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
-    """Return facts as the JSON that statements read: their ids, by the numbers of their signatures."""
+    """Return facts as the JSON that statements read: lists of ids, by signature number."""
     return orjson.dumps({str(number_of(signature)): ids for signature, ids in by_signature(facts).items()}).decode()
 
 
@@ -176,7 +176,7 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
 
 
 class Outline(NamedTuple):
-    """A question without its values. Each request makes and hashes one, so it is made of plain tuples."""
+    """A question without its values. Made and hashed for each request, so it consists of plain tuples."""
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
     variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the text or slot of its value
@@ -188,7 +188,7 @@ class Outline(NamedTuple):
 
     @property
     def root(self) -> Root:
-        """Return the question as the engine takes it."""
+        """Return the question in the engine's form."""
         types = {name: type_name for name, type_name, _, _ in self.variables}
         terms: dict[str, Term] = {name: Var(index, name, types[name]) for index, name in enumerate(self.outs)}
         givens = []
@@ -207,7 +207,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(question: Question, values: Values) -> Outline:
-    """Return the question without its values, which go into slots."""
+    """Return the question without its values, which are stored in slots."""
     calls, asked, outs, _, _ = question
     variables = []
     for name, (type_name, ids) in asked.items():
@@ -226,10 +226,10 @@ def outline_of(question: Question, values: Values) -> Outline:
 
 
 # ---- query --------------------------------------------------------------------------------------------------------
-# Makes questions of calls: of `allow`, of any one predicate, and the query of version 2, which is read from JSON.
+# Builds questions: about `allow`, about any one predicate, and for queries of API version 2, which are read from JSON.
 
 NamedCall = tuple[str, tuple[str, ...]]  # a predicate and the names of its variables
-TypedId = tuple[str, str | None]  # None is every id of the type
+TypedId = tuple[str, str | None]  # None: every id of the type
 Check = tuple[Asked, Asked, Asked]  # an actor, an action, a resource
 MAX_CALLS = 50
 MAX_VARIABLES = 20  # of one call
@@ -238,7 +238,7 @@ MAX_VARIABLES = 20  # of one call
 def allow(
     actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
 ) -> Question:
-    """Return the question whether `actor` may do `action` on `resource`; `outs` names those whose values are wanted."""
+    """Return the question whether `actor` may do `action` on `resource`; `outs` names the columns of its answers."""
     variables = {"actor": actor, "action": action, "resource": resource}
     return Question((("allow", ("actor", "action", "resource")),), variables, outs, context)
 
@@ -246,7 +246,7 @@ def allow(
 def question_about(
     predicate: str, asked: Sequence[Asked], outs: Iterable[int] = (), context: Sequence[Fact] = ()
 ) -> Question:
-    """Return the question of one call, with variables `argument0`, …; `outs` are the places whose values are wanted."""
+    """Return a question of one call, with variables `argument0`, …; `outs` are the positions of the answer columns."""
     names = tuple([f"argument{place}" for place in range(len(asked))])
     return Question(((predicate, names),), dict(zip(names, asked)), tuple([names[place] for place in outs]), context)
 
@@ -275,7 +275,7 @@ def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
 
 
 def constraints_from_json(raw: object, path: str) -> dict[str, object]:
-    """Return the object as sent: constraints of variables in the query are decoded later, all others are ignored."""
+    """Return the object as sent. Constraints of variables in the query are decoded later, all others are ignored."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be an object from variables to types and ids")
     return raw
@@ -305,10 +305,10 @@ def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question whose variables are in order of appearance; one that has one given id is no answer column.
+    """A question with variables in order of appearance; those with one given id are no answer columns.
 
-    Variables are renamed by their places, `?0`, `?1`, …: clients make up new names for each query, and questions share
-    a statement only if their variables have the same names.
+    Variables are renamed by position, `?0`, `?1`, …: clients make up new names for each query, and questions share a
+    statement only if their variables have the same names.
     """
 
     question: Question
@@ -323,7 +323,7 @@ class Query:
         return cls(Question(placed, variables, outs, context, dict(zip(variables, names))))
 
     def asking_for(self, names: Iterable[str]) -> Question:
-        """Return the question with other answer columns: these variables, by the names that the caller gave them."""
+        """Return the question with these variables as answer columns, by the caller's names."""
         ours = {name: our for our, name in self.question.names.items()}
         for name in names:
             if name not in ours:
@@ -331,7 +331,7 @@ class Query:
         return self.question._replace(outs=tuple([ours[name] for name in names]))
 
     def results(self, rows: Iterable[AnswerRow]) -> list[dict[str, str | None]]:
-        """Return an object for each solution: an id for each variable, in order of appearance; null is every value."""
+        """Return one object per solution, with an id for each variable in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.one for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)

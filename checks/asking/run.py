@@ -1,4 +1,4 @@
-"""Runs finished statements on the default database, each by its driver's shortest way, within its question's time."""
+"""Run statements on the default database by the driver's fastest path, within the question's deadline."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django
 
 
 def dialect() -> Dialect:
-    # Each question calls this. It goes by the settings, since finding the thread's connection takes longer.
+    # Called for each question. Reads the settings, since looking up the thread's connection is slower.
     return _DIALECTS[connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]]
 
 
 def question_time() -> Deadline:
-    """Return a question's deadline, to be opened around all that is done for it."""
+    """Return a deadline for a question, to be opened around all work for it."""
     return Deadline(configured.STATEMENT_TIMEOUT)
 
 
 def current_time() -> int:
-    """Return the time by the database's clock, in whole seconds since 1970."""
+    """Return the time of the database's clock, in whole seconds since 1970."""
     given = given_time()
     return clock.now() // 1_000_000 if given is None else given
 
 
 def given_time() -> int | None:
-    """Return the time that statements are given as now; None where the database has a clock of its own."""
+    """Return the current time to pass to statements; None if the database has a clock of its own."""
     return None if dialect().has_clock else int(time_here())
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     values = statement.values(slots)
-    mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
+    mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up for each attribute
     if mine.connection is None:
         mine.ensure_connection()
     time = deadline.current() or question_time()
@@ -55,7 +55,7 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     try:
         rows = _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
     except Exception:
-        with _noted_failure(began), mine.wrap_database_errors:  # in place of a driver's error comes Django's
+        with _noted_failure(began), mine.wrap_database_errors:  # turns a driver's error into Django's
             raise
     if spans.is_on:
         spans.fetched(began, len(rows))
@@ -73,9 +73,9 @@ def _noted_failure(began: float) -> Iterator[None]:
 
 
 def glance(sql: str, value: str) -> Fetched | None:
-    """Return the row of numbers that a statement finds by one value; None where the caller has to `execute` it.
+    """Return the row of numbers that a statement finds by one value; None if the caller has to use `execute`.
 
-    This is for statements that read a row or two by key, and so often that deadlines and turns would cost more.
+    For statements that read a row or two by key, so often that deadlines and turns would cost more than they do.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
@@ -83,7 +83,7 @@ def glance(sql: str, value: str) -> Fetched | None:
     began = spans.now() if spans.is_on else 0.0
     try:
         row = _driver(mine.vendor).glance(mine.connection, sql, value)
-    except Exception:  # `execute` meets it, too, and sees to it
+    except Exception:  # `execute` meets the same error and handles it
         return None
     if row is not None and spans.is_on:
         spans.fetched(began, 1)
@@ -91,7 +91,7 @@ def glance(sql: str, value: str) -> Fetched | None:
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[Fetched]:
-    """Run the rounds that work out what a statement reads, then the statement, in one snapshot. Return its rows."""
+    """Run the rounds that compute what a statement reads, then the statement, in one snapshot. Return its rows."""
     if not rounds:
         return execute(statement, slots)
     with question_time(), snapshot():
@@ -100,7 +100,7 @@ def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, obje
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Run statements inside in one snapshot. A transaction that is open already is used as it is."""
+    """Run the statements inside in one snapshot. Uses the current transaction if there is one."""
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
         mine.ensure_connection()
@@ -111,15 +111,15 @@ def snapshot() -> Iterator[None]:
             with mine.wrap_database_errors, _driver(mine.vendor).snapshot(mine.connection):
                 yield
         finally:
-            if in_transaction():  # ending it failed, and later questions would see the same snapshot
+            if in_transaction():  # ending it failed; later questions would see the same snapshot
                 mine.close()
 
 
 @contextmanager
 def limited(seconds: float | None, processor: float = inf) -> Iterator[None]:
-    """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused.
+    """Limit the statements inside to `seconds`. The surrounding snapshot remains usable if one is rejected.
 
-    None limits nothing. `processor` is as in `deadline.shortened`; a statement on a server takes no longer, either.
+    None is no limit. `processor` is as in `deadline.shortened`, and also limits statements on a server.
     """
     if seconds is None:
         yield
@@ -130,12 +130,12 @@ def limited(seconds: float | None, processor: float = inf) -> Iterator[None]:
     with _driver(mine.vendor).limited(mine.connection, on_server), deadline.shortened(seconds, processor):
         try:
             yield
-        except Crowded:  # callers do without the answer, as they do if it is too slow
+        except Crowded:  # callers do without the answer, as after a timeout
             raise QueryTooSlow(seconds) from None
 
 
 def limit(seconds: float) -> None:
-    """Limit each statement until the snapshot, or `limited` in it, ends. A database in this process ignores it."""
+    """Limit each statement until the snapshot, or the `limited` block, ends. A database in this process ignores it."""
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
     with mine.wrap_database_errors:
@@ -148,7 +148,7 @@ def in_transaction() -> bool:
 
 
 class _Driver(Protocol):
-    """How a database's driver is used."""
+    """The interface of a database's driver."""
 
     def execute(self, raw: Any, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]: ...
     def glance(self, raw: Any, sql: str, value: str) -> Fetched | None: ...
@@ -160,7 +160,7 @@ class _Driver(Protocol):
 
 @cache
 def _driver(vendor: str) -> _Driver:
-    """Import no driver but the one that is used: PostgreSQL's takes longer than a command that has no use for it."""
+    """Import only the driver in use: importing PostgreSQL's takes longer than a command that doesn't need it."""
     return cast(_Driver, import_module(_DRIVERS[vendor]))
 
 
@@ -169,7 +169,7 @@ _DRIVERS = {"postgresql": "checks.asking.postgresql", "sqlite": "checks.asking.s
 
 @contextmanager
 def in_memory() -> Iterator[None]:
-    """Run this process's statements in an SQLite in memory, without tables: for commands that need no database."""
+    """Run this process's statements in an in-memory SQLite without tables: for commands that need no database."""
     usual = connections.settings[DEFAULT_DB_ALIAS], connections[DEFAULT_DB_ALIAS]
     given = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
     connections.settings[DEFAULT_DB_ALIAS] = connections.configure_settings({DEFAULT_DB_ALIAS: given})[DEFAULT_DB_ALIAS]

@@ -1,4 +1,4 @@
-"""Sessions: each asks by one policy, finds statements that were compiled before, and confirms what they assume."""
+"""Sessions: find or compile the statements that answer questions by one policy, and confirm what they assume."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 from policy.scopes import Scope
 
-# ---- A cache of what was made once for a key, as long as there is room for it -------------------------------------
+# ---- A bounded cache whose values are computed once ---------------------------------------------------------------
 
 
 class Cache(Recent[K, V]):
-    """A cache. If several threads ask for a missing key at once, one makes the value, the others wait."""
+    """A bounded cache. If several threads need the same missing key, one computes the value and the others wait."""
 
     def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
         super().__init__(most, weigh)
         self._making = tuple(Lock() for _ in range(16))
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
-        """Return the stored value, or make and store it. Waiting for a thread that makes it ends at the deadline."""
+        """Return the cached value, or compute and cache it. Waiting for another thread ends at the deadline."""
         with deadline.locked(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:
@@ -56,31 +56,29 @@ class Cache(Recent[K, V]):
 
 
 # ---- confirmation -------------------------------------------------------------------------------------------------
-# What a statement confirms along with its answer, in the same snapshot in which it reads the facts.
-#
-# It confirms that the caller's key is good, and for questions; that the policy version that it was compiled for is
-# active; and that the environment's signatures are those that it knows. With the answer come the active version, the
-# moment (a number: while it stays the same, so does every answer) and the offset, which is the revision of the facts.
+# A statement confirms, in the snapshot in which it reads the facts: that the caller's key is valid and may read; that
+# the policy version it was compiled for is active; and that the environment's signatures are those it knows. With the
+# answer come the active version, the moment (a number: while it is the same, so are all answers) and the offset, which
+# is the revision of the facts.
 #
 #     SELECT <version>, CASE WHEN <mine> THEN (<truth>) END, <moment>, <offset> FROM <gate>      -- yes or no
 #     SELECT <version>, <moment> || ':' || <offset>, NULL FROM <gate>                            -- rows
 #         UNION ALL SELECT -1, x.* FROM (<rows>) x WHERE EXISTS (<gate and mine>)
-#     SELECT <version>, <moment>, <offset> FROM <gate>                                           -- nothing else
+#     SELECT <version>, <moment>, <offset> FROM <gate>                                           -- confirm only
 #
-# <gate> is one row while the key is good, and <mine> says that the active version is the statement's own.
-#
-# A statement as of a revision follows the policy of then. It confirms that the environment still knows that revision:
-# if so, <version> is the statement's own, and otherwise `UNKNOWN_REVISION`.
+# <gate> is one row if the key is valid, else none. <mine> is true if the active version is the statement's own. As of a
+# past revision, the policy is that revision's; <version> is the statement's own if the revision is still available, and
+# otherwise `UNKNOWN_REVISION`.
 
 IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy version
 _OFFSET = 'e."offset"'
-# With each answer, SQLite's driver reads its columns' names, and looks for a converter of the type that a column is
-# declared with. So names are short, and a unary `+` makes an expression of a column: it has no declared type.
+# For each result, SQLite's driver reads the column names and looks up a converter for the declared column type. So
+# names are short, and a unary `+` turns a column into an expression, which has no declared type.
 _NUMBERS = f"{MOMENT} AS m, +{_OFFSET} AS o"
 
 
 class SnapshotState(NamedTuple):
-    """What holds in the snapshot of a statement: the active policy version, the moment and the offset."""
+    """What a statement's snapshot contained: the active policy version, the moment and the offset."""
 
     version: int | None
     moment: int
@@ -88,19 +86,19 @@ class SnapshotState(NamedTuple):
 
     @property
     def seen(self) -> Seen:
-        """Return how far the environment is there."""
+        """Return the environment's position in this snapshot."""
         return Seen(self.offset, self.moment)
 
 
 @lru_cache(maxsize=10_000)
 def state_statement(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
-    """Return the statement that only confirms; a caller's has the slot `key`, and no row if that is not good."""
+    """Return the statement that only confirms. With `needs_key`, it has the slot `key`, and no row for a bad key."""
     gate = _gate(environment_id, needs_key, dialect)
     return finished((f"SELECT +e.policy_version_id AS v, {_NUMBERS} FROM ", *gate), dialect.placeholder)
 
 
 def state_and_rows(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, list[tuple[Any, ...]]]:
-    """Read the rows that `Confirmation.of_rows` selects."""
+    """Split the rows that `Confirmation.of_rows` selects into the state and the answer rows."""
     version, numbers, *_ = next(row for row in rows if row[0] != IS_ANSWER)
     moment, offset = map(int, numbers.split(":"))
     return SnapshotState(version, moment, offset), [row[1:] for row in rows if row[0] == IS_ANSWER]
@@ -115,17 +113,17 @@ class Confirmation(NamedTuple):
     is_past: bool = False
 
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
-        """Select one row if the key is good: what holds, and the truth, or NULL if the version is not mine."""
+        """Select one row if the key is valid: the state, and the truth, or NULL if the version is another one."""
         value: Text = ("(", *truth, ")")
-        if self.is_past and truth[0] == EXISTS:  # with less around it, it may be nested as deep as about now
+        if self.is_past and truth[0] == EXISTS:  # less around it: it may nest as deep as without as_of
             value = ("EXISTS (", *truth[1:-1], ")")
         mine: Text = ("CASE WHEN ", *self._mine, " THEN ", *value, " END")
         return ("SELECT ", *self._version, " AS v, ", *mine, f" AS t, {_NUMBERS} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
-        """Select a row of what holds if the key is good, and below it the rows if the version is mine.
+        """Select a row with the state if the key is valid, then the answer rows if the version is this statement's.
 
-        The moment is cast to text since the rows' first column is text, and PostgreSQL wants one type.
+        The moment is cast to text because the first answer column is text, and PostgreSQL requires one type per column.
         """
         numbers = f", CAST({MOMENT} AS text) || ':' || {_OFFSET}{', NULL' * (columns - 1)} FROM "
         first: Text = ("SELECT ", *self._version, numbers, *self._gate)
@@ -134,7 +132,7 @@ class Confirmation(NamedTuple):
 
     @property
     def _version(self) -> Text:
-        """Select the policy version, or `NEW_SIGNATURE` if the signatures are not those of the statement."""
+        """Return SQL for the policy version, or for `NEW_SIGNATURE` if the signatures have changed since then."""
         moved: list[Text] = [] if self.is_past else [(f"e.ends_mark <> {int(self.ends_mark)}",)]
         if self.watches_signatures:
             moved.append(("e.signature_mark <> ", *self.dialect.number((Slot("mark"),))))
@@ -162,7 +160,7 @@ class Confirmation(NamedTuple):
 
 
 def _gate(environment_id: int, needs_key: bool, dialect: Dialect) -> Text:
-    # The environment is part of the check: the statement reads this one's facts, and the key may open another by now.
+    # Check the environment too: the statement reads this one's facts, but the key may have been moved to another.
     here = f"e.id = {int(environment_id)}"
     if not needs_key:
         return (f"environment e WHERE {here}",)
@@ -171,44 +169,44 @@ def _gate(environment_id: int, needs_key: bool, dialect: Dialect) -> Text:
     return (check.before, Slot("key"), f"{after} AND {check.scopes[Scope.READ]} AND {here}")
 
 
-# ---- Sessions ask by one policy, and keep the statements that were compiled for it --------------------------------
+# ---- Sessions and their prepared statements -----------------------------------------------------------------------
 
 # ---- prepared -----------------------------------------------------------------------------------------------------
-# Prepared statements: each outline of questions is compiled once, and found again by its `StatementKey`.
+# Prepared statements: each outline of questions is compiled once, and cached by its `StatementKey`.
 #
 #     Question -> StatementKey -> Shape -> Compiled -> PreparedStatement -> Answered
 #
-# A `StatementKey` is made of the question without its values. Most requests differ from earlier ones in their values
-# only, so their key finds a `PreparedStatement`. If it finds none, the engine's `Shape` is made of the key,
-# `Compiled` and prepared.
+# A `StatementKey` is a question without its values. Most requests differ from earlier ones only in their values, so
+# their key finds a `PreparedStatement`. On a miss, the key is turned into the engine's `Shape`, which is compiled and
+# prepared.
 
 _NO_ROWS: frozenset[Signature] = frozenset()
 _MOST_STATEMENTS = 8192
 
 
 class StatementKey(NamedTuple):
-    """All that a statement depends on except values: the key by which it is remembered."""
+    """Cache key of a statement: everything that it depends on except values."""
 
-    environment_id: int | None  # whose facts it reads; None: only facts that the request brings
-    policy: AskedPolicy | None  # whose rules it follows; None: those of an unpublished text
-    needs_key: bool | None  # whether it confirms the caller's key; None: it confirms nothing
-    signatures: int | Marks  # whose numbers it contains: a snapshot's marks, or a live session's generation
+    environment_id: int | None  # facts to read; None: context facts only
+    policy: AskedPolicy | None  # rules to use; None: those of an unpublished text
+    needs_key: bool | None  # whether to confirm the caller's key; None: confirm nothing
+    signatures: int | Marks  # whose numbers are compiled in: a snapshot's marks or a session's generation
     dialect: Dialect
     asked: tuple[Outline | Root, ...]
-    width: int  # how many answer columns each of the questions has
-    inline: frozenset[Signature] = _NO_ROWS  # signatures that the request brings facts of
-    as_of_signature: int | None = None  # as of a revision: that of the latest signature until then; None: now
+    width: int  # number of answer columns of each question
+    inline: frozenset[Signature] = _NO_ROWS  # signatures of the request's context facts
+    as_of_signature: int | None = None  # with as_of: the latest signature at that revision; None: now
     window: Window | None = None
-    most: int = 0  # at most so many rows, whichever are found first; 0: all
-    by_rows: bool = False  # whether one statement asks about many rows of values (`by_rows`)
+    most: int = 0  # maximum number of rows, in any order; 0: no limit
+    by_rows: bool = False  # whether the statement takes many rows of values (see `by_rows`)
 
     def places(self, program: Program) -> tuple[int, ...]:
-        """Return the places of the questions that may have answers: those about types that the program knows."""
+        """Return the positions of the questions whose types the program knows; the others have no answers."""
         asked = enumerate(self.asked)
         return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
 
     def shape(self, places: Iterable[int]) -> Shape:
-        """Return the questions in these places as the engine takes them."""
+        """Return the questions at these positions in the engine's form."""
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
@@ -223,7 +221,7 @@ StatementResult = tuple[
 
 
 class Ready(NamedTuple):
-    """A statement with its values, and the function that reads the rows it fetches."""
+    """A statement with its values, and the function that reads its rows."""
 
     statement: Statement
     rounds: tuple[Rounds, ...]
@@ -233,23 +231,23 @@ class Ready(NamedTuple):
 
 
 class PreparedStatement(NamedTuple):
-    """A statement and how to read its rows. `statement` is None where nothing can be true, whatever the facts."""
+    """A statement and how to read its rows. `statement` is None if nothing can be true, whatever the facts."""
 
     statement: Statement | None
     rounds: tuple[Rounds, ...] = ()
     width: int = 0
     is_guarded: bool = False
-    places: tuple[int, ...] = ()  # of the questions that it answers, among those of its key
-    numbers: Mapping[Signature, int] = {}  # of the signatures of facts that a request brings
+    places: tuple[int, ...] = ()  # positions of the questions it answers, among those of its key
+    numbers: Mapping[Signature, int] = {}  # of the signatures of the request's context facts
     marks: Marks = Marks()  # of the environment's signatures when it was compiled
-    is_timeless: bool = True  # whether its answer does not depend on the clock
-    reads: int = 0  # how many tables its plans read
+    is_timeless: bool = True  # whether the answer is independent of the clock
+    reads: int = 0  # number of tables that its plans read
 
     @classmethod
     def of(
         cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], marks: Marks
     ) -> PreparedStatement:
-        """Return what the engine compiled, without its plans, which are not needed again."""
+        """Keep what is needed of a compiled query; its plans are dropped."""
         every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
         is_timeless = not any(map(reads_clock, every))
         shape = made.shape
@@ -258,13 +256,13 @@ class PreparedStatement(NamedTuple):
         return cls(made.statement, made.rounds, shape.width, guarded, places, numbers, marks, is_timeless, reads)
 
     def answers(self, rows: list[Fetched]) -> Sequence[AnswerRow]:
-        """Return the answers to one question, out of the rows of a statement that confirms nothing."""
+        """Return the answers to one question from the rows of a statement that confirms nothing."""
         if not self.width:
             return [()] if rows[0][0] else []
         return answers_of(rows) if self.is_guarded else rows
 
     def confirmed(self, start: int, page: Page | None, rows: list[Fetched]) -> StatementResult:
-        """Read the rows of a statement that confirms; `start` is the place of the first question of its key."""
+        """Read the rows of a confirming statement. `start` is the position of the first question of its key."""
         places = self.places
         first = start + places[0]
         if not self.width:
@@ -282,7 +280,7 @@ UNANSWERED = PreparedStatement(None)
 
 
 def reads_clock(statement: Statement) -> bool:
-    """Say whether the statement reads the time, so that its answer may change later, though nothing else has."""
+    """Return whether the statement reads the time, so that its result may change though no data does."""
     return NOW in statement.parameters or any(clock in statement.sql for clock in CLOCKS)
 
 
@@ -290,15 +288,15 @@ Statements = Cache[StatementKey, PreparedStatement]
 
 
 def new_statements() -> Statements:
-    """Return an empty store of prepared statements."""
+    """Return an empty cache of prepared statements."""
     return Statements(_MOST_STATEMENTS)
 
 
 # ---- session ------------------------------------------------------------------------------------------------------
-# Sessions: each asks by one policy, and finds the statements that were compiled for it before (`prepared`).
+# Sessions: each answers questions by one policy, with statements that are compiled once (see above).
 #
-# A `LiveSession` answers requests: its statements confirm what it assumes, such as the policy version. A `Snapshot`
-# asks many small questions about one moment, where there is nothing to confirm.
+# A `LiveSession` answers requests: its statements confirm what they assume, such as the policy version. A `Snapshot`
+# runs many small questions in one snapshot, where there is nothing to confirm.
 
 _NOTHING: frozenset[Signature] = frozenset()
 _NO_TYPES: Types = frozenset()
@@ -306,7 +304,7 @@ _NO_CONTEXT = Brought(())
 
 
 class Session(ABC):
-    """A policy over some facts: compiles what is asked, or finds it compiled."""
+    """A policy over some facts: compiles questions, or finds them in the cache."""
 
     statements: Statements
 
@@ -315,7 +313,7 @@ class Session(ABC):
     def program(self) -> Program: ...
 
     def prepared(self, key: StatementKey) -> PreparedStatement:
-        """Return the statement of the key's questions, compiled now if it is not remembered."""
+        """Return the statement for the key's questions, from the cache if possible."""
         found = self.statements.get(key)
         if found is None:
             return self._prepared_now(key)
@@ -327,11 +325,11 @@ class Session(ABC):
         deadline.check()
         self.check(key)
         places = key.places(self.program_of(key))
-        if not places:  # not remembered: callers could make up undeclared types without end
+        if not places:  # not cached: callers could make up any number of undeclared types
             return UNANSWERED
         if not self.keeps():
             return self._noted(key, places)
-        # After a change of the policy, many threads ask the same at once: one compiles it, the others wait for that.
+        # After a policy change, many threads miss the same key at once: one compiles, the others wait.
         return self.statements.made_once(key, lambda: self._noted(key, places))
 
     def _noted(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
@@ -339,22 +337,22 @@ class Session(ABC):
             return self._compiled(key, places)
 
     def program_of(self, key: StatementKey) -> Program:
-        """Return the program for what the key mentions."""
+        """Return the program for the types that the key mentions."""
         return self.program
 
     def check(self, key: StatementKey) -> None:
-        """Refuse predicates that the policy does not have."""
+        """Raise `UnknownPredicate` if a question uses a predicate that the policy does not have."""
         for each in key.asked:
             for predicate, _ in each.calls if isinstance(each, Outline) else ():
                 check_predicate(self.program_of(key), predicate)
 
     def keeps(self) -> bool:
-        """Say whether what is compiled now may be remembered."""
+        """Return whether compiled statements may be cached now."""
         return True
 
     @abstractmethod
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        """Compile the questions in these places."""
+        """Compile the questions at these positions."""
 
 
 _generations = count(1)
@@ -366,15 +364,15 @@ def new_generation() -> int:
 
 @dataclass(eq=False)
 class LiveSession(Session):
-    """Asks by the policy version that is active as far as this process knows; every statement confirms it.
+    """Answers by the policy version that was last seen active; every statement confirms it.
 
-    With a moment, it asks as of a past revision, by the policy version and the signatures of then.
+    With a moment, it answers as of a past revision, by that revision's policy version and signatures.
 
-    A statement contains the numbers of the signatures that there were when it was compiled. When it finds that there
-    are others, the next session gets a new generation, which is part of its keys: it finds none of the old statements.
+    Statements contain the signature numbers known when they were compiled. If a statement finds others, the next
+    session gets a new generation, which is part of its keys, so that it finds none of the old statements.
     """
 
-    statements = new_statements()  # of all live sessions
+    statements = new_statements()  # shared by all live sessions
 
     environment_id: int
     version: int | None
@@ -391,7 +389,7 @@ class LiveSession(Session):
         return program_of(policy_of(self.version, types))
 
     def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
-        """Return the context facts that the policy can use: the others change neither answers nor statements."""
+        """Return the context facts that the policy can use; the others change neither answers nor statements."""
         return brought(self.program, context, path) if context else _NO_CONTEXT
 
     def statements_for(
@@ -404,8 +402,8 @@ class LiveSession(Session):
     ) -> list[Ready]:
         """Return statements with their values, each for at most `at_once` questions.
 
-        There is none for questions that nothing can make true. `context` comes from `brought`. `given` are the slots
-        that all statements of the request share, where the caller has made them already.
+        Questions that nothing can make true get none. `context` comes from `brought`. `given` holds the slots that all
+        statements of the request share, if the caller has them already.
         """
         names, found = self.program.names, []
         given = given or self.given()
@@ -422,7 +420,7 @@ class LiveSession(Session):
         return found
 
     def given(self) -> dict[str, object]:
-        """Return the slots that all statements of a request share: the policy version, and the time, now or then."""
+        """Return the slots shared by a request's statements: the policy version, and the time now or of the moment."""
         if self.moment is None:
             return {"now": run.given_time(), "version": self.version}
         revision, at = self.moment.revision, self.moment.at
@@ -436,7 +434,7 @@ class LiveSession(Session):
         page: Page | None,
         slots: dict[str, object],
     ) -> StatementKey:
-        """Return the key of the questions, and put their values into `slots`."""
+        """Return the key of the questions, and store their values in `slots`."""
         values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         inline = frozenset(by_signature(context)) if context else _NOTHING
@@ -455,7 +453,7 @@ class LiveSession(Session):
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
-        """Return what a question is compiled to, for people to read."""
+        """Compile a question for display."""
         key = self.key(self.program.names, (question,), question.context, page, {})
         self.check(key)
         return self._made(key, (0,), Numbering(self.environment_id))
@@ -464,7 +462,7 @@ class LiveSession(Session):
         return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
 
     def keeps(self) -> bool:
-        return not run.in_transaction()  # a rollback takes back the signature numbers that this transaction gave
+        return not run.in_transaction()  # a rollback would undo the signature numbers assigned in this transaction
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         numbering = Numbering(self.environment_id, key.as_of_signature)
@@ -491,7 +489,7 @@ rule_sets: Cache[AskedPolicy, RuleSet] = Cache(128)
 
 
 def rules_of(policy: AskedPolicy) -> RuleSet:
-    """Return the policy's rules in the engine's form, remembered for all questions that they answer."""
+    """Return the policy's rules in the engine's form; cached for all questions."""
     return rule_sets.get(policy) or rule_sets.made_once(
         policy, lambda: RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
     )

@@ -1,4 +1,4 @@
-"""Sessions over the facts of one moment, or over given facts alone, for many small questions."""
+"""Sessions for many small questions, over the facts of one snapshot or over given facts only."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Atom, Program, Signature, Types
 from policy.values import INTEGER, Value
 
-# ---- A session over the facts of one moment, for asking many small questions about one answer ---------------------
-# Everything is read in one snapshot, so that what an explanation says holds together. Nothing is ever written.
+# ---- A session over the facts of one moment, for many small questions ---------------------------------------------
 
-TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
+TIME_LIMIT = 10.0  # seconds at most, after which a search stops
 _MOST = 0.8  # of a question's time
-_SHORTEST = 0.05  # seconds that a statement has at least
-_LONGER = 0.02  # seconds that a server may let a statement run past the time that is left: telling it takes a while
-GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # what ends a search, not the answer
-_NO_NUMBER = -1  # in place of that of a signature that no stored fact has
+_SHORTEST = 0.05  # minimum time limit of a statement, in seconds
+_LONGER = 0.02  # seconds a server may run a statement past the time left: setting its limit takes time
+GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # they end a search, not the request
+_NO_NUMBER = -1  # in place of the number of a signature without stored facts
 
-# The statements of all snapshots by published policies. Live sessions have a store of their own: they do not wait for
-# what is compiled here, and their statements are not evicted for it.
+# Statements of all snapshots by published policies. Live sessions have a cache of their own: they do not wait for what
+# is compiled here, and their statements are not evicted for it.
 published = new_statements()
 timeline.forgets(published.clear)
 
@@ -68,7 +67,7 @@ timeline.forgets(published.clear)
 def active_snapshot(
     asker: Asker, context: Sequence[Fact], mentioned: Types, moment: Moment | None = None
 ) -> Iterator[Snapshot]:
-    """Open a snapshot of now, by the policy that is active in it; or of a past moment, by the policy of then."""
+    """Open a snapshot of the present, by the policy active in it, or of a past moment, by that moment's policy."""
     if moment is not None:
         with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
             yield replace(found, seen=seen_since(moment, confirmed(asker).seen))
@@ -98,7 +97,7 @@ def snapshot(
 def trial(
     environment_id: int, program: Program, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
-    """Open a snapshot of an environment's facts and the context, by a program that is not published."""
+    """Open a snapshot of an environment's facts and the context, by an unpublished program."""
     with _opened(environment_id, None, cases_of_text(program), new_statements(), context, moment) as found:
         yield found
 
@@ -147,38 +146,38 @@ def cases_of_text(program: Program) -> Cases:
 
 
 def _patience() -> float:
-    """Return most of a question's time, in seconds, so that some is left to tell what was found."""
+    """Return most of a question's time limit in seconds; the rest is for reporting what was found."""
     limit = settings.STATEMENT_TIMEOUT
     return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
 
 
 @dataclass(eq=False)
 class Snapshot(Session):
-    """Asks about one moment, now or past, and asks the database the same question only once.
+    """Answers questions about one moment, now or past; results are cached, so that none is queried twice.
 
-    `context` has the context facts that the program can use, and `unused` describes the rest.
+    `context` holds the context facts that the program can use; `unused` describes the others.
     """
 
-    environment_id: int | None  # None: no stored facts count
+    environment_id: int | None  # None: no stored facts
     policy: AskedPolicy | None  # None: that of an unpublished text
     cases: Cases
     context: Sequence[Fact]
     inline: frozenset[Signature]  # of the context
     unused: Unused
-    known: Numbered  # the environment's signatures, of the moment
+    known: Numbered  # the environment's signatures at that moment
     statements: Statements
     past: Moment | None = None  # None: now
-    revision: int = 0  # of the facts; 0: not known
-    seen: Seen = NOTHING_SEEN  # how far the environment is here, if an asker was confirmed
-    now: int = field(kw_only=True)  # the time of its questions, in whole seconds since 1970
-    patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
+    revision: int = 0  # of the facts; 0: unknown
+    seen: Seen = NOTHING_SEEN  # the environment's position, if an asker was confirmed
+    now: int = field(kw_only=True)  # the current time for its questions, in seconds since 1970
+    patience: float = field(default_factory=_patience)  # seconds, after which a search stops
     started: float = field(default_factory=time.monotonic)
-    planning: float = 0.0  # seconds of processor time that compiling took
-    allowed: float = inf  # seconds of processor time for what is looked into, see `within`
-    ends: float = inf  # when they are over, by `spent`
-    waited: float = 0.0  # seconds that a database server took for the statements of this session
-    told: float = inf  # the limit of a statement that the server was told last, in seconds
-    ended: str = ""  # why nothing more is looked into, once that is known
+    planning: float = 0.0  # seconds of CPU time spent compiling
+    allowed: float = inf  # seconds of CPU time for the current search, see `within`
+    ends: float = inf  # end of that time, on the scale of `spent`
+    waited: float = 0.0  # seconds a database server took for this session's statements
+    told: float = inf  # statement timeout last set on the server, in seconds
+    ended: str = ""  # why searches have stopped, once they have
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -187,12 +186,12 @@ class Snapshot(Session):
         return self.cases.program
 
     def of(self, program: Program) -> Snapshot:
-        """Return the session of another program over the same facts, as of the same moment."""
+        """Return a session for another program over the same facts, as of the same moment."""
         cases, statements = cases_of_text(program), new_statements()
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
 
     def beside(self, context: Sequence[Fact]) -> Snapshot:
-        """Return the session with another context, over the same stored facts."""
+        """Return a session with another context over the same stored facts."""
         useful = brought(self.program, context, "context_facts")
         inline = frozenset(by_signature(useful.facts))
         return replace(self, context=useful.facts, inline=inline, unused=useful.unused, answered={})
@@ -203,12 +202,12 @@ class Snapshot(Session):
 
     @property
     def spent(self) -> float:
-        """Return the seconds of processor time of this thread, and those that a database server took for it."""
+        """Return this thread's CPU time plus the time a database server spent for it, in seconds."""
         return time.thread_time() + self.waited
 
     @property
     def lateness(self) -> str:
-        """Return why nothing more is looked into; nothing as long as there is time."""
+        """Return why searches have stopped; empty while there is time."""
         if not self.ended:
             if self.spent > self.ends:
                 self.ended = f"it takes longer than {self.allowed:.2f} seconds of CPU time"
@@ -221,20 +220,20 @@ class Snapshot(Session):
         return bool(self.lateness)
 
     def gap_of(self, reason: AuthzError) -> str:
-        """Return why a search ends that raised one of `GIVEN_UP`."""
+        """Return why a search stopped that raised one of `GIVEN_UP`."""
         is_time = isinstance(reason, QueryTooSlow)
         return self.lateness or (f"it takes longer than {self.patience:g} seconds" if is_time else reason.message)
 
     def check_time(self) -> None:
-        """Raise `QueryTooSlow` if the time of what is looked into is over."""
+        """Raise `QueryTooSlow` if the time for the current search is over."""
         if self.ends < inf and self.is_late:
             raise QueryTooSlow(self.patience)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit what is looked into inside to so many seconds of processor time, and to the session's patience.
+        """Limit the searches inside to `seconds` of CPU time, and to the session's patience.
 
-        Once they are over, what is asked or planned raises one of `GIVEN_UP`, and `lateness` says why.
+        After that, statements and planning raise one of `GIVEN_UP`, and `lateness` says why.
         """
         self.allowed, self.ends, self.ended = seconds, self.spent + seconds, ""
         left = max(self.started + self.patience - time.monotonic(), _SHORTEST)
@@ -247,28 +246,28 @@ class Snapshot(Session):
 
     @property
     def moment(self) -> Value:
-        """Return the time that is now for its questions."""
+        """Return the current time as its questions see it."""
         return Value(INTEGER, str(self.now))
 
     # ---- facts -------------------------------------------------------------------------------------------
 
     def number_of(self, signature: Signature) -> int:
-        """Return the signature's number; if it has none, one that no stored fact has."""
+        """Return the signature's number, or one that no stored fact has."""
         return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
 
     @cached_property
     def _stand_ins(self) -> dict[Signature, int]:
-        """Return numbers for context signatures without one: always the same, since remembered statements have them."""
+        """Return stand-ins for unnumbered context signatures; always the same, since cached statements contain them."""
         missing = sorted(self.inline - self.numbers.keys(), key=str)
         return {signature: _NO_NUMBER - 1 - place for place, signature in enumerate(missing)}
 
     @cached_property
     def brought(self) -> frozenset[Fact]:
-        """Return the facts of the context, made once: a context out of JSON makes them anew whenever it is iterated."""
+        """Return the context facts, computed once: a context parsed from JSON creates them anew on each iteration."""
         return frozenset(self.context)
 
     def place_of(self, fact: Fact) -> str | None:
-        """Say where a fact is found: in the context, stored, or nowhere (None)."""
+        """Return where the fact is found: "context", "stored", or None."""
         if fact in self.brought:
             return "context"
         number = self.numbers.get(fact.signature)
@@ -285,7 +284,7 @@ class Snapshot(Session):
     # ---- asking ------------------------------------------------------------------------------------------
 
     def slots(self) -> dict[str, object]:
-        """Return the slots that every statement may read; its own values are added to them."""
+        """Return the slots that every statement may read, without those for its own values."""
         then: dict[str, object] = {}
         if self.past is not None:
             then = {"revision": self.past.revision, "moment": self.past.at}
@@ -296,7 +295,7 @@ class Snapshot(Session):
         return inline_rows(self.context, self.number_of)
 
     def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[AnswerRow]:
-        """Return at most `most` rows (0: all) that make the root true; None or the empty id stands for any value."""
+        """Return at most `most` rows (0: all) that make the root true. None or the empty id stands for any value."""
         prepared = self.prepared(self._key(root, width, most))
         found = self._run(prepared, slots)
         if prepared.statement is None:
@@ -311,19 +310,19 @@ class Snapshot(Session):
         return bool(self.answers(question))
 
     def answers(self, question: Question) -> Sequence[AnswerRow]:
-        """Return the rows of a question, in order. None stands for every value."""
+        """Return the rows of a question, sorted. None stands for every value."""
         return sorted(self._answers(question), key=by_ids)
 
     def page(self, question: Question, page: Page) -> list[AnswerRow]:
-        """Return a page of the answers to a question with one column, in order."""
+        """Return a page of the answers to a question with one column, sorted."""
         prepared, slots = self._seen_through(question, page.window, page.slots)
         if prepared.statement is None:
             return []
-        # The statement has cut the page already, unless its rows are guarded.
+        # The statement has applied the page already, unless its rows are guarded.
         return page.of(prepared.answers(self._run(prepared, slots)))
 
     def count(self, question: Question, text: str = "", before: str | None = None) -> tuple[int, int]:
-        """Return how many ids in the one answer column contain the text, and how many of those come before an id."""
+        """Return how many ids in the single answer column contain the text, and how many of those precede `before`."""
         given: dict[str, object] = {"contained": text, "before": before}
         prepared, slots = self._seen_through(question, Window(False, before is not None, bool(text), True), given)
         if prepared.statement is None:
@@ -342,18 +341,18 @@ class Snapshot(Session):
         return self.prepared(self._key(outline, len(question.outs), 0, window)), slots
 
     def can_hold(self, question: Question) -> bool:
-        """Say whether some facts could make it true, as far as the policy and the stored signatures tell."""
+        """Return whether some facts could make it true, judging by the policy and the stored signatures."""
         outline = outline_of(question, Values(self.program.names, self.slots()))
         return self.prepared(self._key(outline, len(question.outs), 0)).statement is not None
 
     def first_answers(self, question: Question, most: int) -> Sequence[AnswerRow]:
-        """Return at most `most` answers, in no order, some perhaps twice. Not remembered, as they may be many."""
+        """Return at most `most` answers, unordered and possibly repeated. Not cached, as there may be many."""
         return self._answers(question, most)
 
     def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[AnswerRow]:
-        """Return all answers, as `first_answers` does, within so many seconds; refuse `most` rows or more.
+        """Return all answers like `first_answers`, within `seconds`; raise `TooManyRows` if there are `most` or more.
 
-        Without `most` or seconds, there is no such limit.
+        Without `most` or `seconds`, that limit does not apply.
         """
         with run.limited(seconds):
             found = self.first_answers(question, most)
@@ -371,7 +370,7 @@ class Snapshot(Session):
         return prepared.answers(found)
 
     def _run(self, prepared: PreparedStatement, slots: dict[str, object]) -> list[tuple]:
-        """Run the statement, or return the rows it had with the same values; one with rounds is always run."""
+        """Run the statement, or return its cached rows for the same values. Statements with rounds are not cached."""
         if prepared.statement is None:
             return []
         if prepared.rounds:
@@ -385,7 +384,7 @@ class Snapshot(Session):
         return self._timed(lambda: run.answer(statement, rounds, slots))
 
     def _timed(self, act: Callable[[], list[tuple]]) -> list[tuple]:
-        """Run statements, if there is time. After one that fails, the snapshot goes on only outside of `within`."""
+        """Run statements if time is left. After a failed one, the snapshot stays usable only outside of `within`."""
         self.check_time()
         waiting = time.monotonic() - time.thread_time()
         try:
@@ -393,14 +392,14 @@ class Snapshot(Session):
                 with self._limited():
                     return act()
             finally:
-                if self.dialect.has_clock:  # a server, which works while this thread waits
+                if self.dialect.has_clock:  # a server works while this thread waits
                     self.waited += time.monotonic() - time.thread_time() - waiting
         except AuthzError as reason:
             self.ended = self.gap_of(reason)
             raise
 
     def _limited(self) -> AbstractContextManager[None]:
-        """Limit a server's statement to what is left of the time; SQLite's goes by the clock of its thread."""
+        """Limit a server's statement to the time left. SQLite's statements are limited by their thread's CPU clock."""
         left = self.ends - self.spent
         if left == inf or not self.dialect.has_clock:
             return nullcontext()
@@ -428,7 +427,7 @@ class Snapshot(Session):
 
 @lru_cache(maxsize=4096)
 def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: bool) -> Statement:
-    """Return the statement that asks whether a fact with given ids is stored under the signature's number."""
+    """Return the statement that checks whether a fact with given ids is stored under the signature's number."""
     ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
     tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
     if is_past:
@@ -438,14 +437,14 @@ def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: b
     return finished(("SELECT 1 FROM fact f WHERE ", *joined(" AND ", tests)), dialect.placeholder)
 
 
-# ---- A session over given facts and nothing else: no environment, no key, no stored facts -------------------------
+# ---- A session over given facts only: no environment, no key, no stored facts -------------------------------------
 
-FACTS_ALONE_TIME_LIMIT = 20.0  # seconds for all that is asked in one session
+FACTS_ALONE_TIME_LIMIT = 20.0  # seconds for all questions of one session
 
 
 @dataclass(eq=False)
 class FactsAlone(Snapshot):
-    """Asks over facts of given signatures; its statements are the same whatever the facts are."""
+    """Answers over given facts only; its statements depend on their signatures, not on the facts."""
 
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
@@ -455,7 +454,7 @@ class FactsAlone(Snapshot):
         )
 
     def over(self, atoms: Iterable[Atom]) -> FactsAlone:
-        """Return the session over these facts, which are ground."""
+        """Return a session over these ground facts."""
         return replace(self, context=[fact_of_atom(atom) for atom in atoms], answered={})
 
     def answers(self, question: Question) -> Sequence[AnswerRow]:
@@ -464,7 +463,7 @@ class FactsAlone(Snapshot):
         return super().answers(question)
 
     def check(self, key: StatementKey) -> None:
-        """Refuse nothing: tests of a policy may ask about anything."""
+        """Accept any predicate: tests of a policy may check anything."""
 
 
 def fact_of_atom(atom: Atom) -> Fact:

@@ -1,7 +1,7 @@
-"""Runs statements on SQLite, with a look at the clock and at the memory that they take now and then.
+"""Run statements on SQLite, checking their time and memory at intervals.
 
-What a statement sorts and materialises stays in memory, and counts against the budget (`policy/ground/memory.py`). In
-temporary files it could fill the disk, and then nothing could be stored.
+What a statement sorts and materialises stays in memory, and counts against the budget (`policy/ground/memory.py`).
+Temporary files could fill the disk, and then no change could be stored.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from checks.errors import QueryTooSlow, StatementTooLarge
 from policy.ground import memory, waking
 from policy.ground.memory import budget
 
-_TURN = 0.5  # seconds that a statement runs before it lets others that take long run
-_ASIDE = 0.000_001  # seconds that a long statement sleeps at each look at the clock; it comes to some 60 µs
-_STEPS = 20_000  # of SQLite's virtual machine between two looks at the clock: about a millisecond
-# Where a WITH nests too deep, SQLite does not find the outer tables, which the statement itself defines.
+_TURN = 0.5  # seconds that a slow statement runs before it yields to other slow ones
+_ASIDE = 0.000_001  # seconds that a slow statement sleeps at each check of the clock; about 60 µs in practice
+_STEPS = 20_000  # of SQLite's virtual machine between checks of the clock: about a millisecond
+# If WITH clauses nest too deep, SQLite does not find the outer tables that the statement itself defines.
 _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
 
 
 def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
-    time.left()  # raises if there is none
+    time.left()  # raises if none is left
     clock = _Clock(time, sql, values)
     cursor = None
     raw.set_progress_handler(clock.is_over, _STEPS)
@@ -48,18 +48,18 @@ def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: D
 
 
 def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
-    """Return the one row; None if there is none."""
+    """Return the single row, or None."""
     rows = raw.execute(sql, (value,)).fetchall()
     return rows[0] if rows else None
 
 
 class _Clock:
-    """The progress handler of one statement. If that takes long, it runs by turns; if known to, from the start."""
+    """The progress handler of a statement. A slow one needs a turn: from the start if it is known to be slow."""
 
     _turn: Turn | None = None
     _has_slot = True
     _refusal: BaseException | None = None
-    _holding: memory.Holding | None = None  # from the first look on
+    _holding: memory.Holding | None = None  # from the first check on
 
     def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
         self._time, self._asked = time, (sql, values)
@@ -68,14 +68,14 @@ class _Clock:
 
     @property
     def refusal(self) -> BaseException:
-        """Return why the statement was ended."""
+        """Return the error that ended the statement."""
         return self._refusal or QueryTooSlow(self._time.seconds)
 
     def is_over(self) -> bool:
-        """Say whether SQLite has to end the statement. If it needs a turn, first wait for that."""
+        """Return whether SQLite has to end the statement. If it needs a turn, wait for that first."""
         try:
             self._go_on()
-        except BaseException as refusal:  # raised in here, it would not reach the caller of SQLite
+        except BaseException as refusal:  # SQLite would swallow an exception raised in here
             self._refusal = refusal
         return self._refusal is not None
 
@@ -87,10 +87,10 @@ class _Clock:
             self._turn.end()
         elif self._is_known and not self._refusal:
             known.forget(*self._asked)
-        self._refusal = None  # its traceback keeps this clock, and all rows that were fetched
+        self._refusal = None  # its traceback keeps this object and all fetched rows alive
 
     def _go_on(self) -> None:
-        """Give way to other threads as needed, or raise that the time is over."""
+        """Yield to other threads as needed; raise if the time is over."""
         if self._time.is_over():
             raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
         if (holding := self._holding or memory.holding()) is not None:
@@ -102,8 +102,8 @@ class _Clock:
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:
-            # The operating system would let others wait behind this thread for milliseconds, though another processor
-            # may be idle. A thread that sleeps lets them go on, and wakes up on a processor that has nothing to do.
+            # The operating system might keep others waiting behind this thread for milliseconds, though another
+            # processor is idle. A thread that sleeps lets them run, and wakes up on an idle processor.
             sleep(_ASIDE)
 
     def _take_turn(self) -> None:
@@ -123,18 +123,18 @@ def snapshot(raw: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(sqlite3.Error):  # a connection that is lost has no transaction to end
+        with suppress(sqlite3.Error):  # a lost connection has no transaction to end
             raw.execute("ROLLBACK")
 
 
 @contextmanager
 def limited(raw: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Do nothing: the progress handler goes by the deadline, which the caller has shortened."""
+    """Do nothing: the progress handler checks the deadline, which the caller has shortened."""
     yield
 
 
 def limit(raw: sqlite3.Connection, seconds: float) -> None:
-    """Do nothing, as `limited` does."""
+    """Do nothing, like `limited`."""
 
 
 def in_transaction(raw: sqlite3.Connection) -> bool:

@@ -1,9 +1,9 @@
-"""Turns for statements that take long, so that a processor is always left for all the others.
+"""A worker limit for slow statements, which keeps one processor free for all others.
 
-While every processor is busy, a thread that needs one for a moment waits for milliseconds: ten times as long as most
-questions take. So at most `at_once()` statements that take long run at a time, in all processes of a server
-together; the others wait for a turn. If too many are here, and the oldest of them has been here for long, the next one
-is refused with `Crowded`, so that threads are left for questions that take no time.
+While all processors are busy, a thread that needs one briefly waits for milliseconds: ten times as long as most
+questions take. So at most `at_once()` slow statements run at a time, in all processes of a server together; the others
+wait for a turn. If too many wait here, and the oldest has waited for long, the next one fails with `Crowded`, so that
+threads are left for fast questions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from checks.asking.deadline import Deadline
 from checks.errors import Crowded, QueryTooSlow
 from policy.ground import memory
 
-LONG = 0.1  # seconds from which on a statement takes long
-_LOOK = 0.01  # seconds between checks whether a turn has become free
-_MOST = 1000  # turns at most; and statements at most that are known to take long
+LONG = 0.1  # seconds; a statement that takes longer is slow
+_LOOK = 0.01  # seconds between checks for a free turn
+_MOST = 1000  # maximum number of turns, and of known slow statements
 
 
 class Turns:
@@ -34,15 +34,15 @@ class Turns:
 
     def __init__(self, count: int, file: str = ""):
         self.count = count
-        self.most_here = sys.maxsize  # statements of this process that may have a turn or wait for one
-        self._here: dict[Turn, float] = {}  # since when each has been here, the oldest first
+        self.most_here = sys.maxsize  # statements of this process that may have or wait for a turn
+        self._here: dict[Turn, float] = {}  # arrival times, the oldest first
         self._counting = Lock()
-        self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's locks keep off other processes only
+        self._mine = [Lock() for _ in range(count)]  # one per turn: file locks only exclude other processes
         self._file = _opened(file) if file and count else None  # each turn is a lock on one of its bytes
 
     @contextmanager
     def one(self, time: Deadline) -> Iterator[Turn]:
-        """Wait for a turn, and have it while the code inside runs."""
+        """Wait for a turn, and hold it while the code inside runs."""
         turn = Turn(self, time)
         try:
             yield turn
@@ -58,10 +58,10 @@ class Turns:
             del self._here[turn]
 
     def has_place_for(self, turn: Turn) -> bool:
-        """Say whether the turn is among the oldest `most_here`; else, if the oldest is here for long, raise `Crowded`.
+        """Return whether the turn is among the oldest `most_here`; if not, and the oldest is slow, raise `Crowded`.
 
-        If even the oldest has just come, the machine may have stood still, which makes all statements look long. Then
-        the crowd is soon gone, and the turn waits.
+        If even the oldest has just come, the machine may have stalled, which makes all statements look slow. The crowd
+        is soon gone then, so the turn waits.
         """
         with self._counting:
             if turn in islice(self._here, self.most_here):
@@ -71,7 +71,7 @@ class Turns:
         return False
 
     def take(self) -> int | None:
-        """Take a free turn and return its number; None if there is none."""
+        """Take a free turn and return its number; None if none is free."""
         return next((number for number in range(self.count) if self._takes(number)), None)
 
     def give_back(self, number: int) -> None:
@@ -94,7 +94,7 @@ class Turns:
 
 
 def _opened(file: str) -> int | None:
-    """Open the file; None if that is not possible, and then each process has turns of its own."""
+    """Open the file. None if that fails; each process then has turns of its own."""
     try:
         return os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -102,7 +102,7 @@ def _opened(file: str) -> int | None:
 
 
 class Turn:
-    """The turn of one statement. Its constructor waits for it, and raises if it does not come in time."""
+    """The turn of one statement. The constructor waits for it, and raises if it does not come in time."""
 
     __slots__ = ("_number", "_time", "_turns", "waited")
 
@@ -118,9 +118,9 @@ class Turn:
             raise
 
     def pass_on(self) -> None:
-        """Give the turn to others, and wait for the next one."""
+        """Release the turn and wait for the next one."""
         self._give_back()
-        sleep(_LOOK)  # so that they see it
+        sleep(_LOOK)  # lets waiting threads notice
         self._wait()
 
     def end(self) -> None:
@@ -131,7 +131,7 @@ class Turn:
 
     @property
     def refusal(self) -> Crowded | QueryTooSlow:
-        """Return the error at the end of the time: `Crowded` if more than half went by waiting, or `QueryTooSlow`."""
+        """Return the timeout error: `Crowded` if more than half of the time was spent waiting, else `QueryTooSlow`."""
         return Crowded() if self.waited > self._time.seconds / 2 else QueryTooSlow(self._time.seconds)
 
     def _wait(self) -> None:
@@ -140,7 +140,7 @@ class Turn:
             self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
                 raise self.refusal
-            memory.check()  # the statement keeps what it has taken while it waits
+            memory.check()  # the statement keeps its memory while it waits
             sleep(_LOOK)
         self.waited += monotonic() - began
         self._number = number
@@ -155,9 +155,9 @@ class Turn:
 
 
 def at_once() -> int:
-    """Return how many statements that take long may run at once: one less than there are processors.
+    """Return how many slow statements may run at once: one less than there are processors.
 
-    There is no limit, 0, where the processors that run them are other machines'.
+    0, no limit, if other machines' processors run them.
     """
     if settings.REPLICAS or not is_here(settings.DATABASES["default"]):
         return 0
@@ -165,7 +165,7 @@ def at_once() -> int:
 
 
 def is_here(database: dict) -> bool:
-    """Say whether the database is on this machine."""
+    """Return whether the database is on this machine."""
     options = database["OPTIONS"]
     hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
     is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
@@ -176,10 +176,10 @@ turns = Turns(at_once(), settings.TURNS_FILE)
 
 
 class SlowStatements:
-    """The statements that took long the last time, each with its values; and how many times in a row they did.
+    """Statements that were slow the last time, each with its values, and how many times in a row they were.
 
-    Values count, since a statement may take no time with others. Only a hash of statement and values is kept, as values
-    may be large. If two have the same hash, one may wait without need; it is answered all the same.
+    Values count, since a statement may be fast with others. Only a hash of statement and values is kept, as values may
+    be large. On a collision, a statement may wait needlessly, but is still answered.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class SlowStatements:
         return self._times.get(hash((sql, *values)), 0) if self._times else 0
 
     def note(self, sql: str, values: Sequence[object], times: int) -> None:
-        """Note that it took long, now `times` times in a row; several that ran at once all pass the same number."""
+        """Record that it was slow, now `times` times in a row; concurrent runs all pass the same number."""
         with self._noting:
             self._times[hash((sql, *values))] = times
             if len(self._times) > _MOST:

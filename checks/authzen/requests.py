@@ -1,4 +1,4 @@
-"""What AuthZEN requests consist of: entities, properties, evaluations and pages."""
+"""The parts of AuthZEN requests: entities, properties, evaluations and pages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- entities -----------------------------------------------------------------------------------------------------
-# What requests are made of: subjects, actions and resources, each with properties, and a context.
+# Requests consist of subjects, actions and resources, each with properties, and a context.
 #
-# {"subject": {"type": "user", "id": "ann", "properties": {"role": "admin"}}, "action": {"name": "read"}, "resource":
-# …}
+# {"subject": {"type": "user", "id": "ann", "properties": {"role": "admin"}}, "action": {"name": "read"}, "resource": …}
 #
-# Unknown members are ignored, as the specification asks.
+# Unknown members are ignored, as the specification requires.
 
 Members = Mapping[str, object]
 NONE: Members = {}
@@ -38,12 +37,12 @@ EXECUTE_ALL, DENY_ON_FIRST_DENY, PERMIT_ON_FIRST_PERMIT = SEMANTICS = (
     "deny_on_first_deny",
     "permit_on_first_permit",
 )
-MAX_EVALUATIONS = 10_000  # of one request
+MAX_EVALUATIONS = 10_000  # per request
 _OBJECT: Schema = {"type": "object"}
 
 
 class RequestPart(NamedTuple):
-    """A subject, an action or a resource. One that is searched for has a type, but neither an id nor properties."""
+    """A subject, an action or a resource. The target of a search has a type, but neither an id nor properties."""
 
     asked: Asked
     properties: Members = NONE
@@ -58,13 +57,13 @@ class Options(NamedTuple):
 
 
 class PageAsked(NamedTuple):
-    """The part of the results that is wanted: so many, or what a token continues."""
+    """The requested page of the results: a size, or the token of a page to continue."""
 
     limit: int | None = None
     token: str | None = None
 
 
-# ---- out of JSON ---------------------------------------------------------------------------------------------------
+# ---- decoding ------------------------------------------------------------------------------------------------------
 
 
 def entity_from_json(raw: object, path: str) -> RequestPart:
@@ -77,7 +76,7 @@ def entity_from_json(raw: object, path: str) -> RequestPart:
 
 
 def searched_from_json(raw: object, path: str) -> RequestPart:
-    """Read what is searched for: it has a type; an id is ignored, and so are properties."""
+    """Read the target of a search: it has a type; an id and properties are ignored."""
     return RequestPart(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
 
 
@@ -103,7 +102,7 @@ def options_from_json(raw: object, path: str) -> Options:
 
 
 def evaluations_from_json(raw: object, path: str) -> list[object]:
-    """Return the evaluations as sent: one that is invalid is not refused here, but answered in its place."""
+    """Return the evaluations as sent: an invalid one is not rejected here, but gets an error as its result."""
     if not isinstance(raw, list):
         raise MalformedRequest(path, "must be an array")
     if len(raw) > MAX_EVALUATIONS:
@@ -136,7 +135,7 @@ def _members(found: dict[str, object], path: str) -> Members:
     return NONE if raw is None else _object(raw, f"{path}.properties")
 
 
-# ---- how bodies are described --------------------------------------------------------------------------------------
+# ---- schemas -------------------------------------------------------------------------------------------------------
 
 SHAPES: dict[str, Schema] = {
     "Entity": taken(
@@ -230,7 +229,7 @@ class ResourceSearch(Search):
 class ActionSearch(Search):
     """Lists the actions that the subject may perform on the resource."""
 
-    action = None  # by which the framework leaves it out
+    action = None  # tells the framework to omit it
 
 
 # ---- Properties as context facts, whose predicates are the properties' names --------------------------------------
@@ -242,15 +241,14 @@ class ActionSearch(Search):
 #                                                                                  soft("delete", true)
 # context  {"ip": "10.0.0.1"}                                                      context("ip", "10.0.0.1")
 #
-# Facts that the policy has no use for are ignored. A value that no fact can have, such as a fraction or an object, is
-# refused if the policy asks for that property: if it were ignored, a `not` could hold for lack of the fact, and
-# grant.
+# Facts that the policy doesn't use are ignored. A value that no fact can have, such as a fraction or an object, is an
+# error if the policy uses that property: if it were ignored, a `not` could hold for lack of the fact, and grant access.
 
-OF_CONTEXT = "context"  # the predicate of what the context says
+OF_CONTEXT = "context"  # the predicate of facts from the context
 
 
 class RequestProperties(NamedTuple):
-    """What a request says of its parts. A part that is searched for says nothing."""
+    """The parts of a request with their properties. The target of a search has none."""
 
     subject: RequestPart
     action: RequestPart
@@ -259,13 +257,13 @@ class RequestProperties(NamedTuple):
 
     @property
     def has_properties(self) -> bool:
-        """Say whether there are properties or a context, which most requests do not have."""
+        """Return whether there are properties or a context, which most requests do not have."""
         subject, action, resource, context = self
         return bool(subject.properties or action.properties or resource.properties or context)
 
 
 def facts_of(known: RequestProperties, program: Program) -> tuple[Fact, ...]:
-    """Return the facts that the program has a use for, each once."""
+    """Return the distinct facts that the program uses."""
     if not known.has_properties:
         return ()
     return tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
@@ -297,12 +295,12 @@ def _of(about: Value, properties: Members, path: str, program: Program) -> Itera
 
 
 def _has_predicate(program: Program, name: str, type_name: str) -> bool:
-    """Say whether the program accepts facts of this name with a value of the type, alone or before one other value."""
+    """Return whether the program accepts facts of this name with a value of the type, alone or before one other."""
     return any(type_name in pattern[0] for arity in (1, 2) for pattern in program.accepted.get((name, arity), ()))
 
 
 def _values(raw: object, path: str) -> Iterator[Value]:
-    """Yield the value; of a list, one for each of its elements."""
+    """Yield the value; for a list, each of its elements."""
     if isinstance(raw, list):
         for index, each in enumerate(raw):
             yield _value(each, f"{path}[{index}]")
@@ -321,19 +319,19 @@ def _value(raw: object, path: str) -> Value:
     raise MalformedRequest(path, f"must be {wanted}, because the policy uses it")
 
 
-# ---- What a request asks: one evaluation; or many, some of which may be invalid; or a search ----------------------
+# ---- The questions of a request: one evaluation; many, some of which may be invalid; or a search ------------------
 
 INHERITED = ("subject", "action", "resource", "context")
-Evaluated = RequestProperties | MalformedRequest  # a valid evaluation, or what is wrong with it
+Evaluated = RequestProperties | MalformedRequest  # a valid evaluation, or its error
 
 
 def known_of(body: Mapping) -> RequestProperties:
-    """Return the parts of a decoded body. A body without an action searches for actions, and asks about any."""
+    """Return the parts of a decoded body. A body without an action searches for actions, and so is about any."""
     return RequestProperties(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
 
 
 def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:
-    """Read many evaluations. A member that is missing or null in one is taken from the defaults, as a whole."""
+    """Read many evaluations. A member that is missing or null is taken from the defaults, as a whole."""
     return [_evaluated(defaults, each, f"evaluations[{index}]") for index, each in enumerate(raw)]
 
 
@@ -348,9 +346,9 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
         return MalformedRequest(f"{path}.{fault.path}", fault.reason)
 
 
-# ---- Pages of a search: how many are wanted, and what token continues them ----------------------------------------
+# ---- Pages of a search: size and token ----------------------------------------------------------------------------
 # A token is signed. It continues one search of one environment after the last id that was sent, so no result is left
-# out or sent twice while facts change. All pages are of the moment at which the first one was answered, as long as
+# out or sent twice while facts change. All pages are as of the moment at which the first one was answered, as long as
 # its history is kept (`checks/asking/paging.py`).
 
 LARGEST = 2**31
@@ -361,7 +359,7 @@ _CHANGED = "must be the limit that the search began with, or be left out"
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """The page of a search that a request wants."""
+    """The page of a search that a request asks for."""
 
     size: int
     after: str | None = None
@@ -369,21 +367,21 @@ class SearchPage:
 
     @property
     def page(self) -> Page:
-        return Page(self.size + 1, self.after)  # one more, to know whether there is more
+        return Page(self.size + 1, self.after)  # one more, to find out whether there is a next page
 
 
 def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
-    """Return a digest that all pages of a search share, and no other search has."""
+    """Return a digest that identifies a search across its pages."""
     asked = {name: value for name, value in body.items() if name != "page"}
     try:
         text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
-    except orjson.JSONEncodeError:  # a large body may nest as deep as orjson reads, which is deeper than it writes
+    except orjson.JSONEncodeError:  # orjson reads deeper nesting than it writes
         raise MalformedRequest("", "the request body is nested too deeply") from None
     return sha256(text).hexdigest()
 
 
 def search_page_of(asked: PageAsked | None, digest: str) -> SearchPage | None:
-    """Return the page that is wanted; None if all results are."""
+    """Return the requested page; None for all results."""
     if asked is None or (asked.token is None and asked.limit is None):
         return None
     limit = None if asked.limit is None else min(asked.limit, LARGEST)
@@ -401,7 +399,7 @@ def search_page_of(asked: PageAsked | None, digest: str) -> SearchPage | None:
 
 
 def least_of(asked: object) -> int:
-    """Return the revision of the search that is continued; 0 if the token does not say, or there is none."""
+    """Return the revision of the search that is continued; 0 if the token is missing or does not contain it."""
     token = asked.get("token") if isinstance(asked, dict) else None
     if isinstance(token, str):
         with suppress(signing.BadSignature, ValueError):
@@ -413,12 +411,12 @@ def least_of(asked: object) -> int:
 def page_of(
     wanted: SearchPage | None, ids: list[str | None], digest: str, moment: Callable[[], list[int]]
 ) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and its member `page`. `moment` gives the last numbers of the next token."""
+    """Return the results of this page, and its member `page`. `moment` returns the last numbers of the next token."""
     if wanted is None:
         return ids, {"next_token": "", "count": len(ids)}
     shown = ids[: wanted.size]
     token = ""
     if len(ids) > wanted.size:
-        last = (shown[-1] or "") if shown else wanted.after  # a page of no results is followed from where it began
+        last = (shown[-1] or "") if shown else wanted.after  # an empty page is continued from its own start
         token = signing.Signer(salt=_SALT).sign_object([digest, wanted.size, last, *moment()])
     return shown, {"next_token": token, "count": len(shown)}

@@ -1,4 +1,4 @@
-"""The whole paths of AuthZEN's endpoints."""
+"""Full paths of AuthZEN's endpoints."""
 
 from checks.authzen import views
 from policy.endpoint import Endpoint

@@ -48,33 +48,32 @@ from policy.moments import Moment, seen_since
 from policy.rules.program import Program
 from policy.serializers import decoded
 
-# ---- From requests to questions: decisions, one or many, and searches ---------------------------------------------
-# The policy decides which properties become facts. They are made by the policy that was active when last seen. The
-# statements confirm that it still is; if it is not, all is done once more by the next one. So it is if signatures are
-# given numbers meanwhile.
+# ---- From requests to questions: one decision or many, and searches -----------------------------------------------
+# The policy decides which properties become facts, at first the one that was last seen active. The statements confirm
+# that it still is; if not, everything is repeated with the next one. The same goes if signatures get numbers meanwhile.
 
 T = TypeVar("T")
 
 
-Placed = tuple[int, RequestProperties]  # the place in a request, and what stands there
+Placed = tuple[int, RequestProperties]  # the position in a request, and its evaluation
 FactGroups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
-NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same, to confirm the key
+NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # run all the same, to confirm the key
 
 
 class Decision(NamedTuple):
-    """What is answered to one evaluation: whether it is allowed; if it is invalid, also what is wrong."""
+    """The result of one evaluation: whether it is allowed; if it is invalid, also the error."""
 
     is_allowed: bool
     fault: MalformedRequest | None = None
 
 
 def decided(asker: Asker, known: RequestProperties, moment: Moment | None) -> Answered:
-    """Decide one evaluation. It is refused if a property that the policy asks for has a value that no fact can have."""
+    """Decide one evaluation. Raises an error if a property that the policy uses has a value that no fact can have."""
     return _answered(asker, known, (), None, moment)
 
 
 def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> tuple[list[Decision], Answered]:
-    """Decide many evaluations as of one moment; those with the same facts are asked together."""
+    """Decide many evaluations as of one moment; those with the same facts share statements."""
 
     def by(session: LiveSession) -> tuple[tuple[list[Decision], Answered], int | None]:
         decisions, groups = _by_facts(asked, session)
@@ -95,7 +94,7 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
 
 
 def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> Explanation:
-    """Decide one evaluation, and say why."""
+    """Decide one evaluation, and explain the decision."""
 
     def by(session: LiveSession) -> tuple[Explanation, int | None]:
         found = explain(asker, question_of(known, facts_of(known, session.program)), moment)
@@ -105,19 +104,19 @@ def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> 
 
 
 def searched(asker: Asker, known: RequestProperties, out: str, page: Page | None, moment: Moment | None) -> Answered:
-    """Ask for the ids of the part `out` that make the question true."""
+    """Return the ids of the part `out` for which the question holds."""
     return _answered(asker, known, (out,), page, moment)
 
 
 def ids_of(found: Answered) -> list[str | None]:
-    """Return the ids that a search found, in order; None, which stands for every id, is first."""
+    """Return the sorted ids that a search found; None, which stands for every id, is first."""
     return [text for (text,) in sorted(found.of_one, key=by_ids)]
 
 
 def _answered(
     asker: Asker, known: RequestProperties, outs: tuple[str, ...], page: Page | None, moment: Moment | None
 ) -> Answered:
-    if not known.has_properties:  # then what to ask does not depend on the policy
+    if not known.has_properties:  # the question does not depend on the policy
         return ask.answer(asker, question_of(known, (), outs), page, moment)
 
     def by(session: LiveSession) -> tuple[Answered, int | None]:
@@ -142,7 +141,7 @@ def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[De
 
 
 def _compile(groups: FactGroups, session: LiveSession, moment: Moment | None) -> None:
-    """Compile the groups' statements beforehand: what is compiled within their snapshot is not remembered."""
+    """Compile the groups' statements in advance: what is compiled within their snapshot is not cached."""
     for facts, group in groups.items():
         context = session.brought(tuple(facts)).facts
         questions = [question_of(known, context) for _, known in group]
@@ -168,9 +167,9 @@ def _settled(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tu
 
 
 def _together(found: Sequence[Answered]) -> tuple[Answered, int | None]:
-    """Return how several answers of one moment were found, as one, with the policy version of all.
+    """Merge several answers of one moment into one, and return it with the policy version of all.
 
-    It may be kept only if each of them may. If they are by several versions, all is to be asked again.
+    It may be cached only if each of them may. If their versions differ, everything has to be repeated.
     """
     last = found[-1]
     states = {each.valid_while for each in found}
@@ -180,7 +179,7 @@ def _together(found: Sequence[Answered]) -> tuple[Answered, int | None]:
 
 
 # ---- lines --------------------------------------------------------------------------------------------------------
-# Reads lines of the decision log about AuthZEN: what they asked, and what was allowed or found.
+# Reads lines of the decision log about AuthZEN: the questions, and what was allowed or found.
 
 _SEARCHES = {
     "/access/v1/search/subject": (SubjectSearch, "actor"),
@@ -190,7 +189,7 @@ _SEARCHES = {
 
 
 class Apart(AuthzError):
-    """Evaluations that were asked with different facts cannot be asked again together."""
+    """Evaluations that had different facts cannot be replayed together."""
 
     def __init__(self) -> None:
         super().__init__("its evaluations have different properties, or some are invalid")
@@ -206,7 +205,7 @@ def program_of_then(line: LogLine) -> Program | None:
 
 
 def given_for(line: LogLine, program: Program | None) -> AskedTogether:
-    """Return what was asked, with the properties that the program asks for."""
+    """Return the questions, with the properties that the program uses."""
     if line.endpoint in _SEARCHES:
         serializer, out = _SEARCHES[line.endpoint]
         return _given(program, [known_of(decoded(serializer, line.question))], (out,))
@@ -226,7 +225,7 @@ def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> 
 
 
 def answers_of(line: LogLine, answer: Summary) -> list[str | bool]:
-    """Return for each question whether it is allowed; or the names or ids that a search found."""
+    """Return for each question whether it is allowed; for a search, the names or ids that it found."""
     if "results" not in answer:
         return [answer["allowed"]]
     results: list[Any] = answer["results"]
@@ -241,7 +240,7 @@ JSON = "application/json"
 class AuthZen(Answering):
     """Takes JSON alone, and says so, as the specification asks."""
 
-    takes_context = takes_moment = False  # their bodies say it in words of their own
+    takes_context = takes_moment = False  # their bodies have members of their own for these
 
     def post(self, request: Request) -> Response:
         kind = request.headers.get("CONTENT_TYPE", "")
@@ -301,7 +300,7 @@ class EvaluateMany(AccessEvaluation):
 def _each_explained(
     who: Caller, asked: Sequence[Evaluated], moment: Moment | None
 ) -> tuple[list[dict[str, object]], Explanation]:
-    """Return what is answered to each, and the last explanation, whose revision and policy are those of all."""
+    """Return the response to each, and the last explanation, whose revision and policy are those of all."""
     if len(asked) > MOST_EXPLAINED:
         raise MalformedRequest("options.explain", f"can explain at most {MOST_EXPLAINED} evaluations in one request")
     shown: list[dict[str, object]] = []
@@ -326,7 +325,7 @@ MOST_EXPLAINED = 100
 
 
 def _until_decided(answers: Iterable[dict[str, object]], options: Options) -> list[dict[str, object]]:
-    """Return the answers; if the request says what decides, only up to the first one that does."""
+    """Return the answers; if the request has an evaluation semantic, only up to the first one that decides."""
     stops = {DENY_ON_FIRST_DENY: False, PERMIT_ON_FIRST_PERMIT: True}.get(options.semantic)
     shown = []
     for each in answers:
@@ -350,7 +349,7 @@ def _explanation_to_json(found: Explanation) -> dict[str, object]:
 
 
 class AccessSearch(AuthZen):
-    out: ClassVar[str]  # what is asked for
+    out: ClassVar[str]  # the target of the search
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
@@ -364,7 +363,7 @@ class AccessSearch(AuthZen):
         )
         shown, page = page_of(wanted, ids_of(found), digest, lambda: moment_to_token(found, first or moment))
         results = [self.result(body, "*" if text is None else text) for text in shown]
-        paged = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
+        paged = {"page": page} if body["page"] is not None else {}  # first, as readers of long responses prefer
         return paged | {"results": results}, not_cached(found) if page["next_token"] and moment is None else found
 
     def least(self, request: Request) -> int:
@@ -441,5 +440,5 @@ class Metadata(Endpoint):
                 "search_resource_endpoint": f"{base}/access/v1/search/resource",
                 "search_action_endpoint": f"{base}/access/v1/search/action",
             },
-            headers={"Cache-Control": "no-store"},  # the address is of this request
+            headers={"Cache-Control": "no-store"},  # the URLs depend on the request
         )

@@ -3,8 +3,8 @@
 Read it in this order:
 
 * `kinds`        kinds of questions to compare by, and sets of answers
-* `differences`  asks two policies the same questions about samples of values
-* `preview`      what a policy that is not published yet would change
+* `differences`  compares two policies' answers to the same questions about samples of values
+* `preview`      the impact of an unpublished policy
 * `review`       who had access as of a moment, or gained and lost it between two
-* `review_walk`  goes through a review from a cursor on: to its end for the command, a page at a time for `review_page`
+* `review_walk`  walks through a review from a cursor: to its end for the command, in pages for `review_page`
 """

@@ -1,4 +1,4 @@
-"""Ask two policies the same questions, and find where their answers differ."""
+"""Put the same questions to two policies, and find where their answers differ."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from policy.rules.program import Atom, Program, Rule, Var
 from policy.values import PRIMITIVES, Value
 
 # ---- samples ------------------------------------------------------------------------------------------------------
-# Which values to ask about: those that the difference between two policies is about, as far as that can be known.
+# Which values to ask about: those affected by the difference between two policies, as far as that can be known.
 #
-# If an argument of an answer that may differ comes from the head of a rule that differs (`Reached.origins`), only the
-# values that this rule concludes there need be asked about. Otherwise values are drawn: first those that the
-# difference is about, or that facts lead to from there, then others at random. The same seed over the same facts
-# draws them in the same order.
+# If an argument of an answer that may differ comes from the head of a changed rule (`Reached.origins`), only the values
+# that this rule concludes there need to be checked. Otherwise values are sampled: first those affected by the
+# difference, or reached from there through facts, then others at random. The same seed over the same facts gives the
+# same order.
 
-QUOTA = 1_000  # values that are drawn for one kind of question, where any may matter
+QUOTA = 1_000  # sample size for one kind of question, if any value may matter
 _NEAR, _SAMPLE_STEPS, _OF_EACH = 200, 4, 10  # values, steps, and facts of each place, when facts are followed
-_SECONDS = 0.5  # that looking for what one rule concludes may take
-_MOST_ROWS, _SOME_ROWS = 50_000, 500  # values of that; only some if all would take too long
+_SECONDS = 0.5  # time limit for finding what one rule concludes
+_MOST_ROWS, _SOME_ROWS = 50_000, 500  # rows to find there; the fewer if all would take too long
 _MOST_TYPINGS = 20  # combinations of types, for variables that nothing binds
 _ANY = SomeIds((), or_more=True)
 
@@ -53,7 +53,7 @@ class Sample:
     type: str
     texts: tuple[str, ...]
     among: SomeIds
-    is_traced: bool = False  # to rules that differ: answers about other values cannot differ
+    is_traced: bool = False  # to changed rules: answers about other values cannot differ
 
     @property
     def is_all(self) -> bool:
@@ -66,7 +66,7 @@ class Sample:
 
 @dataclass
 class Sampler:
-    """Draws values to ask about, by what differs between the programs of two sessions.
+    """Samples values to ask about, by the difference between the programs of two sessions.
 
     After the deadline, `about` looks up nothing more.
     """
@@ -83,7 +83,7 @@ class Sampler:
         return self.sides[0].program, self.sides[1].program
 
     def anchor(self, kind: QuestionKind) -> tuple[int, Sample]:
-        """Return the argument by whose values the questions of the kind are asked, and those values."""
+        """Return the argument by whose values to split the questions of the kind, and those values."""
         traced = [(place, texts) for place in kind.anchors if (texts := self._traced(kind, place)) is not None]
         if traced:
             place, texts = min(traced, key=lambda each: len(each[1]))
@@ -93,7 +93,7 @@ class Sampler:
         return place, self.sample(kind, place, QUOTA)
 
     def sample(self, kind: QuestionKind, place: int, most: int) -> Sample:
-        """Return values near the difference, one that nothing mentions, those that rules name, and others at random."""
+        """Return values near the difference, one that nothing mentions, those named in rules, and others at random."""
         type_name = kind.types[place]
         among = self._ids_of(type_name)
         near = islice(self.about.get(type_name) or self._reached(type_name), most // 2)
@@ -106,10 +106,10 @@ class Sampler:
         Random(f"{self.seed} {kind}").shuffle(found)  # noqa: S311  nothing secret is drawn
         return tuple(found)
 
-    # ---- what there is ----------------------------------------------------------------------------------------
+    # ---- known values -----------------------------------------------------------------------------------------
 
     def _ids_of(self, type_name: str) -> SomeIds:
-        """Return all ids that there are: in facts, in rules, and one for all that nobody mentions."""
+        """Return all known ids: those in facts, those in rules, and one for all that nothing mentions."""
         if type_name not in self._ids:
             found = ids_of(self.sides[0].numbers, type_name)
             texts = {ANY, *found.texts, *self._named(type_name)}
@@ -117,17 +117,17 @@ class Sampler:
         return self._ids[type_name]
 
     def _named(self, type_name: str) -> list[str]:
-        """Return what the rules of either program mention of the type."""
+        """Return the values of the type that either program's rules mention."""
         return sorted(self._in_rules[type_name])
 
     @cached_property
     def _in_rules(self) -> dict[str, set[str]]:
         return values_in_rules(self.programs)
 
-    # ---- what the difference is about ----------------------------------------------------------------------------
+    # ---- values affected by the difference -----------------------------------------------------------------------
 
     def _traced(self, kind: QuestionKind, place: int) -> frozenset[str] | None:
-        """Return the values that an answer of the kind can have there if it differs; None if it may be any value."""
+        """Return the values there for which an answer of the kind may differ; None if it may be any value."""
         origins = kind.origins[place]
         if origins is None:
             return None
@@ -138,7 +138,7 @@ class Sampler:
 
     @cached_property
     def about(self) -> dict[str, dict[str, None]]:
-        """Return the values that differing rules conclude something about, by type, in the order of the rules."""
+        """Return the values that changed rules conclude something about, by type, in the order of the rules."""
         found: dict[str, dict[str, None]] = {}
         for start, changed in enumerate(self.changed):
             for place, types in enumerate(changed.head.types):
@@ -148,7 +148,7 @@ class Sampler:
         return found
 
     def _reached(self, type_name: str) -> dict[str, None]:
-        """Return ids of the type that facts lead to, in the fewest steps, from what the difference is about."""
+        """Return ids of the type reached through facts, in the fewest steps, from the affected values."""
         edge = [Value(name, text) for name, texts in self.about.items() for text in islice(texts, _NEAR)]
         seen = set(edge)
         for _ in range(_SAMPLE_STEPS):
@@ -166,7 +166,7 @@ class Sampler:
                 yield from (arg for arg in fact.args if arg.type not in PRIMITIVES)
 
     def _concluded_at(self, start: int, place: int, type_name: str) -> SomeIds:
-        """Return the values in one argument of what a differing rule concludes, or of differing facts."""
+        """Return the values of one argument in the conclusions of a changed rule, or in changed facts."""
         key = (start, place, type_name)
         if key not in self._concluded:
             self._concluded[key] = self._found_at(*key)
@@ -217,7 +217,7 @@ class Sampler:
 
     @cached_property
     def _probes(self) -> tuple[Snapshot, Snapshot]:
-        """Return sessions of the programs, each with a predicate for each variable in the head of a rule that differs.
+        """Return sessions of the programs with a probe predicate for each variable in the head of a changed rule.
 
         has_role(u, "reader", d) if owns(u, d)   ->   `rule 0 u`(u) if owns(u, d) and `rule 0 d`(d) if owns(u, d)
         """
@@ -236,7 +236,7 @@ def _probing(program: Program, changed: list[Changed], is_new: bool) -> Program:
 
 
 def _probe_name(start: int, variable: Var) -> str:
-    return f"rule {start} {variable.name}"  # no name of a policy has a space
+    return f"rule {start} {variable.name}"  # names in policies have no spaces
 
 
 def _variables(rule: Rule) -> list[Var]:
@@ -250,28 +250,28 @@ def _unbound(rule: Rule, variable: Var) -> list[Var]:
 
 
 # ---- differences --------------------------------------------------------------------------------------------------
-# Asks two policies the same questions, kind by kind, to find where their answers differ and how much was compared.
+# Puts the same questions to two policies, kind by kind, to find where answers differ and how much was compared.
 #
 # If there are few facts, all questions of a kind are asked as one question with open variables. If there are many, or
-# if that question is refused, they are asked by the values of one variable (`Sampler.anchor`), some values in a
-# statement. If even those answers cannot be listed ("all but some"), values are drawn for the other variables too.
+# if that question is rejected, they are split by the values of one variable (`Sampler.anchor`), some values per
+# statement. If even those answers cannot be listed ("all but some"), values are sampled for the other variables too.
 
-MOST_ROWS = 300_000  # of one answer that are looked at
-_MOST_AT_ONCE, _OTHERS = 100, 100  # values: in one statement, and drawn for each other variable
+MOST_ROWS = 300_000  # of one answer that are examined
+_MOST_AT_ONCE, _OTHERS = 100, 100  # values: per statement, and sampled for each other variable
 _FEW_FACTS = 20_000
 _WEIGHT = 4  # of decisions when time is shared; other kinds have 1
-_STEPS = 8  # a step is about more values only if the time would suffice for so many steps
+_STEPS = 8  # a step takes more values only if the time would suffice for this many steps
 _MOST_SKIPPED = 3
-_SHORTEST = 0.25  # seconds that a question has at least
+_SHORTEST = 0.25  # minimum time limit of a question, in seconds
 _LATE = "the time limit was reached"
 _SLOW = "too slow to evaluate, even for a single value"
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the answers of either policy, and those that only one of them gives; keeps some of these as examples."""
+    """Counts the answers of each policy and those that only one gives, and keeps some of the latter as examples."""
 
-    most: int  # examples that are kept in each direction
+    most: int  # examples to keep in each direction
     answers: int = 0
     gained: int = 0
     lost: int = 0
@@ -292,7 +292,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of a kind of question: how many answers either policy gives, and how many only one of them gives.
+    """The result for a kind of question: the number of answers of each policy, and of those that only one gives.
 
     `samples` are the values that were asked about, if not all were; `problem` is why nothing was asked.
     """
@@ -301,7 +301,7 @@ class Compared:
     tally: Tally
     samples: tuple[Sample, ...] = ()
     problem: str = ""
-    is_refused: bool = False  # by the new policy alone: it would answer no question of the kind
+    is_refused: bool = False  # only by the new policy, which would answer no question of the kind
 
     @property
     def examples(self) -> Iterator[tuple[Goal, bool]]:
@@ -311,7 +311,7 @@ class Compared:
 
     @property
     def is_all(self) -> bool:
-        """Say whether no other answer of the kind can differ."""
+        """Return whether no other answer of the kind can differ."""
         return not (self.samples or self.problem)
 
     @property
@@ -323,7 +323,7 @@ class Compared:
 
 
 class _Refused(AuthzError):
-    """A policy answers not even one question of a kind."""
+    """A policy rejects all questions of a kind."""
 
     def __init__(self, reason: AuthzError, is_new: bool):
         self.is_new = is_new
@@ -335,12 +335,12 @@ class PolicyComparison:
     sides: tuple[Snapshot, Snapshot]
     sampler: Sampler
     deadline: float
-    most: int  # answers that differ that are kept, of each kind
+    most: int  # differing answers to keep, of each kind
 
     def compared(self, kinds: list[QuestionKind]) -> list[Compared]:
         """Compare each kind within its share of the time, as one question or by values.
 
-        Time that is left over is shared again by the kinds with values that were not asked about yet.
+        The remaining time is shared again by the kinds with values that were not asked about yet.
         """
         found: dict[QuestionKind, Compared] = {}
         partial: dict[QuestionKind, _ByValues] = {}
@@ -357,7 +357,7 @@ class PolicyComparison:
         return [found.get(kind) or Compared(kind, Tally(0), problem=_LATE) for kind in kinds]
 
     def _share(self, kinds: list[QuestionKind]) -> float:
-        """Return when the first kind's time is over: decisions have more time than other kinds."""
+        """Return when the first kind's share of the time ends; decisions get more than other kinds."""
         weights = [_WEIGHT if kind.is_decision else 1 for kind in kinds]
         now = time.monotonic()
         return now + max(0.0, self.deadline - now) * weights[0] / sum(weights)
@@ -369,11 +369,11 @@ class PolicyComparison:
 
     @cached_property
     def _is_small(self) -> bool:
-        """Say whether there are so few facts that all questions of a kind are best asked at once."""
+        """Return whether there are few enough facts to ask all questions of a kind at once."""
         return count_up_to(_FEW_FACTS + 1, self.sides[0].numbers.values()) <= _FEW_FACTS
 
     def _whole(self, kind: QuestionKind, until: float) -> Compared | None:
-        """Compare all questions of the kind as one; return None if that is refused, but smaller ones may not be."""
+        """Compare all questions of the kind as one; None if that is rejected, but smaller ones may not be."""
         tally, ask = Tally(self.most), self.both if kind.places else self.one_by_one
         try:
             tally.count(*ask(kind, {}, (until - time.monotonic()) / 2))
@@ -387,14 +387,14 @@ class PolicyComparison:
     def both(
         self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> tuple[set[AnswerRow], set[AnswerRow]]:
-        """Return what both policies answer, for given ids in some of the places."""
+        """Return both policies' answers, for given ids at some of the positions."""
         old, new = (self._rows(session, kind, ids, seconds) for session in self.sides)
         return old, new
 
     def one_by_one(
         self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> tuple[set[AnswerRow], set[AnswerRow]]:
-        """Return the same for given ids in all of the places, by a question for each row: lists may be refused."""
+        """Like `both`, for given ids at all positions, with a question for each row: lists may be rejected."""
         until = time.monotonic() + max(seconds, _SHORTEST)
         found: tuple[set[AnswerRow], set[AnswerRow]] = (set(), set())
         for row in product(*(ids[place] for place in kind.places)):
@@ -436,7 +436,7 @@ class _ByValues:
     others: dict[int, Sample] = field(default_factory=dict)
     tally: Tally = field(init=False)
     asked: list[str] = field(default_factory=list)
-    is_one_by_one: bool = False  # whether each question is asked by itself
+    is_one_by_one: bool = False  # whether each question is asked separately
     skipped: int = 0
     size: int = 1
     reason: str = _LATE
@@ -450,7 +450,7 @@ class _ByValues:
         return len(self.asked) + self.skipped < len(self.values.texts) and self.skipped < _MOST_SKIPPED
 
     def go_on(self, until: float) -> None:
-        """Ask about more values until the time is over, but at least once; more at a time while that is quick."""
+        """Ask about values in growing batches until the time is over, but at least once."""
         while self.has_more:
             begun = time.monotonic()
             is_answered = self._ask_next(until - begun)
@@ -467,7 +467,7 @@ class _ByValues:
         return Compared(self.kind, self.tally, () if all(each.is_all for each in samples) else samples)
 
     def _ask_next(self, seconds: float) -> bool:
-        """Ask about the next values, and say whether that was answered."""
+        """Ask about the next values; return whether that was answered."""
         start = len(self.asked) + self.skipped
         chunk = self.values.texts[start : start + self.size]
         ids = {place: sample.texts for place, sample in self.others.items()}
@@ -482,10 +482,10 @@ class _ByValues:
         return True
 
     def _retreat(self, problem: AuthzError) -> None:
-        """Choose how to go on after a refusal.
+        """Choose how to continue after a rejection.
 
-        If the answer cannot be listed, draw values for the other variables, then ask one by one. If it is too much, ask
-        about fewer values at a time. If nothing of this is left to do, skip a value.
+        If the answer cannot be listed, sample values for the other variables, then ask one by one. If it is too large,
+        ask about fewer values at a time. If none of this is left to do, skip a value.
         """
         self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
         self.is_refused = isinstance(problem, _Refused) and problem.is_new
@@ -501,15 +501,15 @@ class _ByValues:
             self.skipped += 1
 
 
-# ---- Questions that a user gives, and where the answers of two policies to them differ ----------------------------
+# ---- Given questions, and where the answers of two policies to them differ ----------------------------------------
 
-MOST_SHOWN = 20  # answers of one question that differ, in each direction
-MOST_NAMED = 3  # questions of those that were asked together
+MOST_SHOWN = 20  # differing answers of one question to show, in each direction
+MOST_NAMED = 3  # questions of a batch to name
 
 
 @dataclass(frozen=True)
 class AskedTogether:
-    """Questions that were asked together, or a pattern of facts, of which each policy makes its own questions."""
+    """A batch of questions, or a pattern of facts from which each policy derives its own questions."""
 
     questions: tuple[Question, ...] = ()
     pattern: FactPattern | None = None
@@ -522,11 +522,11 @@ class AskedTogether:
     def of(self, session: Snapshot) -> Sequence[Question]:
         """Return the questions for the session, without those about predicates that its policy does not have.
 
-        Such a predicate holds for nothing.
+        Such a predicate never holds.
         """
         questions = self.questions
         if self.pattern is not None and is_known(session.program, self.pattern.predicate):
-            any_session: Any = session  # of which `questions_of` uses only the program and the environment
+            any_session: Any = session  # `questions_of` uses only its program and environment
             questions = tuple(questions_of(any_session, self.pattern, self.context))
         return [each for each in questions if all(is_known(session.program, name) for name, _ in each.calls)]
 
@@ -570,18 +570,18 @@ def _differs(sides: tuple[Snapshot, Snapshot], goal: Goal) -> bool:
 
 
 def _key(question: Question) -> tuple:
-    """Return what tells questions apart; the context is the same for all."""
+    """Return the identity of a question; the context is the same for all."""
     return question.calls, tuple(question.variables.items()), question.outs
 
 
 def shown_question(question: Question) -> str:
-    """Return the question as people write it: `allow(User:ann, "read", Repo:_)`."""
+    """Return the question in Polar notation: `allow(User:ann, "read", Repo:_)`."""
     rows: AnswerRow = tuple([None] * len(question.outs))
     return " and ".join(shown_atom(goal.predicate, goal.args) for goal in goals_of(question, rows))
 
 
 def goals_of(question: Question, row: AnswerRow) -> list[Goal]:
-    """Return what a row of the answer says that holds: a goal for each call."""
+    """Return the goals that a row of the answer stands for: one for each call."""
     texts = {name: asked.ids[0] if asked.ids else None for name, asked in question.variables.items()}
     texts |= dict(zip(question.outs, row))
     values = {name: Value(asked.type, texts[name] or ANY) for name, asked in question.variables.items()}

@@ -1,4 +1,4 @@
-"""Kinds of questions to compare by, and sets of answers."""
+"""Kinds of questions to compare by, and operations on sets of answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Member, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
 
-# ---- Compares sets of answers in which None stands for every value ------------------------------------------------
-# old  (ann, d)        new  (None, d)        gained (None, d), except what was there before: (ann, d)
+# ---- Sets of answers in which None stands for every value ---------------------------------------------------------
+# old  (ann, d)        new  (None, d)        gained (None, d), except what already existed: (ann, d)
 
 
 def missing(rows: Set[AnswerRow], other: Set[AnswerRow]) -> list[AnswerRow]:
@@ -32,7 +32,7 @@ def missing(rows: Set[AnswerRow], other: Set[AnswerRow]) -> list[AnswerRow]:
 
 
 def without_covered(rows: Set[AnswerRow]) -> set[AnswerRow]:
-    """Return the rows without those that another of them covers: they say the same."""
+    """Return the rows without those that another row covers, which are redundant."""
     opened = _open_places(rows)
     if not opened:
         return set(rows)
@@ -40,7 +40,7 @@ def without_covered(rows: Set[AnswerRow]) -> set[AnswerRow]:
 
 
 def exceptions(gained: Iterable[AnswerRow], other: Set[AnswerRow]) -> set[AnswerRow]:
-    """Return what the gained rows with a None have in common with the other rows.
+    """Return the overlap of the gained rows that contain None with the other rows.
 
     gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
     """
@@ -58,14 +58,14 @@ def _lasts(row: AnswerRow, by_last: Mapping[str | None, list[AnswerRow]]) -> Ite
 
 
 def met(row: AnswerRow, other: AnswerRow) -> AnswerRow | None:
-    """Return the row of what both rows cover, or None: (None, "b") and ("a", None) both cover ("a", "b")."""
+    """Return the intersection of two rows, or None: (None, "b") and ("a", None) both cover ("a", "b")."""
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
 
 
 def _open_places(rows: Iterable[AnswerRow]) -> set[tuple[int, ...]]:
-    """Return the sets of columns in which rows are None: few different ones, even of very many rows."""
+    """Return the sets of columns in which rows are None: few different ones, even for many rows."""
     wild = [row for row in rows if None in row]
     return {tuple([place for place, text in enumerate(row) if text is None]) for row in wild}
 
@@ -74,15 +74,15 @@ def _opened(row: AnswerRow, places: tuple[int, ...]) -> AnswerRow:
     return tuple(None if place in places else text for place, text in enumerate(row))
 
 
-# ---- Kinds of questions: what is asked about a predicate, for values of certain types -----------------------------
+# ---- Kinds of questions: a predicate with types of arguments ------------------------------------------------------
 # allow(User:_, "read", Doc:_)      all questions of this kind may be asked at once, or some of them
 
 DECISION = "allow"
-MOST_KINDS = 2_000  # that are looked into; a preview says when it leaves some out
+MOST_KINDS = 2_000  # to examine; a preview reports if it leaves some out
 
 
 class QuestionKind(NamedTuple):
-    """A predicate with a type for each argument, and its value where only one is asked about."""
+    """A predicate with a type for each argument, and its value if only one is asked about."""
 
     predicate: str
     types: tuple[str, ...]
@@ -99,7 +99,7 @@ class QuestionKind(NamedTuple):
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Return the places of the arguments that are open."""
+        """Return the positions of the open arguments."""
         return tuple(place for place, value in enumerate(self.values) if value is None)
 
     @property
@@ -108,7 +108,7 @@ class QuestionKind(NamedTuple):
         return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
 
     def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
-        """Return all questions of the kind as one, or those about given ids in some of the places."""
+        """Return all questions of the kind as one, or those about given ids at some of the positions."""
         asked = [
             Asked(type_name, ids.get(place) if value is None else (value.id,))
             for place, (type_name, value) in enumerate(zip(self.types, self.values))
@@ -116,20 +116,20 @@ class QuestionKind(NamedTuple):
         return question_about(self.predicate, asked, self.places)
 
     def goal(self, row: AnswerRow) -> Goal:
-        """Return what a row of the answer says holds; None in it is any value."""
+        """Return the goal that a row of the answer stands for; None in it is any value."""
         ids = iter(row)
         args = (value or Value(name, next(ids) or ANY) for name, value in zip(self.types, self.values))
         return Goal(self.predicate, tuple(args))
 
     def is_known_to(self, program: Program) -> bool:
-        """Say whether the program can be asked; a predicate that it does not have holds for nothing."""
+        """Return whether the program accepts the question; unknown predicates never hold."""
         return self.predicate in program.predicates or self.predicate in BUILT_IN
 
 
 def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[QuestionKind], bool]:
-    """Return the kinds of questions about what may differ, decisions first; and whether these are all.
+    """Return the kinds of questions that may differ, decisions first; and whether these are all.
 
-    No kind is part of another: `allow(User:_, _, Doc:_)` takes the place of `allow(User:_, "read", Doc:_)`.
+    No kind is part of another: `allow(User:_, _, Doc:_)` replaces `allow(User:_, "read", Doc:_)`.
     """
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
     kinds: dict[tuple, QuestionKind] = {}
@@ -153,30 +153,30 @@ def _with_origins(kind: QuestionKind, other: QuestionKind | None) -> QuestionKin
 
 
 def _is_default(program: Program, arity: int) -> bool:
-    """Say whether `allow` has only its default rule, so that asking about permissions too would ask the same twice."""
+    """Return whether `allow` has only its default rule, so that comparing permissions as well would be redundant."""
     return [rule.origin for rule in program.rules_by_predicate.get((DECISION, arity), ())] == [NOWHERE]
 
 
 def _question_kinds_of(found: Reached) -> Iterator[QuestionKind]:
     predicate, types, values = found.atoms
     for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
-        if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by its name
+        if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by name
             yield QuestionKind(predicate, concrete, values, found.origins)
 
 
 def _wider(kind: QuestionKind) -> Iterator[tuple]:
-    """Yield the keys of the kinds that the kind is part of: each leaves some of its values open."""
+    """Yield the keys of the kinds that contain this one: each leaves some of its values open."""
     choices = [((value, None) if value else (None,)) for value in kind.values]
     for values in product(*choices):
         if values != kind.values:
             yield kind.predicate, kind.types, values
 
 
-# ---- Kinds of access that there may be, or that may have changed: allow(User:_, "read", Doc:_) --------------------
-# They are derived from types, names and the facts that changed, without asking a question. There may be too many of
-# them, never too few: what is not among them cannot hold, or cannot differ.
+# ---- Kinds of access that may exist, or that may have changed: allow(User:_, "read", Doc:_) -----------------------
+# They are derived from types, names and changed facts, without asking a question. There may be too many of them, never
+# too few: what is not among them cannot hold, or cannot differ.
 
-MOST_ACTORS = 1_000  # that a question names; if there are more, it is about any
+MOST_ACTORS = 1_000  # named in a question; with more, it is about any actor
 
 _Ids = frozenset[str] | None  # None: any
 _Key = tuple[str, str | None, str]
@@ -184,9 +184,9 @@ _Key = tuple[str, str | None, str]
 
 @dataclass(frozen=True, slots=True)
 class AccessKind:
-    """One action of actors of a type on resources of a type; or, if `action` is None, all actions but `others_than`.
+    """One action of actors of a type on resources of a type; if `action` is None, all except `others_than`.
 
-    The actions in `others_than` have kinds of their own. Only the ids in `actors` and `resources` may be concerned;
+    The actions in `others_than` have kinds of their own. Only the ids in `actors` and `resources` may be affected;
     None: any may be.
     """
 
@@ -202,7 +202,7 @@ class AccessKind:
         return shown_atom(DECISION, (Value(self.actor, ANY), action, Value(self.resource, ANY)))
 
     def narrowed(self, actor_type: str, action: str, resource_type: str, actor: str = "") -> AccessKind | None:
-        """Return the part of the kind that matches, or None; an empty text matches everything."""
+        """Return the part of the kind that matches, or None; an empty string matches everything."""
         if actor_type not in ("", self.actor) or resource_type not in ("", self.resource):
             return None
         if actor:
@@ -234,7 +234,7 @@ class AccessKind:
         return [(actor, action, text) for text in (ids if resource is None else (resource,))]
 
     def reports(self, action: str | None) -> bool:
-        """Say whether this kind reports the action, rather than a kind of the action's own."""
+        """Return whether this kind reports the action, rather than a kind of the action's own."""
         return action not in self.others_than
 
 
@@ -264,7 +264,7 @@ def _is_decision(found: Reached) -> bool:
 def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
-    """Return the kinds that may differ, because of facts or of the policy, or (`clock`) because of the time."""
+    """Return the kinds that may differ, because of facts or the policy, or (with `clock`) because of the time."""
     starts: list[tuple[AtomSet, ChangedFacts | None]] = [(_atom_set_of(each.signature), each) for each in changes]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
@@ -281,7 +281,7 @@ def _reads_clock(rule: Rule) -> bool:
     return any(isinstance(term, Now) for literal in (rule.head, *rule.body) for term in terms_of(literal))
 
 
-# ---- out of what is reached ----------------------------------------------------------------------------------------
+# ---- from what is reached ------------------------------------------------------------------------------------------
 
 
 def _kinds_of(
@@ -313,7 +313,7 @@ def _keyed(found: Iterable[Reached]) -> Iterator[tuple[_Key, tuple[Origins, ...]
 def _names(origins: Iterable[_Key], programs: Sequence[Program]) -> dict[tuple[str, str], set[str]]:
     """Return the actions with kinds of their own, by the types of actor and resource.
 
-    These are the actions that the keys name, and, where a key leaves the action open, all that the type declares.
+    These are the actions that the keys name, and all that the type declares if a key leaves the action open.
     """
     names: dict[tuple[str, str], set[str]] = {}
     for actor, action, resource in origins:
@@ -334,7 +334,7 @@ def _every(origins: Mapping[_Key, object], names: Mapping[tuple[str, str], set[s
 
 
 def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
-    """Return the ids that changed facts have in the places that the origins name; None if others are possible."""
+    """Return the ids that changed facts have at the positions in the origins; None if others are possible."""
     if origins is None:
         return None
     found: set[str] = set()
@@ -348,7 +348,7 @@ def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
 
 
 def values_in_rules(programs: Iterable[Program]) -> dict[str, set[str]]:
-    """Return the ids that rules name, by type."""
+    """Return the ids mentioned in rules, by type."""
     found: dict[str, set[str]] = defaultdict(set)
     literals = (each for program in programs for rule in program.rules for each in (rule.head, *rule.body))
     for literal in literals:

@@ -1,4 +1,4 @@
-"""Preview the impact of a policy: its tests, unused facts, and decisions that differ."""
+"""Preview the impact of a policy: its tests, unused facts, and changed decisions."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ from policy.rules.program import Program, Rule
 from policy.values import STRING
 
 # ---- preview ------------------------------------------------------------------------------------------------------
-# What a policy that is not published yet would change: its tests, the facts it has no use for, and decisions.
+# The impact of an unpublished policy: its tests, the facts it doesn't use, and decisions.
 #
-# Answers are compared for questions that are given, or for those that the difference between the policies reaches:
-# what rules that differ are about, and all that depends on it. Both policies are asked the same questions over the
-# same facts, as of one moment.
+# Answers are compared for given questions, or for those that the difference between the policies reaches: what changed
+# rules are about, and all that depends on it. Both policies get the same questions over the same facts, as of one
+# moment.
 
-SECONDS = 5.0  # for asking, by default; as many again for explaining
-MOST_SHOWN = 100  # answers that differ, of each kind of question and in each direction; the others are counted
-MAX_EXPLAINED = 50  # answers that differ; the others are listed without an explanation
-_SHORTEST = 0.05  # seconds that a question has at least
+SECONDS = 5.0  # for questions, by default; as many again for explanations
+MOST_SHOWN = 100  # differing answers, of each kind of question and in each direction; the others are counted
+MAX_EXPLAINED = 50  # differing answers to explain; the others are listed only
+_SHORTEST = 0.05  # minimum time limit of a question, in seconds
 _READER = (
     "checks.decisions.replay.given_for"  # imported only for a decision log, since it needs all that decodes requests
 )
-_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other ends of lines: JSON may contain those of Unicode unescaped
+_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other line endings: JSON may contain Unicode's unescaped
 
 
-# The context facts of a question by the active policy, and by the new one: a policy says which properties of AuthZEN
-# are such facts.
+# The context facts of a question by the active and by the new policy: a policy determines which properties of AuthZEN
+# are context facts.
 Contexts = tuple[Sequence[Fact], Sequence[Fact]]
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """An answer that would change. `before` and `after` are explanations, which only some flips have."""
+    """A changed answer. `before` and `after` are explanations, which only some flips have."""
 
     goal: Goal
     is_allowed: bool  # by the new policy
@@ -75,15 +75,15 @@ class Flip:
 
     @property
     def sides(self) -> list[ExplainedGoal]:
-        """Return the explanations by the old and the new policy; none if the flip is not explained."""
+        """Return the explanations by the old and the new policy; empty if the flip is not explained."""
         return [side for side in (self.before, self.after) if side]
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was asked: `given` is the number of given questions, or None if questions were asked of the `kinds`.
+    """What was asked: `given` is the number of given questions, or None if the `kinds` were examined.
 
-    Of the given questions, `answered_otherwise` is the number of those that differ, and `refused` says which were not
+    `answered_otherwise` is the number of given questions whose answers differ; `refused` lists those that were not
     compared, and why. If `are_all` is false, the difference reaches more kinds than these.
     """
 
@@ -97,17 +97,17 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would change; `flips` are the answers that differ, or only some of them if they are many."""
+    """The impact; `flips` are the changed answers, or only some of them if there are many."""
 
     draft: CheckedDraft
     unused: tuple[UnusedStored, ...]
-    rules: tuple[int, int]  # how many only the active policy has, and how many only the new one
+    rules: tuple[int, int]  # how many rules only the active policy has, and how many only the new one
     asked: Survey
     flips: tuple[Flip, ...]
 
     @property
     def decisions(self) -> str:
-        """Return in words how many decisions differ, and out of which ones."""
+        """Return in words how many decisions change, and of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
             return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} checks would change{refused}"
@@ -116,7 +116,7 @@ class Preview:
 
     @property
     def others(self) -> str:
-        """Return the same for what decisions are made of: roles, relations, and whatever else may be asked about."""
+        """Return the same for what decisions depend on: roles, relations, and other predicates."""
         return "" if self.asked.given is not None else self._of_kinds(False)
 
     def _of_kinds(self, are_decisions: bool) -> str:
@@ -141,12 +141,12 @@ class Preview:
 
     @property
     def refuses(self) -> bool:
-        """Say whether there are questions that only the active policy answers."""
+        """Return whether there are questions that only the active policy answers."""
         return any(each.is_refused for each in self.asked.kinds)
 
     @property
     def differ(self) -> int:
-        """Return how many answers differ, of those that were compared."""
+        """Return the number of changed answers among those compared."""
         return len(self.flips) if self.asked.given is not None else sum(each.tally.flips for each in self.asked.kinds)
 
 
@@ -161,9 +161,9 @@ def preview(
     most: int = MOST_SHOWN,
     explains: bool = True,
 ) -> Preview:
-    """Compare the active policy with the text; raise `PolicyRejected` if it is no valid policy. Nothing is stored.
+    """Compare the active policy with the text; raise `PolicyRejected` if it is invalid. Nothing is stored.
 
-    `questions` is a text, as `questions_of_text` reads it; without it, ask what the difference reaches.
+    `questions` is a text, as `questions_of_text` reads it; by default, ask what the difference reaches.
     """
     drafted = publishing.draft(text, filename, force=True)
     unused = tuple(unused_signatures(environment_id, drafted.program))
@@ -192,12 +192,11 @@ def _count(rules: Iterable[Rule | None]) -> int:
 def questions_of_text(
     text: str, environment_id: int, programs: tuple[Program | None, Program]
 ) -> tuple[list[tuple[AskedTogether, Contexts]], list[str]]:
-    """Return the questions of a text, each once and with its context facts by both programs.
-
-    Return too why lines of a decision log in it cannot be asked.
+    """Return the distinct questions of a text with their context facts by both programs, and rejected log lines.
 
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
-    those that begin with # are skipped. A question that is miswritten is not collected: it raises an error.
+    those that begin with # are skipped. Log lines that cannot be asked are returned with the reason; a malformed
+    question raises an error.
     """
     found: dict[object, tuple[AskedTogether, Contexts]] = {}
     refused = []
@@ -265,7 +264,7 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
     before, after = sides
     programs = (before.program, after.program)
     kinds, are_all = kinds_of(reached(*programs, [each.head for each in changed]), programs)
-    if before.cases.number is None:  # no policy is active, and every fact counts: only decisions can be compared
+    if before.cases.number is None:  # no active policy, and every fact counts: only decisions can be compared
         kinds = [kind for kind in kinds if kind.is_decision]
     comparison = PolicyComparison(sides, Sampler(sides, changed, seed, until), until, most)
     return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
@@ -293,7 +292,7 @@ def _compare_given(
 
 
 def _beside(sides: Sides, contexts: Contexts) -> Sides:
-    """Return the sides, each with its context facts of one question, which count for no other."""
+    """Return the sides with one question's context facts, which count for no other question."""
     before, after = (side.beside(context) if context else side for side, context in zip(sides, contexts))
     return before, after
 
@@ -302,7 +301,7 @@ def _beside(sides: Sides, contexts: Contexts) -> Sides:
 
 
 def _with_some_explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
-    """Explain the first flips of each sort, as long as there is time."""
+    """Explain the first flips of each group while there is time."""
     for session in sides:
         session.patience = until - session.started
     seen: Counter[tuple] = Counter()
@@ -317,7 +316,7 @@ def _with_some_explained(sides: Sides, flips: list[Flip], until: float) -> list[
 
 
 def _sort(flip: Flip) -> tuple:
-    """Return what flips of one sort have in common: predicate, direction, types, and string arguments (actions)."""
+    """Return the group of a flip: predicate, direction, types, and string arguments (actions)."""
     args = ((arg.type, arg.id if arg.type == STRING else "") for arg in flip.goal.args)
     return flip.goal.predicate, flip.is_allowed, *args
 
@@ -327,22 +326,22 @@ def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
         with run.limited(max(until - time.monotonic(), _SHORTEST)):
             before, after = (explain_goal(session, flip.goal) for session in _beside(sides, flip.contexts))
     except AuthzError:
-        return flip  # that it differs is known all the same
+        return flip  # the difference is known all the same
     return replace(flip, before=before, after=after)
 
 
-# ---- What a preview's page shows, as far as the template cannot work it out ---------------------------------------
+# ---- Data for the page of a preview that its template cannot compute ----------------------------------------------
 
-_MOST_FLIPS = 300  # answers that differ
-_FIRST_FLIPS = 20  # of them that are to be seen at once, each way
+_MOST_FLIPS = 300  # changed answers
+_FIRST_FLIPS = 20  # of them visible at once, in each direction
 _MOST_FAILURES = 50  # of tests
 
-_Explained = tuple[Flip, list]  # an answer that differs, with what either policy says of it
+_Explained = tuple[Flip, list]  # a changed answer, with both policies' explanations
 
 
 @dataclass(frozen=True, slots=True)
 class FlipGroup:
-    """What would be allowed, or what would be denied: the first to be seen at once, and the rest."""
+    """Newly allowed or newly denied answers: those visible at once, and the rest."""
 
     title: str
     count: str

@@ -21,17 +21,17 @@ from policy.rules.program import Program
 from policy.values import INTEGER, Value
 
 # ---- Who had what as of a moment, or what was gained and lost between two moments ---------------------------------
-# Each kind of access (a type of actors, an action, a type of resources) is asked about some resources at a time, as
-# of each moment, by the policy of that moment: "which actors may do this on these?" Which kinds there are, and which
-# of them can have changed, follows from the policies and from the facts that changed (`reached`): there may be too
-# many of them, never too few. If only certain actors or resources can have changed, only those are asked about.
+# Each kind of access (a type of actors, an action, a type of resources) is queried for some resources at a time, as of
+# each moment, by that moment's policy: "which actors may do this on these?" The kinds that exist, and those that can
+# have changed, are derived from the policies and from the changed facts (`reached`): there may be too many of them,
+# never too few. If only certain actors or resources can have changed, only those are queried.
 
 _NO_INTEGER = str(2**62 + 1)  # stands for all integers that nothing mentions
 
 
 class AccessState:
     HAS, GAINED, LOST = "has", "gained", "lost"
-    KEPT = "kept"  # an exception to a line before it about every value: it was the same at both moments
+    KEPT = "kept"  # an exception to a preceding line about every value: the same at both moments
 
 
 class Access(NamedTuple):
@@ -44,7 +44,7 @@ class Access(NamedTuple):
 
 
 class NotAnswered(NamedTuple):
-    """A kind of access that the engine refused to answer, for so many resources (0: for all)."""
+    """A kind of access that the engine rejected, for this many resources (0: for all)."""
 
     kind: AccessKind
     resources: int
@@ -58,12 +58,12 @@ class NotAnswered(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a review is narrowed to; empty texts leave everything in."""
+    """What a review is restricted to; empty strings match everything."""
 
     actor_type: str = ""
     action: str = ""
     resource_type: str = ""
-    actor: str = ""  # the id of one of the type
+    actor: str = ""  # the id of one actor of that type
 
 
 EVERYTHING = Wanted()
@@ -113,7 +113,7 @@ class Review:
 
     @cached_property
     def kinds(self) -> list[AccessKind]:
-        """Return the kinds of access that may hold, or differ, in order."""
+        """Return the kinds of access that may hold, or may differ, sorted."""
         if len(self.moments) == 1:
             found = access_kinds(self.programs[0], self.known.numbers)
         else:
@@ -139,7 +139,7 @@ def _program(moment: Moment) -> Program:
 
 
 def compared(kind: AccessKind, sides: Sequence[Set[AnswerRow]]) -> list[tuple[str, AnswerRow]]:
-    """Return (state, row) for who has access; or, of two sides, for what was lost and gained, and exceptions to that.
+    """Return (state, row) for who has access; with two sides, for what was lost and gained, with exceptions.
 
     A row is (actor, action, resource). Of two sides, no row covers another of the same side.
     """
@@ -147,7 +147,7 @@ def compared(kind: AccessKind, sides: Sequence[Set[AnswerRow]]) -> list[tuple[st
         return [(AccessState.HAS, row) for row in sides[0] if kind.reports(row[1])]
     old, new = sides
     lost, gained = ([row for row in rows if kind.reports(row[1])] for rows in (missing(old, new), missing(new, old)))
-    # Every action may be lost here, but one with a kind of its own kept.
+    # Every action may be lost here, except one with a kind of its own that was kept.
     kept = without_covered(exceptions(gained, old) | exceptions(lost, new))
     shown = [row for row in kept if kind.reports(row[1]) or not _differs_for_all(row, old, new)]
     states = ((AccessState.LOST, lost), (AccessState.GAINED, gained), (AccessState.KEPT, shown))
@@ -155,7 +155,7 @@ def compared(kind: AccessKind, sides: Sequence[Set[AnswerRow]]) -> list[tuple[st
 
 
 def _differs_for_all(row: AnswerRow, old: Set[AnswerRow], new: Set[AnswerRow]) -> bool:
-    """Say whether it was lost or gained by all actors, or on every resource: the action's own kind tells the rest."""
+    """Return whether it changed for all actors, or on all resources; the action's own kind reports the rest."""
     actor, action, resource = row
     wider = [each for name in (action, None) for each in ((None, name, resource), (actor, name, None))]
     was, now = (any(each in rows for each in wider) for rows in (old, new))

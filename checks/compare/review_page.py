@@ -1,4 +1,4 @@
-"""The page of an access review, a part at a time."""
+"""The page of an access review, in parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
 from policy.values import Value, quoted
 
-# ---- Texts for what a review found: values, moments, counts, and how far it was read ------------------------------
+# ---- Texts for a review: values, moments, counts, and progress ----------------------------------------------------
 
 
 def shown(value: Value) -> str:
@@ -45,7 +45,7 @@ def shown(value: Value) -> str:
 
 
 def shown_action(action: Value) -> str:
-    """Return the action without quotes, unless it could be taken for something else then."""
+    """Return the action, with quotes only if it could be misread without."""
     if action.id == ANY:
         return "*"
     return action.id if action.id.replace("_", "").isalnum() else quoted(action.id)
@@ -63,7 +63,7 @@ def _when(moment: Moment) -> str:
 
 
 def looked_text(cursor: ReviewCursor) -> str:
-    """Return how far the review was read: all that comes before the cursor."""
+    """Return how far the review was read: all that precedes the cursor."""
     action = "any action" if cursor.action is None else f"“{cursor.action}”"
     kind = f"{action} on {cursor.resource_type} by {cursor.actor_type}"
     if cursor.leading is None:
@@ -75,9 +75,9 @@ def looked_text(cursor: ReviewCursor) -> str:
 
 
 # ---- changed ------------------------------------------------------------------------------------------------------
-# A page of what changed between two moments, above all for one actor: gained, lost, and what was kept.
+# A page of the changes between two moments, mainly for one actor: gained, lost, and kept.
 
-_MEANWHILE = 60_000_000  # microseconds; a page takes less
+_MEANWHILE = 60_000_000  # microseconds; more than a page takes
 
 
 def changes_of(
@@ -97,7 +97,7 @@ def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: b
 
 
 def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
-    """Return the moments of a page. None is now; on a page that continues others, what was now on the first one."""
+    """Return the moments of a page. None is now; on a continuation page, the "now" of the first one."""
     then = _went_on(environment_id, start.last) if start is not None and None in asked else None
     return moments_reviewed(environment_id, *asked, now=then)
 
@@ -105,7 +105,7 @@ def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: Pa
 def asked_of_page(
     asked: Sequence[AsOf | None], moments: Sequence[Moment], start: PageStart | None
 ) -> Iterator[AsOf | None]:
-    """Yield how links ask about each moment alone; they ask about what was now on the first page by its time."""
+    """Yield each moment as links ask for it on its own; "now" of the first page becomes that page's time."""
     for when, moment in zip(asked, moments):
         yield time_of(moment.at) if when is None and start is not None else when
 
@@ -119,25 +119,25 @@ def _went_on(environment_id: int, last: Last) -> Moment:
 
 @contextmanager
 def _side(environment_id: int, moment: Moment) -> Iterator[Snapshot]:
-    """Open a session as of the moment. If the same facts hold now, the session reads those, which is quicker."""
+    """Open a session as of the moment, over current facts if they are the same, which is faster."""
     asked = None if _is_as_now(environment_id, moment) else moment
     with snapshot(environment_id, moment.version, (), frozenset(), asked) as found:
         yield replace(found, now=moment.at // 1_000_000)
 
 
 def _is_as_now(environment_id: int, moment: Moment) -> bool:
-    """Say whether nothing was written since the moment, and no fact has expired or expires while a page is read."""
+    """Return whether nothing was written since the moment, and no fact has expired or expires while a page is read."""
     if Environment.objects.values_list("offset", flat=True).get(pk=environment_id) != moment.revision:
         return False
     return not any_ends(numbers_as_of(environment_id), moment.at, now() + _MEANWHILE)
 
 
 # ---- review page --------------------------------------------------------------------------------------------------
-# The page of reviews: who had what as of a moment, or who gained and who lost what between two; a page at a time.
+# The page of reviews: who had what as of a moment, or who gained and who lost what between two; in parts.
 
 
 class ReviewForm(forms.Form):
-    """Asks for a review from one moment to another, or at one; moments are written as for the option `--as-of`."""
+    """A form for a review of one moment or between two; moments are written as for the option `--as-of`."""
 
     start = forms.CharField(label="From", strip=True, required=False, max_length=60)
     end = forms.CharField(label="To", strip=True, required=False, max_length=60)
@@ -159,7 +159,7 @@ class ReviewForm(forms.Form):
 
 
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
-    """Return what the page of a review shows: a page of its lines, and the addresses of other pages."""
+    """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
     page_start = page_start_from_text(sent["after"])
     asked = _moments_sent(sent)
@@ -182,14 +182,14 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
 def _row(
     line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str
 ) -> tuple[str, tuple[SafeString | str, ...], str]:
-    """Return the line's state, its values, and the address that explains it as of the moment when it held."""
+    """Return the line's state, its values, and the URL of its explanation as of the moment when it held."""
     place = 0 if line.state == AccessState.LOST else -1
     values = value_shown(line.actor, slug), shown_action(line.action), value_shown(line.resource, slug)
     return line.state, values, why_url(line, moments[place], asked[place])
 
 
 def why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
-    """Return the address that explains the line as of a moment."""
+    """Return the URL of the line's explanation as of a moment."""
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
     return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
@@ -200,7 +200,7 @@ def value_shown(value: Value, slug: str) -> SafeString | str:
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:
-    """Return what the review is narrowed to; the field `actor_type` has a type, or one actor such as `User:ann`."""
+    """Return what the review is restricted to; the field `actor_type` has a type, or an actor such as `User:ann`."""
     text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
     if ":" not in text.replace("::", ""):
         return Wanted(text, action, resource_type)
@@ -215,7 +215,7 @@ def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
 
 
 def _command(environment: Environment, sent: Mapping[str, str]) -> str:
-    """Return the command that prints the whole review in a terminal; an empty text if it cannot be copied safely."""
+    """Return the command that prints the whole review in a terminal; empty if it cannot be copied safely."""
     options = {"from": "start", "to": "end", "at": "at", "actor-type": "actor_type", "action": "action"}
     options["resource-type"] = "resource_type"
     is_one = ":" in sent["actor_type"].replace("::", "")

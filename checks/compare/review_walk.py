@@ -1,4 +1,4 @@
-"""Walk through an access review from a cursor on, a small question at a time."""
+"""Walk through an access review from a cursor, one small question at a time."""
 
 from __future__ import annotations
 
@@ -33,22 +33,21 @@ from policy.moments import LAST_REVISION, NoSuchMoment, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- review cursor ------------------------------------------------------------------------------------------------
-# Review cursors: each stands after the lines that were shown. The next page begins there, so addresses have it.
+# A cursor stands after the lines that were shown. The next page begins there, so URLs contain it.
 #
 #     ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
 #
-# Kinds of access come in order. Within a kind one column leads (resources, or actors), and the other follows. What
-# was "now" on the first page stays so on the pages that continue it: the last two numbers are its revision and its
-# time.
+# Kinds of access come in order. Within a kind one column leads (resources, or actors), and the other follows. What was
+# "now" on the first page stays so on its continuation pages: the last two numbers are that revision and its time.
 
-COUNTED = ("has", "gained", "lost")  # states of lines, in the order in which an address has their numbers
+COUNTED = ("has", "gained", "lost")  # states of lines, in the order of their counts in a URL
 _MOST = 10**12
-RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: actors, one at a time, resource by resource
-WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, or resources or actors with a text
+RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: one actor at a time, resource by resource
+WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, matching resources, or matching actors
 
 
 class ReviewPiece(NamedTuple):
-    """A kind of access, or what a filter leaves of it; `without` are resources that another piece is about."""
+    """A kind of access, or what a filter leaves of it; `without` are resources that another piece covers."""
 
     kind: AccessKind
     phase: int = WHOLE
@@ -64,7 +63,7 @@ class ReviewPiece(NamedTuple):
         return ReviewCursor(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
 
     def place(self, actor: str, action: str, resource: str) -> tuple[str, str, str]:
-        """Return a key that orders the lines of the piece: the ids that lead and follow, and the action."""
+        """Return the sort key of a line in the piece: the leading id, the following id, and the action."""
         return (actor, resource, action) if self.leads else (resource, actor, action)
 
     def row(self, leading: str, following: str | None) -> AnswerRow:
@@ -93,7 +92,7 @@ class ReviewCursor(NamedTuple):
         return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
 
     def is_before(self, leading: str, following: str, named: str) -> bool:
-        """Say whether a line of the same piece comes after this cursor, so that it is still to be shown."""
+        """Return whether a line of the same piece comes after this cursor, and so is still to be shown."""
         if self.leading is None:
             return True
         if self.following is None:
@@ -109,7 +108,7 @@ class Last(NamedTuple):
 
 
 class PageStart(NamedTuple):
-    """Where a page begins, how many lines of each state were shown before it, and the last moment of its review."""
+    """Where a page begins, the number of lines of each state before it, and the last moment of its review."""
 
     cursor: ReviewCursor
     shown: Mapping[str, int]
@@ -122,7 +121,7 @@ def page_start_text(page_start: PageStart) -> str:
 
 
 def page_start_from_text(text: str) -> PageStart | None:
-    """Return what an address says of where its page begins; None if it is the first page."""
+    """Return the start of a page from its URL parameter; None for the first page."""
     if not text:
         return None
     try:
@@ -140,19 +139,19 @@ def page_start_from_text(text: str) -> PageStart | None:
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------
-# A stretch of a review: a page of its lines from a cursor on, and where the next page begins.
+# A stretch is a page of a review's lines from a cursor, with the start of the next page.
 #
-# A page asks small questions until its time is over, at least one of them. So going from page to page shows
-# everything, however much there is. Each page says how far it has looked.
+# A page asks small questions until its time is over, at least one of them. So going from page to page shows everything,
+# however much there is. Each page reports how far it has looked.
 
 PAGE = 100  # lines
-WAIT = 1.0  # seconds of real time, after which a page asks nothing more
-SECONDS = 0.1  # for a page to find its lines and then count those that follow; planning does not count
-_WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
+WAIT = 1.0  # seconds of wall-clock time, after which a page asks nothing more
+SECONDS = 0.1  # for a page to find its lines and then count those that follow; excludes planning
+_WITHOUT_LINES = 2  # times SECONDS, while no line is found
 
 
 class Chunk(NamedTuple):
-    """Lines of a piece in order, the cursor after all of them, and what could not be answered."""
+    """Consecutive lines of a piece, the cursor after them, and what could not be answered."""
 
     piece: ReviewPiece
     lines: list[Access]
@@ -166,18 +165,18 @@ class Stretch:
 
     lines: tuple[Access, ...]
     counts: Mapping[str, int]
-    before: Mapping[str, int]  # the same, but only those on earlier pages
+    before: Mapping[str, int]  # the same, only on earlier pages
     not_answered: tuple[NotAnswered, ...]
     is_first: bool
     is_whole: bool  # whether the review was read to its end
     looked: ReviewCursor | None  # how far it was read, if not
     next: PageStart | None
     moments: int
-    has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
+    has_unnamed: bool = False  # whether a line stands for all unmentioned resources, while others have their own
 
     @property
     def headline(self) -> str:
-        """Return how many lines there are, or at least how many if the review was not read to its end."""
+        """Return the number of lines, or at least how many there are if the review was not read to its end."""
         if not any(self.counts.values()):
             nothing = "No access" if self.moments == 1 else "No changes"
             return nothing if self.is_whole else "Nothing found so far"
@@ -187,8 +186,8 @@ class Stretch:
 
     @property
     def range(self) -> str:
-        """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
-        shown = sum(line.state != AccessState.KEPT for line in self.lines)  # those that were kept have no numbers
+        """Return which lines are on the page, such as `101 to 200 of 250`; empty if these are all."""
+        shown = sum(line.state != AccessState.KEPT for line in self.lines)  # kept ones are not numbered
         if not shown or (self.is_first and self.next is None):
             return ""
         start = _numbered(self.before) + 1
@@ -197,7 +196,7 @@ class Stretch:
 
     @property
     def is_short(self) -> bool:
-        """Say whether the time was over before the page was full."""
+        """Return whether the time was over before the page was full."""
         return not self.is_whole and len(self.lines) < PAGE
 
 
@@ -226,7 +225,7 @@ def stretch_of(
     page: list[Access] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
-    beyond: list[NotAnswered] = []  # of chunks that were read after the page was full
+    beyond: list[NotAnswered] = []  # of chunks read after the page was full
     here = last_shown = None
     is_whole, has_more, has_unnamed = True, False, False
     for chunk in chunks:
@@ -269,7 +268,7 @@ def stretch_of(
 class Filter(NamedTuple):
     """A text that a line's resource or actor (as `User:ann`) must contain; or its action, without `is_of_actors`.
 
-    Without `is_of_actors` all lines are of one actor, whose id is not searched.
+    Without `is_of_actors` all lines are about one actor, whose id is not searched.
     """
 
     text: str
@@ -280,36 +279,36 @@ class Filter(NamedTuple):
         return self.text in named(line.resource.type, line.resource.id) or self.text in other
 
     def is_about_ids(self, type_name: str) -> bool:
-        """Say whether values of the type can contain the text only in their ids."""
+        """Return whether values of the type can contain the text only in their ids."""
         return bool(self.text) and ":" not in self.text and self.text not in type_name and self.text != "*"
 
 
 def named(type_name: str, text: str) -> str:
-    """Return a value as filters see it."""
+    """Return a value in the form that filters search."""
     return f"{type_name}:{'*' if text == ANY else text}"
 
 
 # ---- chunks -------------------------------------------------------------------------------------------------------
-# Goes through a review chunk by chunk, from a cursor on: each chunk is a small question, asked as of each moment.
+# Walks through a review in chunks, from a cursor: each chunk is a small question, asked as of each moment.
 #
 # Usually resources lead, some at a time: who may do it on these? If only some actors can differ, actors lead: on what
-# may these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose
-# answers are read in order.
+# may these do it? If an answer is too large to read at once, the question is split down to a single id, whose answers
+# are read in order.
 
-MOST_REFUSED = 1_000  # resources of a piece, after which no more of them are asked about
-_FIRST = 8  # ids that are asked about at first
-_WHOLE = 5_000  # rows of one actor, of any action: read at once
-_LOOKING_SECONDS = 1.0  # to look up all ids that contain the filter's text; if it takes longer, all lines are searched
-_LAST = "\U0010ffff"  # after every name and id
+MOST_REFUSED = 1_000  # rejected resources of a piece, after which no more are asked about
+_FIRST = 8  # ids in the first question
+_WHOLE = 5_000  # rows of one actor, of any action, read at once
+_LOOKING_SECONDS = 1.0  # to look up all ids with the filter's text; if it takes longer, all lines are searched
+_LAST = "\U0010ffff"  # sorts after every name and id
 
 
 class WalkLimits(NamedTuple):
-    """How much a question is about, and how long it may take; without seconds, as long as any question."""
+    """Limits on the size of a question, and on its time; None is the usual limit of a question."""
 
     ids: int
-    rows: int  # that are read at once
+    rows: int  # read at once
     seconds: float | None = None  # for a question about several ids
-    one_seconds: float | None = None  # for a question about one
+    one_seconds: float | None = None  # for a question about one id
 
 
 OF_PAGES = WalkLimits(250, 1_000, 0.2, 5.0)
@@ -317,7 +316,7 @@ OF_ALL_LINES = WalkLimits(500, 100_000)
 
 
 def all_lines(review: Review, report: Callable[[ReviewCursor], None]) -> Iterator[Access | NotAnswered]:
-    """Yield all lines of a review. What was not answered of a kind comes as one line, after the others of the kind."""
+    """Yield all lines of a review. Rejections of a kind are merged into one line, after the others of the kind."""
     chunks = Chunks(review, review.sides, Filter(""), limits=OF_ALL_LINES)
     for _, of_kind in groupby(chunks, key=lambda chunk: chunk.end[:3]):
         refused: list[NotAnswered] = []
@@ -327,14 +326,14 @@ def all_lines(review: Review, report: Callable[[ReviewCursor], None]) -> Iterato
             refused += chunk.refused
         if refused:
             yield refused[0]._replace(resources=len(refused)) if refused[-1].resources else refused[-1]
-    check_kept(review.environment_id, review.moments[0].revision)  # what was pruned meanwhile may have been missed
+    check_kept(review.environment_id, review.moments[0].revision)  # facts pruned meanwhile may have been missed
 
 
 @dataclass
 class Chunks:
-    """All chunks that follow a cursor; `opened` opens sessions as of the review's moments.
+    """All chunks after a cursor; `opened` opens sessions as of the review's moments.
 
-    If `collapses` is set, what one actor may do on every resource is one line, not one for each that a fact names.
+    With `collapses`, what one actor may do on every resource is one line, not one for each resource in the facts.
     """
 
     review: Review
@@ -344,7 +343,7 @@ class Chunks:
     collapses: bool = False
     limits: WalkLimits = field(default_factory=lambda: OF_PAGES)
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    _looked: float = 0.0  # seconds spent so far on looking up ids
+    _looked: float = 0.0  # seconds spent on looking up ids
 
     def __iter__(self) -> Iterator[Chunk]:
         is_first = True
@@ -365,17 +364,17 @@ class Chunks:
             if start is None or not start.is_of(whole.kind):
                 if start is None or whole.order > start.order:
                     yield from self._pieces_of(whole.kind)
-            elif start.phase == WHOLE:  # as it was begun, even if ids with the text could be found now
+            elif start.phase == WHOLE:  # as it was started, even if ids with the text could be found now
                 yield whole
             else:
                 pieces = self._pieces_of(whole.kind, is_looked_for=True)
-                # A kind that is not split into pieces any more begins anew.
+                # A kind that is no longer split into pieces starts over.
                 yield from (each for each in pieces if each.phase == WHOLE or each.order >= start.order)
 
     def _pieces_of(self, kind: AccessKind, is_looked_for: bool = False) -> list[ReviewPiece]:
-        """Return the pieces of a kind with the filter's text: about resources with it, then about actors with it.
+        """Return the pieces of a kind with the filter's text: resources that match, then actors that match.
 
-        If the ids with the text are not known, return the whole kind as one piece.
+        If the matching ids are unknown, return the whole kind as one piece.
         """
         resources = self._ids_with_text(kind.resource, is_looked_for) if self.filter.is_of_actors else None
         actors = None if resources is None else self._ids_with_text(kind.actor, is_looked_for)
@@ -389,10 +388,10 @@ class Chunks:
         return found
 
     def _ids_with_text(self, type_name: str, is_looked_for: bool) -> frozenset[str] | None:
-        """Return the ids of the type that contain the filter's text; None if they are not known.
+        """Return the ids of the type that contain the filter's text; None if unknown.
 
-        They are not known if there are too many, if the text may match something other than an id, or if looking them
-        up takes too long. With `is_looked_for` it may take any time: an earlier page has found them.
+        They are unknown if there are too many, if the text may match something other than an id, or if looking them up
+        takes too long. With `is_looked_for` there is no time limit: an earlier page has found them.
         """
         if not self.filter.is_about_ids(type_name) or type_name in (BOOLEAN, INTEGER, STRING):
             return None
@@ -404,7 +403,7 @@ class Chunks:
         return self._with_text[type_name]
 
     def _looked_up(self, type_name: str, is_looked_for: bool) -> set[str] | None:
-        """Return ids that facts mention and that contain the text; None if there is no time for that."""
+        """Return stored ids that contain the text; None if there is no time for that."""
         mentioned = self._mentioned(type_name)
         if is_looked_for:
             return set(mentioned.containing(MOST_ACTORS + 1, self._read))
@@ -437,16 +436,16 @@ class Chunks:
         if start.leading is None:
             leads = ACTORS if can_lead else RESOURCES
         elif start.leads == RESOURCES or can_lead:
-            leads = start.leads  # as on the page before
+            leads = start.leads  # as on the previous page
         else:
-            leads, start = RESOURCES, piece.cursor()  # actors cannot lead any more: the piece begins anew
+            leads, start = RESOURCES, piece.cursor()  # actors cannot lead any more: the piece starts over
         if leads == RESOURCES:
             yield from self._by_resources(piece, start)
         else:
             yield from self._by_actors(piece._replace(leads=ACTORS), start)
 
     def _has_lists(self, kind: AccessKind) -> bool:
-        """Say whether the question what an actor may do can be asked without naming resources."""
+        """Return whether the question what an actor may do can be asked without naming resources."""
         one = replace(kind, actors=frozenset(sorted(kind.actors or ())[:1])).question(None)
         return None not in self._can_hold(one)
 
@@ -476,12 +475,12 @@ class Chunks:
                 yield from self._by_actor(piece, group[0], piece.cursor())
             del left[: len(group)]
             size = min(2 * size, FEW)
-        if alone:  # of all these together, by the resources
+        if alone:  # all of these together, by resource
             piece = ReviewPiece(replace(piece.kind, actors=frozenset(alone)))
             yield from self._by_resources(piece, piece.cursor())
 
     def _of_actors(self, piece: ReviewPiece, actors: list[str]) -> Chunk | None:
-        """Return what these actors may do; None if that is refused, too much, or about every resource."""
+        """Return what these actors may do; None if that is rejected, too large, or about every resource."""
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
             found = self._rows(kind.question(None), self.limits.rows, self.limits.seconds)
@@ -518,7 +517,7 @@ class Chunks:
         except NoSuchMoment:
             raise
         except AuthzError:
-            pass  # asking resource by resource says what is wrong
+            pass  # asking resource by resource reports the error
         yield from self._by_resources(_alone(piece, actor, EACH), here, actor)
 
     def _of_one(self, kind: AccessKind, actor: str, rows: Sequence[AnswerRow]) -> set[AnswerRow]:
@@ -564,7 +563,7 @@ class Chunks:
                 size = min(2 * size, self.limits.ids)
 
     def _asked(self, piece: ReviewPiece) -> AccessKind:
-        """Return the kind to ask about: if the resources are known, for all actors, which is quicker than for some."""
+        """Return the kind to ask about: if the resources are known, for all actors, which is faster than for some."""
         kind = piece.kind
         is_of_some = kind.resources is None or piece.phase == OF_ACTORS or self.review.wanted.actor
         return kind if is_of_some else replace(kind, actors=None)
@@ -582,7 +581,7 @@ class Chunks:
         return [*([after] if is_begun else []), *found][:size]
 
     def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[AnswerRow]]:
-        """Return (actor, action, resource) as of each moment: None is every value, and ANY one that nothing names."""
+        """Return (actor, action, resource) as of each moment: None is every value, ANY one that nothing mentions."""
         question = kind.question(tuple([asked_id(kind.resource, text) for text in ids]))
         found = self._rows(question, most, self.limits.seconds if len(ids) > 1 else self.limits.one_seconds)
         return [without_covered({each for row in rows for each in kind.rows(row, tuple(ids))}) for rows in found]
@@ -598,7 +597,8 @@ class Chunks:
     ) -> Generator[Chunk, None, str]:
         """Yield who may do it on one resource with too many answers: read in order, or all at once for any action.
 
-        Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`; return the reason, or nothing.
+        Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`; return the reason, or an empty
+        string.
         """
         kind = piece.kind
         try:
@@ -622,22 +622,22 @@ class Chunks:
     # ---- asking ------------------------------------------------------------------------------------------------------
 
     def _rows(self, question: Question, most: int, seconds: float | None) -> list[Sequence[AnswerRow]]:
-        """Return the rows as of each moment, each within so many seconds; refuse `most` or more (0: no limit)."""
+        """Return the rows as of each moment, each within `seconds`; reject `most` or more (0: no limit)."""
         with self.opened() as sides:
             return [side.answers_within(question, most, seconds) for side in sides]
 
     def _can_hold(self, question: Question) -> list[bool | None]:
-        """Say as of each moment whether some facts can make it true; None if asking it will raise the reason."""
+        """Return for each moment whether some facts could make it true; None if asking will raise the reason."""
         with self.opened() as sides:
             return [_can_hold(side, question) for side in sides]
 
     def _every(self, of_another: Question) -> list[bool]:
-        """Say as of each moment whether every value is an answer: whether one that nothing mentions is."""
+        """Return for each moment whether every value is an answer, judged by one that nothing mentions."""
         with self.opened() as sides:
             return [side.holds(of_another) for side in sides]
 
     def _text_for(self, piece: ReviewPiece, leading: str) -> str:
-        """Return the text that ids of the following column must contain; none if a line may contain it elsewhere."""
+        """Return the text that ids of the following column must contain; empty if a line may contain it elsewhere."""
         kind, text = piece.kind, self.filter.text
         following, other = (kind.resource, kind.actor) if piece.leads else (kind.actor, kind.resource)
         if self.filter.is_of_actors:
@@ -645,17 +645,17 @@ class Chunks:
         elif piece.leads:
             elsewhere = kind.action or ""
         else:
-            return ""  # the filter is not about the actors that follow
+            return ""  # the filter does not apply to the actors that follow
         return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
     def _in_order(
         self, piece: ReviewPiece, question: Question, every: list[bool], leading: str, start: ReviewCursor
     ) -> Iterator[Chunk]:
-        """Yield the answers of a question with one column in order, a part at a time, however many there are."""
+        """Yield the answers of a question with one column, sorted, in parts, however many there are."""
         text, most = self._text_for(piece, leading), self.limits.rows
         after = start.following if start.leading == leading else None
         while True:
-            with self.opened() as sides:  # also where every value is one, to be refused if it is every value but some
+            with self.opened() as sides:  # even if every value is one, so that "every value but some" is rejected
                 pages = [self._page(side, question, Page(most, after or "", None, text)) for side in sides]
             last = min((ids[-1] for ids in pages if len(ids) >= most), default=None)
             found = [
@@ -679,7 +679,7 @@ class Chunks:
 
 
 def _can_hold(side: Snapshot, question: Question) -> bool | None:
-    """Say whether some facts can make it true; None if it is refused: asking it will raise the reason."""
+    """Return whether some facts could make it true; None if that is rejected: asking will raise the reason."""
     try:
         return side.can_hold(question)
     except AuthzError:
@@ -687,7 +687,7 @@ def _can_hold(side: Snapshot, question: Question) -> bool | None:
 
 
 def _is_about_every(sides: Iterable[Sequence[AnswerRow]]) -> bool:
-    """Say whether a row is about every resource, which stands in the last column."""
+    """Return whether a row is about every resource, which is the last column."""
     return any(row[-1] is None for rows in sides for row in rows)
 
 
@@ -698,7 +698,7 @@ def _alone(piece: ReviewPiece, actor: str, leads: int) -> ReviewPiece:
 def _chunk(
     piece: ReviewPiece, changes: Iterable[tuple[str, AnswerRow]], start: ReviewCursor, end: ReviewCursor
 ) -> Chunk:
-    """Return a chunk of the lines that follow `start`, in order, without resources that another piece is about."""
+    """Return a chunk of the lines after `start`, sorted, without resources that another piece covers."""
     kind = piece.kind
     found = []
     for state, row in changes:

@@ -1,1 +1,1 @@
-"""The decision log: `log` writes a line for each answer, `lines` reads them, `replay` asks their questions again."""
+"""The decision log: `log` writes and reads its lines, `replay` asks their questions again."""

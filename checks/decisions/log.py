@@ -1,4 +1,4 @@
-"""The decision log: its lines, and the thread that writes them."""
+"""The decision log: the format of its lines, and the thread that writes them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ from policy.ground.clock import microseconds_of, text_of, timeline
 from policy.ground.threads import start_thread
 from policy.models import PolicyVersion
 
-# ---- Write the decision log: a line of JSON for each question that the interface answers --------------------------
+# ---- The decision log: a line of JSON for each question that the API answers --------------------------------------
 
 # ---- memo ---------------------------------------------------------------------------------------------------------
-# Memoises a function of answers: for JSON from the cache, which is the same object every time, and for answers that
-# say yes or no and nothing else.
+# Memoizes a function of response bodies: of cached JSON, which is the same object every time, and of plain yes and no.
 
-_MOST = 8 << 20  # bytes of answers that are known
+_MOST = 8 << 20  # bytes of memoized bodies
 _MEMO_OVERHEAD = 500
 
 Remembered = TypeVar("Remembered")
 
 
 class Memo(Generic[Remembered]):
-    """Calls `look` on a body; only once for the same JSON (bytes), or for the same yes or no."""
+    """Calls `look` on a body, but only once for the same JSON (bytes), or for the same yes or no."""
 
     def __init__(self, look: Callable[[object], Remembered]):
         self._look = look
@@ -69,19 +68,19 @@ class Memo(Generic[Remembered]):
         return found
 
 
-# ---- What the decision log keeps of an answer: enough to tell whether another one is the same ---------------------
+# ---- What the decision log keeps of a response: enough to tell whether another one is the same --------------------
 # {"allowed": true}                                           of a decision
 # {"count": 2, "results": ["a", "b"]}                         of a list; of a long one the first, and a digest of all
 # {"count": 3, "allowed": 1, "results": [true, false, …]}     of many decisions, also AuthZEN's
 # {"characters": 120, "digest": "5f1c…"}                      of SQL
 
-SHOWN = 20  # results of a list that are kept
+SHOWN = 20  # results of a list to keep
 
 Summary = dict[str, Any]
 
 
 def _results_of(body: Any) -> Any:
-    """Return the decision, the decisions or the results in the body of an answer; None if it is SQL."""
+    """Return the decision, the decisions or the results in a response body; None if it is SQL."""
     if isinstance(body, list):  # of /bulk_actions
         return [each["results"] for each in body]
     if "evaluations" in body:
@@ -90,7 +89,7 @@ def _results_of(body: Any) -> Any:
 
 
 def summary_of(body: Any) -> Summary:
-    """Return what is kept of the body of an answer."""
+    """Return the summary of a response body."""
     results = _results_of(body)
     if results is None:
         return {"characters": len(body["sql"]), "digest": _digest(body["sql"].encode())}
@@ -116,7 +115,7 @@ def _digest(text: bytes) -> str:
 
 
 def is_denial(summary: Summary) -> bool:
-    """Say whether something that was asked for is not allowed, or nothing was found."""
+    """Return whether something that was asked for is denied, or nothing was found."""
     allowed, count = summary.get("allowed"), summary.get("count")
     if count is None:
         return allowed is False
@@ -132,21 +131,21 @@ def shown(summary: Summary) -> str:
 
 
 def is_summary(found: dict[str, Any]) -> bool:
-    """Say whether an object has the form of a summary."""
+    """Return whether an object has the form of a summary."""
     if "count" in found:
         return isinstance(found["count"], int) and isinstance(found.get("results"), list)
     return isinstance(found.get("allowed"), bool) or isinstance(found.get("characters"), int)
 
 
-# ---- how the decisions came out --------------------------------------------------------------------------------------
+# ---- counts of decisions ---------------------------------------------------------------------------------------------
 
-LogTally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or, of SQL, nothing
+LogTally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; empty for SQL
 
-_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # shared, so never changed
+_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # shared, so never modified
 
 
 def tally_of(body: Any) -> LogTally:
-    """Return the counts of the body of an answer."""
+    """Return the counts of a response body."""
     results = _results_of(body)
     if results is None:
         return {}
@@ -159,19 +158,19 @@ def tally_of(body: Any) -> LogTally:
 
 
 # ---- writer -------------------------------------------------------------------------------------------------------
-# The queue of the decision log, and the thread that writes it: whole lines, however many processes append to a file.
+# The queue of the decision log, and the thread that writes whole lines, even if several processes append to a file.
 #
-# No request waits for the queue: an entry that has no room in it is left out and counted. The file is opened for each
-# write, so that a new one is made after the old one was moved away.
+# No request waits for the queue: an entry for which there is no room is dropped and counted. The file is opened for
+# each write, so that a new one is created after the old one was moved away (log rotation).
 
-Queued = TypeVar("Queued")  # what there is to say, before it is a line
+Queued = TypeVar("Queued")  # an entry that is not formatted yet
 
 
 STANDARD_OUTPUT = "-"
-ROOM = 32 << 20  # bytes of what waits to be written
+ROOM = 32 << 20  # maximum size of the queue in bytes
 _PAUSE = 0.1  # seconds between writes
 _COMPLAINT_EVERY = 60.0  # seconds
-_LOCKED_WITHIN = 1.0  # second
+_LOCKED_WITHIN = 1.0  # seconds
 
 
 def _notice_lines(**numbers: int) -> None:
@@ -188,7 +187,7 @@ class Writer(Generic[Queued]):
         self._size = 0
         self._left_out, self._reason = 0, ""
         self._complained = -_COMPLAINT_EVERY
-        self._is_torn = self._was_torn = False  # whether the last line may lack its end: now; before the latest write
+        self._is_torn = self._was_torn = False  # whether the last line may be incomplete: now; before the latest write
         self._written = 0  # lines
         self._changing, self._writing = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
@@ -231,7 +230,7 @@ class Writer(Generic[Queued]):
             _notice_lines(written=self._written - before)
 
     def complain(self) -> None:
-        """Report how many decisions are not in the decision log, at most once a minute."""
+        """Log how many decisions were dropped, at most once a minute."""
         with self._changing:
             now = time.monotonic()
             if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
@@ -258,7 +257,7 @@ class Writer(Generic[Queued]):
         if not lines:
             return
         if self._path == STANDARD_OUTPUT:
-            for line in lines:  # a pipe takes a short line in one piece
+            for line in lines:  # a pipe accepts a short line atomically
                 self._put_out(1, line)
                 self._written += 1
             return
@@ -270,10 +269,10 @@ class Writer(Generic[Queued]):
                 self._put_out(file, b"".join(lines))
             self._written += len(lines)
         finally:
-            os.close(file)  # which releases its lock as well
+            os.close(file)  # also releases its lock
 
     def _append(self, file: int, text: bytes) -> None:
-        """Append to a file. If its disk is full, keep the lines that were written whole, and cut off the rest."""
+        """Append to a file. If the disk is full, keep the lines that were written whole, and truncate the rest."""
         is_alone = _locked(file)
         start = os.fstat(file).st_size
         try:
@@ -297,9 +296,9 @@ class Writer(Generic[Queued]):
 
 
 def _locked(file: int) -> bool:
-    """Lock the file, so that no other process writes behind a part of a line, and say whether that succeeded.
+    """Lock the file, so that no other process appends to an incomplete line; return whether that succeeded.
 
-    It fails on a disk without locks, or if another process does not release its lock in time.
+    It fails on a file system without locks, or if another process does not release its lock in time.
     """
     until = time.monotonic() + _LOCKED_WITHIN
     while True:
@@ -315,42 +314,42 @@ def _locked(file: int) -> bool:
 
 
 def opened(path: str) -> int:
-    """Open the file to append to it. If it is made now, only its owner can read it."""
+    """Open the file for appending. If it is created, only its owner can read it."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-# ---- The decision log: a line of JSON for each question that the interface answers --------------------------------
-# A request only queues what there is to say, and waits for nothing. Several times a second, another thread makes
-# lines of what is queued, and writes them (`writer`).
+# ---- Entries and their lines --------------------------------------------------------------------------------------
+# A request only queues an entry, and waits for nothing. Several times a second, another thread formats the queued
+# entries and writes them (`Writer`).
 
 log = logging.getLogger("authz.decisions")
 
-_OVERHEAD, _A_RESULT = 1_000, 100  # bytes: what a question takes at least, and each result about
+_OVERHEAD, _A_RESULT = 1_000, 100  # bytes: minimum size of an entry, and approximate size of a result
 _MOST_NAMES = 10_000
 _CONTEXT = "context_facts"
-_AUTHZEN = "/access/"  # how its paths begin
+_AUTHZEN = "/access/"  # prefix of its paths
 _PUBLISHED = b',"is_published_client":true'
 
 
 class LogEntry(NamedTuple):
-    """What there is to say of a question, before it is a line."""
+    """An answered question before it is formatted."""
 
     at: int  # nanoseconds since 1970
-    began: float  # by `perf_counter`, and so is `ended`
+    began: float  # by `perf_counter`, like `ended`
     ended: float
     request_id: str
     environment_id: int
     key: str
     path: str
-    question: bytes  # the request's body
-    is_published: bool  # whether a published client sent it: lists for those have another form
-    answer: object  # the body, or its JSON as bytes
+    question: bytes  # the request body
+    is_published: bool  # whether a published client sent it: their lists have another form
+    answer: object  # the response body, as an object or as JSON bytes
     revision: int
     policy_version: int | None
-    is_drawn: bool  # for the sample
+    is_drawn: bool  # whether the sample includes it
 
 
-_new = tuple.__new__  # takes half as long as to call the class
+_new = tuple.__new__  # twice as fast as calling the class
 
 
 def _size_of(question: bytes, answer: object) -> int:
@@ -360,18 +359,18 @@ def _size_of(question: bytes, answer: object) -> int:
     return _OVERHEAD + len(question) + (_A_RESULT * len(results) if isinstance(results, list) else 0)
 
 
-# ---- what answers call -------------------------------------------------------------------------------------------
+# ---- called by endpoints -----------------------------------------------------------------------------------------
 
 
 def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
-    """Queue an answered question for the log: any if denials are wanted, else a sample. Never raises an `Exception`."""
+    """Queue an answered question if it is in the sample, or if denials are logged. Never raises an `Exception`."""
     if spans.is_on:
         _notice(answer)
     if writer is None:
         return
     try:
         share = configured.DECISION_LOG_SAMPLE  # of all questions
-        is_drawn = share >= 1 or random() < share  # noqa: S311  it is no secret
+        is_drawn = share >= 1 or random() < share  # noqa: S311  not a secret
         if is_drawn or configured.DECISION_LOG_DENIED:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
@@ -439,7 +438,7 @@ def _number(version_id: int) -> int:
 
 
 class _AnswerJson(NamedTuple):
-    """What a line says of an answer."""
+    """The parts of a line that describe the answer."""
 
     text: bytes
     is_denial: bool
@@ -448,7 +447,7 @@ class _AnswerJson(NamedTuple):
 def line_of(entry: LogEntry) -> bytes | None:
     """Return the line with its newline; None if it is neither in the sample nor a denial.
 
-    It is put together from pieces of JSON, most of which are the same for many lines.
+    It is assembled from pieces of JSON, most of which are the same for many lines.
     """
     (
         at, began, ended, request_id, environment_id, key, path, question, is_published, answer, revision, version,
@@ -484,8 +483,8 @@ def _without_context_of(path: str, question: bytes) -> tuple[bytes, int]:
             return without_properties(question)
         may_have_any = _CONTEXT.encode() in question or b"\\" in question  # a key may be written with escapes
         return without_context(question) if may_have_any else (question, 0)
-    except orjson.JSONEncodeError:  # it nests too deep to be written again
-        return b"{}", 1  # which says that this is not the whole question
+    except orjson.JSONEncodeError:  # it nests too deep to be encoded again
+        return b"{}", 1  # marks the question as incomplete
 
 
 @lru_cache(maxsize=4)
@@ -519,7 +518,7 @@ def without_context(question: bytes) -> tuple[bytes, int]:
 
 
 def without_properties(question: bytes) -> tuple[bytes, int]:
-    """Return a question of AuthZEN without its properties and context, and how many there were."""
+    """Return an AuthZEN question without its properties and context, and how many there were."""
     body = orjson.loads(question)
     left_out = 0
     for each in [body, *(body.get("evaluations") or ())]:
@@ -535,7 +534,7 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
 writer = Writer(configured.DECISION_LOG, line_of) if configured.DECISION_LOG else None
 
 
-# ---- Lines of the decision log, as they are read again ------------------------------------------------------------
+# ---- Reading the decision log -------------------------------------------------------------------------------------
 
 _TEXTS = ("time", "request_id", "key", "endpoint")
 _NUMBERS = ("environment", "microseconds")
@@ -544,7 +543,7 @@ _MEMBERS = (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL, "question", "answer")
 
 
 class BadLogLine(AuthzError):
-    """A line of the file is no line of a decision log."""
+    """A line of the file is not a line of a decision log."""
 
     def __init__(self, number: int, reason: str):
         super().__init__(f"line {number}: {reason}")
@@ -552,15 +551,15 @@ class BadLogLine(AuthzError):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A question that was answered, and how."""
+    """A logged question and its answer."""
 
-    number: int  # of the line in its file
+    number: int  # line number in its file
     time: str
     request_id: str
     environment: int
     key: str
     endpoint: str
-    question: Any  # the body that was sent
+    question: Any  # the request body
     answer: Summary
     revision: int | None
     policy_version: int | None
@@ -579,7 +578,7 @@ class LogLine:
 
 
 def lines_of(file: Iterable[bytes]) -> Iterator[LogLine | BadLogLine]:
-    """Yield each line that is not empty, or a `BadLogLine` that says what is wrong with it."""
+    """Yield each nonempty line, or a `BadLogLine` that tells what is wrong with it."""
     for number, text in enumerate(file, 1):
         if text.strip():
             yield line_of_text(text, number)

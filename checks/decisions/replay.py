@@ -1,4 +1,4 @@
-"""Read the decision log, and ask its questions again: as of then, or now."""
+"""Replay the decision log: run its checks again, as of their time or of now."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ from policy.serializers import decoded
 
 
 class NoQuestion(AuthzError):
-    """The endpoint answers with SQL, so the decision is made elsewhere."""
+    """The endpoint returns SQL, so the decision is made elsewhere."""
 
     def __init__(self, endpoint: str):
         super().__init__(f"the result of `{endpoint}` depends on the caller's database")
 
 
-# ---- what was asked ------------------------------------------------------------------------------------------------
+# ---- questions -----------------------------------------------------------------------------------------------------
 
 
 def given_by(line: LogLine) -> AskedTogether:
-    """Return what the policy of then was asked; raise an `AuthzError` if the endpoint does not take the body."""
+    """Return the questions for the policy at that time; raise an `AuthzError` if the endpoint rejects the body."""
     return given_for(line, authzen.program_of_then(line) if authzen.is_of_authzen(line) else None)
 
 
 def given_for(line: LogLine, program: Program | None) -> AskedTogether:
-    """Return the same as it is asked of a program, which says what properties of AuthZEN count (None: none do)."""
+    """Return the questions for a program, which determines the properties of AuthZEN that count (None: none do)."""
     if authzen.is_of_authzen(line):
         return authzen.given_for(line, program)
     read = _READERS.get(line.endpoint)
@@ -129,7 +129,7 @@ _READERS: dict[str, Callable[[object], AskedTogether]] = {
 }
 
 
-# ---- what was answered ---------------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------------------------
 
 
 def claims_of(line: LogLine, given: AskedTogether, answer: Summary) -> set[Goal]:
@@ -178,22 +178,21 @@ def _resource(question: Question) -> tuple[str, str]:
 
 
 # ---- replay -------------------------------------------------------------------------------------------------------
-# Asks a line of the log again: as of its revision, by the policy that was active then; or about now.
+# Replays a line of the log: as of its revision, by the policy that was active then; or as of now.
 #
-# The line's body goes through its endpoint, like that of a request. A moment is a revision and a time. The time is
-# that of the line, moved, if it has to be, into the lifetime of the revision: from its commit until that of the next
-# one.
+# The line's body goes to its endpoint, like that of a request. A moment is a revision and a time. The time is that of
+# the line, clamped to the lifetime of the revision: from its commit until that of the next one.
 
 Endpoints = Mapping[str, Endpoint]
 
 
 class NotAsked(Exception):
-    """The line cannot be asked again, for the reason given."""
+    """The line cannot be replayed, for the reason given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A line, and what is answered to it now; or why it is refused."""
+    """A line, and its answer now, or why it is rejected."""
 
     line: LogLine
     answer: Summary | None
@@ -205,7 +204,7 @@ class Replayed:
 
 
 def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Replayed:
-    """Ask the line again; raise `NotAsked` if the log or the database lacks what that needs."""
+    """Replay the line; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
     if not hasattr(endpoint, "reply"):
         raise NotAsked(f"endpoint `{line.endpoint}` is not a check and cannot be replayed")
@@ -229,10 +228,10 @@ def _check_can_be_asked(line: LogLine, is_now: bool) -> None:
 
 
 def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
-    """Ask as of the request's end, and if the answer differs from the log's, as of its beginning.
+    """Replay as of the request's end and, if the answer differs from the log's, as of its start.
 
-    The facts were read at some time in between, so the line is confirmed if either answer is the same. Nothing is asked
-    as of a time without a policy.
+    The facts were read at some time in between, so the line is confirmed if either answer is the same. Nothing is
+    replayed as of a time without a policy.
     """
     if line.policy_version is None:
         raise NotAsked("no policy was active then")
@@ -248,7 +247,7 @@ def _as_of_then(line: LogLine, endpoint: Any) -> Replayed:
 
 
 def _if_nothing_changed(line: LogLine, endpoint: Any) -> Replayed:
-    """Ask again for SQL, which is made for now only; raise `NotAsked` if anything has changed since."""
+    """Replay a request for SQL, which is only generated for now; raise `NotAsked` if anything has changed since."""
     if line.revision is None or current_offset(line.environment) != line.revision:
         raise NotAsked("local SQL is not supported with `as_of`")
     answer, _ = _answer(line, endpoint, line.question)
@@ -272,8 +271,8 @@ def _answer(line: LogLine, endpoint: Any, question: object) -> tuple[Summary, in
 
 
 def as_of(question: Any, moment: str | int) -> Any:
-    """Return the body with the moment in it, unless it names one itself, or continues a list by a token."""
-    if isinstance(question, list):  # the first one names it for all
+    """Return the body with the moment added, unless it has `as_of` itself, or continues a list by a token."""
+    if isinstance(question, list):  # the first one determines it for all
         return [as_of(each, moment) for each in question[:1]] + question[1:]
     if not isinstance(question, dict) or question.get("as_of") is not None or question.get("page_token") is not None:
         return question
@@ -284,7 +283,7 @@ def as_of(question: Any, moment: str | int) -> Any:
 
 
 def _moment_of_line(line: LogLine) -> Moment | None:
-    """Return the moment that the line was asked of, by the policy of then."""
+    """Return the moment that the line was asked as of, with that moment's policy."""
     first = line.question[0] if isinstance(line.question, list) and line.question else line.question
     named = first if isinstance(first, dict) else {}
     when = named.get("as_of")
@@ -303,7 +302,7 @@ def moment_text(line: LogLine, at: int) -> str | int:
 
 
 def _lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
-    """Return when the revision was committed (None: not known), and when the next one was (None: there is none yet)."""
+    """Return when the revision was committed (None: unknown), and when the next one was (None: it is the latest)."""
     if _is_latest(environment_id, number):
         return _begun(environment_id, number), None
     return _past_lifetime(environment_id, number)

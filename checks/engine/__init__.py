@@ -1,13 +1,13 @@
-"""The decision engine: a program and a question's shape become one SQL statement. Free of Django.
+"""The decision engine: turns a program and a question's shape into one SQL statement. Independent of Django.
 
-In the order in which a question goes through it:
+In the order in which a question passes through:
 
-compile     shape -> plan -> finished statement: the way in
+compile     shape -> plan -> finished statement: the entry point
 rules/      program -> the clauses of any call
 plan/       clauses -> what is read, joined and tested
 sql/        plan -> SQL
 answers     rows -> answers
-errors      what a question is refused for
+errors      why a question is rejected
 
-Each room uses those before it only: `sql` uses `plan`, `plan` uses `rules`.
+Each package only uses those before it: `sql` uses `plan`, `plan` uses `rules`.
 """

@@ -1,4 +1,4 @@
-"""Rows of a statement -> answers."""
+"""Turn the rows of a statement into answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from checks.engine.errors import CannotEnumerate
 
 # ---- boxes --------------------------------------------------------------------------------------------------------
-# Boxes of answers: in each column one id, or every id but some. And whether several boxes hold all of another one.
+# Boxes of answers: in each column one id, or all ids with exceptions. Can several boxes together cover another one?
 #
-# (bob, every id)   is held by   (every id, read)  and  (bob, every id but read)   together, and by neither alone
+# (bob, every id)   is covered by   (every id, read)  and  (bob, every id but read)   together, and by neither alone
 
 
 class AllBut(frozenset[str]):
-    """Every id but these."""
+    """All ids except these."""
 
 
 AnswerCell = str | AllBut
@@ -23,17 +23,17 @@ AnswerBox = tuple[AnswerCell, ...]
 
 
 class Boxes:
-    """Boxes, found by the ids that they have."""
+    """A set of boxes, indexed by id."""
 
     def __init__(self, boxes: Iterable[AnswerBox]):
         self._boxes = list(boxes)
         self._columns: dict[int, tuple[dict[str, list[AnswerBox]], list[AnswerBox]]] = {}
 
     def hold(self, box: AnswerBox) -> bool:
-        """Say whether they hold all of the box together.
+        """Return whether the boxes together cover all of `box`.
 
-        If none holds it alone, it is split in a column where they differ: into a box for each id that they name or
-        leave out, and one for all other ids.
+        If no single one does, `box` is split along a column in which they differ: into a box for each id that they name
+        or exclude, and one for all other ids.
         """
         near = Boxes(each for each in self._about(box) if all(map(_has_common, box, each)))
         if any(all(map(_is_within, box, each)) for each in near._boxes):
@@ -49,7 +49,7 @@ class Boxes:
         return False
 
     def _about(self, box: AnswerBox) -> list[AnswerBox]:
-        """Return those that may have answers in common with the box: few, where it has an id."""
+        """Return the boxes that may overlap with `box`: few, if it names an id."""
         found = self._boxes
         for index, cell in enumerate(box):
             if isinstance(cell, str):
@@ -58,7 +58,7 @@ class Boxes:
         return found
 
     def _column(self, index: int) -> tuple[dict[str, list[AnswerBox]], list[AnswerBox]]:
-        """Return those with one id in the column, by that id, and those with many."""
+        """Return the boxes with one id in the column, by that id, and those with many."""
         if index not in self._columns:
             by_id: dict[str, list[AnswerBox]] = {}
             wide = []
@@ -85,11 +85,11 @@ def _has_common(cell: AnswerCell, other: AnswerCell) -> bool:
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------
-# Rows of a statement -> answers. "Every value but some" is refused where no list can say it.
+# Rows of a statement -> answers. "Every value but some" is rejected, since a list cannot express it.
 #
 # A row is a tuple of ids; None stands for every value of the column's type. An exit is guarded if negations withhold
-# some values from an answer that stands for every value. Its rows come with the outcome of the guards: one row for
-# each id that the guards can tell apart, and one with '' for all other ids.
+# some values from an answer that stands for every value. Its rows come with the result of the guards: one row for each
+# id that the guards can tell apart, and one with '' for all other ids.
 #
 #     of one exit: ('',) granted                       ->  [(None,)]
 #     of one exit: ('',) granted, ('bob',) withheld    ->  CannotEnumerate, unless other rows grant bob
@@ -100,16 +100,16 @@ def _has_common(cell: AnswerCell, other: AnswerCell) -> bool:
 #     ->  CannotEnumerate: no row grants ('bob', 'reader')
 
 AnswerRow = tuple[str | None, ...]
-UNGUARDED = "0"  # in place of an exit's number
-GROUNDED = "-"  # in place of the number of an exit whose rows may have ids that stand for others (see `Grounding`)
-# Ids that no fact can have: a question's plan reads them where it asks about every value that nothing mentions.
+UNGUARDED = "0"  # in place of an exit's number, in rows without guards
+GROUNDED = "-"  # in place of the number of an exit whose rows may contain placeholder ids (see `Grounding`)
+# Ids that no fact can have. A question's plan reads them to stand for all values that nothing mentions.
 FRESH_ID, SECOND_FRESH = "", "*" * 600
 _STAND_INS = {FRESH_ID, SECOND_FRESH}
 _ALL = AllBut()
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
-    """Return the distinct answers out of rows (exit, outcome, answer columns…)."""
+    """Return the distinct answers in rows of the form (exit, outcome, answer columns…)."""
     plain: set[AnswerRow] = set()
     stand_ins: set[AnswerRow] = set()
     exits: dict[str, _Exit] = {}
@@ -126,17 +126,17 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
         if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
             raise CannotEnumerate("all values except some")
     for found in exits.values():
-        found.withheld -= found.granted  # facts that grant a row are enough, even if others withhold it
+        found.withheld -= found.granted  # a fact that grants a row is enough, even if others withhold it
     _check_that_nothing_is_kept_back(plain, list(exits.values()))
     return list(plain.union(*(found.answers() for found in exits.values())))
 
 
 def _check_that_nothing_is_kept_back(plain: set[AnswerRow], exits: list[_Exit]) -> None:
-    """Refuse an answer of every value but some: what one row keeps back and no other rows grant."""
+    """Raise `CannotEnumerate` if a row withholds an answer that no other row grants."""
     kept_back = [each for found in exits for each in found.kept_back()]
     if not kept_back:
         return
-    # Without guards, '' is there only where the question was about an id that nothing mentions.
+    # Without guards, '' only occurs if the question was about an id that nothing mentions.
     boxes = list(_boxes(plain, plain.union(*(found.rows for found in exits))))
     granted = Boxes([*boxes, *(box for found in exits for box in _boxes(found.granted, found.rows))])
     for box, example in kept_back:
@@ -145,7 +145,7 @@ def _check_that_nothing_is_kept_back(plain: set[AnswerRow], exits: list[_Exit]) 
 
 
 def _boxes(rows: Iterable[AnswerRow], among: Iterable[AnswerRow]) -> Iterator[AnswerBox]:
-    """Yield the answers that rows stand for: '' is every id but those that one `among` them all has in the column."""
+    """Yield the answers that rows stand for: '' is all ids except those in the same column of `among`."""
     others = [AllBut(filter(None, column)) for column in zip(*among)]
     for row in rows:
         yield tuple([text or (_ALL if text is None else others[index]) for index, text in enumerate(row)])
@@ -163,13 +163,13 @@ class _Exit:
         return self.granted | self.withheld
 
     def answers(self) -> set[AnswerRow]:
-        """Return what is granted, where nothing is kept back of it."""
+        """Return the granted rows from which nothing is withheld."""
         open_rows = _OpenRows(self.granted)
         closed = {row for row in self.granted if open_rows.above(row) is None}
         return closed | {tuple([text or None for text in row]) for row in open_rows.rows}
 
     def kept_back(self) -> Iterator[tuple[AnswerBox, str]]:
-        """Yield what is withheld from an open row, with an example of an id that it is withheld from."""
+        """Yield what is withheld from an open row, with an example of a withheld id."""
         open_rows = _OpenRows(self.granted)
         kept = [(row, above) for row in self.withheld if (above := open_rows.above(row)) is not None]
         for (row, above), box in zip(kept, _boxes((row for row, _ in kept), self.rows)):
@@ -181,9 +181,9 @@ class _OpenRows:
 
     def __init__(self, granted: Iterable[AnswerRow]):
         self.rows = {row for row in granted if "" in row}
-        self._places = {tuple([text == "" for text in row]) for row in self.rows}  # few, even if the rows are many
+        self._places = {tuple([text == "" for text in row]) for row in self.rows}  # few, even if there are many rows
 
     def above(self, row: AnswerRow) -> AnswerRow | None:
-        """Return an open row that is the row itself but for '' in some columns."""
+        """Return an open row that equals `row` except for '' in some columns."""
         opened = (tuple(["" if is_open else text for text, is_open in zip(row, places)]) for places in self._places)
         return next((each for each in opened if each in self.rows), None)

@@ -1,9 +1,9 @@
-"""One question about many rows of values, in one statement: its parameters become columns of the rows.
+"""Answer one question about many rows of values in one statement: its parameters become columns of the rows.
 
     may User:v0 "read" Doc:v1    ->    SELECT r.n, (SELECT EXISTS (… f0.a0 = r.v1 …)) FROM (<rows>) r
 
 The plan is that of the question about one row. Its WITH tables stand inside the expression, which the database
-evaluates for each row. Questions of several kinds are arms of one union; the number `n` tells which row is meant.
+evaluates for each row. Questions of several kinds are arms of one union; the number `n` identifies the row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from checks.engine.sql.render import inline_table, with_tables
 from checks.engine.sql.text import Piece, Statement, Text, finished, joined
 from policy.rules.program import Signature
 
-COLUMNS = 2  # that an arm selects: the number of the row, and the answer
+COLUMNS = 2  # columns of an arm: the number of the row, and the answer
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class AnswerExpression:
     Without a `text`, the question cannot be true, whatever the facts.
     """
 
-    columns: tuple[str, ...]  # of the row: slots of the question
+    columns: tuple[str, ...]  # of the row: the question's slots
     text: Text = ()
     is_guarded: bool = False
-    weight: int = 0  # how many tables it reads
+    weight: int = 0  # number of tables it reads
 
 
 def expression_of(
@@ -44,7 +44,7 @@ def expression_of(
     knows: Knows,
     may_end: Knows,
 ) -> AnswerExpression | None:
-    """Return the shape's one question as an expression; None if its recursion must be evaluated in rounds."""
+    """Return the shape's single question as an expression; None if its recursion must be evaluated in rounds."""
     found = rendered(rules, shape, dialect, number_of, knows, may_end)
     if found.renderer is None:
         return AnswerExpression(columns)
@@ -57,7 +57,7 @@ def expression_of(
 
 
 def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
-    """Return a SELECT of one value: whether there is an answer, or all answers as JSON."""
+    """Return a SELECT of a single value: whether there is an answer, or all answers as JSON."""
     assert found.renderer is not None, "something can be true"
     defined = found.renderer.defined(found.tables)
     if not shape.width:
@@ -80,7 +80,7 @@ def statement_of(
     inline: frozenset[Signature],
     around: Callable[[Text, int], Text],
 ) -> Statement:
-    """Return one statement for all expressions. Each one's rows come in a parameter of its own (see `slot_of`)."""
+    """Return one statement for all expressions; each takes its rows from a parameter of its own (see `slot_of`)."""
     arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
     rows = joined(" UNION ALL ", arms)
     return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect.placeholder)

@@ -1,7 +1,7 @@
-"""A question's shape -> a finished statement, and how to read its rows.
+"""Compile a question's shape to a finished statement, and describe its rows.
 
 The shape is everything about a question except its values: questions of equal shape share a statement. `compiled` is
-the entry: it plans, adds the guards, and renders.
+the entry point: it plans, adds the guards, and renders.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from checks.engine.sql.text import Column, Statement, Text, finished, union
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
-StoresOf = Callable[[Signature], tuple[str, ...]]  # the stores of a signature's facts: stored, inline
-Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
+StoresOf = Callable[[Signature], tuple[str, ...]]  # where a signature has facts: "stored", "inline"
+Knows = Callable[[Signature], bool]  # whether a signature may have stored facts
 
-EXISTS = "SELECT EXISTS ("  # what the rows of a question without answer columns start with
-QUESTION = ""  # the predicate of the question itself, where that is planned as one call
-FEW_STEPS = 1_500  # of planning, some 20 ms; after these, rules whose facts are missing are left out
-# Of the large ordinary policies in the tests, none leads to more than 136 clauses. Of 3,245 questions over random
-# policies whose plans fitted with rules inlined, none led to more than 300, of those that needed rounds a quarter.
+EXISTS = "SELECT EXISTS ("  # start of the SQL for a question without answer columns
+QUESTION = ""  # predicate of the question itself, if it is planned as one call
+FEW_STEPS = 1_500  # of planning, about 20 ms; after that, rules whose facts are missing are dropped
+# No large realistic policy in the tests leads to more than 136 clauses. Of 3,245 questions over random policies, none
+# that fitted with rules inlined led to more than 300; a quarter of those that needed rounds did.
 MANY_CLAUSES = 300
-MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
+MOST_WEIGHT = 40_000  # tables read by a statement; SQLite rejects 65,536 references to one
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
     """Calls that must all hold. `Var(k)` is answer column k; `givens` are variables with several given values.
 
-    `others` are the other literals that must hold: comparisons, negations, facts.
+    `others` are further literals that must hold: comparisons, negations, facts.
     """
 
     calls: tuple[Call, ...]
@@ -68,18 +68,18 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One root, or several: then a column with the root's number tells whose answer a row is."""
+    """One or more roots. With more than one, rows have a column with the number of their root."""
 
     roots: tuple[Root, ...]
-    width: int = 0  # answer columns; 0: only whether there is an answer
-    inline: frozenset[Signature] = frozenset()  # signatures that the request brings facts of
-    stored: bool = True  # whether stored facts count
-    window: Window | None = None  # None: all rows, in no order
-    most: int = 0  # at most so many rows, whichever are found first; 0: all
-    is_past: bool = False  # answered as of an earlier revision
+    width: int = 0  # answer columns; 0: whether there is an answer
+    inline: frozenset[Signature] = frozenset()  # signatures of the request's context facts
+    stored: bool = True  # whether to read stored facts
+    window: Window | None = None  # None: all rows, unsorted
+    most: int = 0  # maximum number of rows, in any order; 0: no limit
+    is_past: bool = False  # as of an earlier revision
 
     def stores(self, knows: Knows) -> StoresOf:
-        """Return what gives the stores of a signature; `knows` says of which signatures there may be stored facts."""
+        """Return the function from signatures to stores; `knows` tells which ones may have stored facts."""
 
         def stores_of(signature: Signature) -> tuple[str, ...]:
             stored = ("stored",) if self.stored and knows(signature) else ()
@@ -90,7 +90,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """An exit whose rows may stand for all values but some; they are read with the outcome of its guards, `tests`."""
+    """An exit whose rows may stand for all values but some. Each row comes with the outcome of its guards, `tests`."""
 
     exit: Exit
     tests: tuple[Condition, ...]
@@ -98,7 +98,7 @@ class Guarded:
 
 @dataclass(frozen=True)
 class PlannedRoot:
-    """A root's plan, and its exits: those without guards, read as they are, those with guards, and grounded ones.
+    """A root's plan, and its exits: unguarded ones, guarded ones, and grounded ones.
 
     In rows of a `grounded` exit, an id may stand for all that nothing mentions (see `Grounding`).
     """
@@ -117,7 +117,7 @@ class Compiled:
     shape: Shape
     roots: tuple[PlannedRoot, ...]
     statement: Statement | None  # None: nothing can be true, whatever the facts
-    rounds: tuple[Rounds, ...] = ()  # recursions that statements of their own evaluate first, in this order
+    rounds: tuple[Rounds, ...] = ()  # recursions to evaluate first, by statements of their own, in this order
 
     @property
     def is_guarded(self) -> bool:
@@ -125,16 +125,16 @@ class Compiled:
 
     @property
     def columns(self) -> int:
-        """Return how many columns a row has: an exit and the outcome of its guards, the root's number, the answer."""
+        """Return the number of columns of a row: exit and outcome of guards, number of the root, answer."""
         return 2 * self.is_guarded + (len(self.roots) > 1) + max(self.shape.width, 1)
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Plans each root in the first form that is not too large for a statement: at most `most` by `Plan.weight`.
+    """Plans each root in the first form that fits a statement: at most `most` by `Plan.weight`.
 
-    Until step `few` of planning, it does not matter which facts are missing. `failed` are the roots that did not fit
-    with rules inlined: None if that took too many steps, else the plan, which weighs too much.
+    Missing facts are not considered before step `few` of planning. `failed` maps roots that did not fit with rules
+    inlined to the plan that weighs too much, or to None if planning took too many steps.
     """
 
     rules: RuleSet
@@ -149,8 +149,8 @@ class _Fitting:
     def planned(self, root: Root) -> PlannedRoot:
         """Return a plan that fits.
 
-        Where what a rule excepts is more than a plan can keep, the root is planned once more, over all values that
-        the facts, the rules and the question mention. A question whose values are all given is never refused, then.
+        If a rule has more exceptions than a plan can hold, the root is planned again, over all values that the facts,
+        the rules and the question mention. So a question whose values are all given is never rejected.
         """
         try:
             return self._first_that_fits(root)
@@ -165,8 +165,8 @@ class _Fitting:
     def _first_that_fits(self, root: Root) -> PlannedRoot:
         """Return the first plan that fits: rules inlined, shared answers tabled, or all tabled and evaluated in rounds.
 
-        A plan may be large, or need rounds, only because of rules whose facts are missing. So these rules are left out
-        before another form is tried, and at once when planning comes to step `few`.
+        A plan may be large or need rounds only because of rules whose facts are missing. So these rules are dropped
+        before another form is tried, and at once when planning reaches step `few`.
         """
         rules = self.rules
         asked = [(call.predicate, len(call.args)) for call in _calls(root)]
@@ -194,7 +194,7 @@ class _Fitting:
         return bool(self.stores(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
-        """Return the plan with rules inlined where they are called; None if it does not fit, or is not likely to.
+        """Return the plan with rules inlined where they are called; None if it does not fit, or is unlikely to.
 
         The more roots took too many steps, the fewer this one may take: roots of one question use the same rules, so it
         is likely to fail as well.
@@ -208,7 +208,7 @@ class _Fitting:
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
-            pass  # perhaps another form fits
+            pass  # another form may fit
         else:
             if made.plan.weight <= self.most:
                 return made
@@ -216,9 +216,9 @@ class _Fitting:
         return None
 
     def _tabled(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
-        """Return the plan with shared answers tabled; None if it does not fit, or is not likely to.
+        """Return the plan with shared answers tabled; None if it does not fit, or is unlikely to.
 
-        Where no answers are shared, this is the plan with rules inlined, which is not made again.
+        If no answers are shared, this equals the plan with rules inlined, which is reused.
         """
         with suppress(Sprawling, RecursionError):
             if _has_many_clauses(rules, root):
@@ -239,10 +239,10 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
 def planned_in_rounds(
     rules: RuleSet, stores: StoresOf, root: Root, width: int, is_grounded: bool = False
 ) -> PlannedRoot:
-    """Plan the root as one call that a rule of its own answers: all that this rule leads to is tabled.
+    """Plan the root as one call to a rule of its own; everything that this rule leads to is tabled.
 
-    At first, the tables are planned to be the same for any values of the question. Where a guard mentions a value, that
-    raises `CannotEnumerate`, and the values stay in place.
+    At first, the tables are planned independently of the question's values. If a guard mentions a value, that raises
+    `CannotEnumerate`, and the values stay in place.
     """
     literals, outs = _asked(root, width)
     question = Call(QUESTION, tuple(out.type for out in outs), outs)
@@ -274,7 +274,7 @@ def _with_guards(planner: Planner, plan: Plan) -> PlannedRoot:
 
 
 def _has_many_clauses(rules: RuleSet, root: Root) -> bool:
-    """Say whether the root's calls lead to so many clauses that only rounds are likely to fit (see MANY_CLAUSES)."""
+    """Return whether the root's calls lead to so many clauses that only rounds are likely to fit (see MANY_CLAUSES)."""
     patterns = reachable(map(pattern_of, _calls(root)), lambda pattern: calls_made(rules.alternatives(pattern)), tick)
     return sum(len(rules.alternatives(pattern)) for pattern in patterns) > MANY_CLAUSES
 
@@ -309,7 +309,7 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A shape's plans in SQL: the WITH tables, and the SELECT of the rows. No renderer: nothing can be true."""
+    """A shape's plans in SQL: the WITH tables, and the SELECT of the rows. Without a renderer, nothing can be true."""
 
     plans: tuple[PlannedRoot, ...]
     renderer: StoredRenderer | None = None
@@ -326,9 +326,9 @@ def compiled(
     knows: Knows = lambda signature: True,
     may_end: Knows = lambda signature: False,
 ) -> Compiled:
-    """Return the statement for a shape; `around` may wrap the SELECT of its rows, of so many columns, in a larger one.
+    """Return the statement for a shape. `around` may wrap the SELECT of its rows, given its number of columns.
 
-    `knows` says of which signatures there may be stored facts: those of other signatures are not read.
+    `knows` tells which signatures may have stored facts; those of others are not read.
     """
     found = rendered(rules, shape, dialect, number_of, knows, may_end)
     nothing = Compiled(shape, found.plans, None)
@@ -356,7 +356,7 @@ def rendered(
     with rules.planning((shape, dialect)):
         try:
             few = steps_taken() + FEW_STEPS
-            most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, a fact is looked up in two tables
+            most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, each fact is looked up in two tables
             fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
@@ -373,7 +373,7 @@ def rendered(
 
 
 def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bool:
-    """Say whether the database's parser takes the statements, with room for what is put around the rows."""
+    """Return whether the database's parser accepts the statements, with room for what is put around the rows."""
     whole = finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)
     return all(renderer.dialect.parses(each.sql) for each in (whole, *statements_of(renderer.rounds.values())))
 
@@ -392,7 +392,7 @@ def _tabled_as_of(
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
-    """Plan all roots. If they weigh too much together, plan those again that weigh more than an equal share."""
+    """Plan all roots. If their total weight is too large, replan those that weigh more than an equal share."""
     plans = tuple(map(fitting.planned, roots))
     if len(roots) == 1 or sum(each.plan.weight for each in plans) <= fitting.most:
         return plans

@@ -1,10 +1,10 @@
-"""The reasons to refuse a question, and the exceptions that make the compiler plan it in another form."""
+"""Reasons to reject a question, and exceptions that make the compiler try another form of plan."""
 
 from policy.errors import AuthzError
 
 
 class UnboundVariable(AuthzError):
-    """The answer depends on a comparison with a variable that nothing binds."""
+    """The answer depends on a comparison with an unbound variable."""
 
     def __init__(self, name: str):
         self.name = name
@@ -15,7 +15,7 @@ class UnboundVariable(AuthzError):
 
 
 class CannotEnumerate(AuthzError):
-    """The answer is not a list of values, nor all values."""
+    """The answer is neither a list of values nor all values."""
 
     def __init__(self, what: str):
         super().__init__(
@@ -25,22 +25,22 @@ class CannotEnumerate(AuthzError):
 
 
 class Sprawling(Exception):
-    """Rules inlined wherever they are called come to too much SQL: what several of them share must be tabled."""
+    """Inlining rules at each call would generate too much SQL: answers that several calls share must be tabled."""
 
 
 class SprawlingSteps(Sprawling):
-    """Planning in one form took too many steps: another form is tried."""
+    """Planning in one form took too many steps; try another."""
 
 
 class TooMuchRecursion(AuthzError):
-    """A recursion that is evaluated in rounds came to more rows than a process should hold."""
+    """A recursion evaluated in rounds produced more rows than a process should hold."""
 
     def __init__(self, limit: int):
         super().__init__(f"the query needs more than {limit:,} intermediate results; use fewer values")
 
 
 class TooComplex(AuthzError):
-    """Planning would take longer than it may."""
+    """Planning would exceed its time limit."""
 
     def __init__(self, limit: str):
         self.limit = limit
@@ -50,7 +50,7 @@ class TooComplex(AuthzError):
         )
 
     def blame(self, line: int, rule: str) -> None:
-        """Name the rule that planning took most of its steps for."""
+        """Name the rule that took most of the planning steps."""
         self.message = (
             f"query planning exceeds {self.limit}: the rule at line {line}, `{rule}`, combines in too many ways; "
             "give its variables types, with `matches` or in the rule head"

@@ -1,7 +1,7 @@
-"""Rules as they were written, ready to be asked one at a time.
+"""Rules as they were written, in a form that lets them be checked one at a time.
 
-The engine rewrites rules to make them quick; explanations are about the rules of the text. A `Case` is such a rule with
-one type for each variable, and with its conditions in an order in which each can be asked after those before it.
+The engine rewrites rules for speed; explanations are about the rules of the text. A `Case` is such a rule with one type
+for each variable, and with its conditions in an order in which each can be checked after those before it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from policy.values import STRING, Value
 ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
 _ANY_OTHER = Other("")  # a name that no rule mentions
 
-RuleBindings = dict[Var, Value]  # what variables of a rule are
-_KnownName = Const | Other | None  # a name of the policy; one that the policy does not have; None: not known
+RuleBindings = dict[Var, Value]  # values of a rule's variables
+_KnownName = Const | Other | None  # a name of the policy; another name; None: unknown
 AnyArgument = TypeVar("AnyArgument")
-_CasePlace = tuple[str, int, int]  # predicate, number of arguments, and which of them
+_CasePlace = tuple[str, int, int]  # predicate, number of arguments, index of the argument
 
 
 def value_in(bindings: RuleBindings, term: Term, now: Value | None) -> Value | None:
-    """Return the term's value; None where it is a variable without one. `now` is the value of the current time."""
+    """Return the term's value; None for an unbound variable. `now` is the value of the current time."""
     if isinstance(term, Value):
         return term
     return bindings.get(term) if isinstance(term, Var) else now
@@ -41,37 +41,37 @@ def value_in(bindings: RuleBindings, term: Term, now: Value | None) -> Value | N
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is to be explained; an argument with the id ANY may be any value of its type."""
+    """What is to be explained; an argument with the id ANY stands for any value of its type."""
 
     predicate: str
     args: tuple[Value, ...]
 
     def __hash__(self) -> int:
-        args = self.args  # goals of one explanation hardly differ in those between the first and the last
+        args = self.args  # goals of one explanation rarely differ only in the arguments between these
         return hash((self.predicate, args[0].id, args[-1].id)) if args else hash(self.predicate)
 
 
 @dataclass(frozen=True)
 class RuleCondition:
-    """A literal of a rule, and what the engine is asked for it.
+    """A literal of a rule, and the engine's literals for it.
 
-    A negation is asked as several literals if variables that only it mentions may have several types.
+    A negation becomes several literals if variables that only it mentions may have several types.
     """
 
     literal: Literal
     asked: tuple[EngineLiteral, ...]
-    pattern: Pattern | None = None  # of an atom that has the same pattern whatever its variables are
+    pattern: Pattern | None = None  # of an atom whose pattern does not depend on its variables
 
     @property
     def call(self) -> Call:
-        """Return what the engine is asked for an atom."""
+        """Return the engine's call for an atom."""
         (call,) = self.asked
         assert isinstance(call, Call), "an atom of a rule is one call"
         return call
 
     @cached_property
     def binds(self) -> tuple[Var, ...]:
-        """Return the variables that the literal can find values for."""
+        """Return the variables that the literal can bind."""
         return tuple(variables_in(self.literal)) if isinstance(self.literal, Atom | Member) else ()
 
 
@@ -81,21 +81,21 @@ class Case:
 
     rule: Rule
     types: dict[Var, str]
-    conditions: tuple[RuleCondition, ...]  # as `ordered_body` has them
+    conditions: tuple[RuleCondition, ...]  # in the order of `ordered_body`
 
     @cached_property
     def numbers(self) -> dict[Var, EngineVar]:
-        """Return the engine's variable for each variable of the rule."""
+        """Map each variable of the rule to the engine's."""
         return numbers_of(self.rule, self.types)
 
     @cached_property
     def names(self) -> dict[Var, str]:
-        """Return what the text calls the rule's variables, in order of appearance."""
+        """Return the names of the rule's variables in the text, in order of appearance."""
         literals = (self.rule.head, *self.rule.body)
         return {variable: variable.name.partition("#")[0] for each in literals for variable in variables_in(each)}
 
     def matched(self, args: Iterable[Value | None]) -> RuleBindings | None:
-        """Return what the head's variables are for these arguments; None if the head does not match them.
+        """Return the bindings of the head's variables for these arguments; None if they do not match.
 
         An argument that is None is unknown, and leaves its variable unbound.
         """
@@ -113,9 +113,9 @@ class Case:
 
 @dataclass
 class Cases:
-    """A program's cases by the pattern of the goals that they are about.
+    """A program's cases, by the pattern of the goals that they are about.
 
-    `number` is the policy version's; a text that is not published has none.
+    `number` is that of the policy version; None for an unpublished text.
     """
 
     program: Program
@@ -133,7 +133,7 @@ class Cases:
         return Pattern(goal.predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
 
     def pattern_of_condition(self, condition: RuleCondition, bindings: RuleBindings) -> Pattern:
-        """Return the pattern of an atom's goals, where some of its variables may be unbound."""
+        """Return the pattern of an atom's goals; some of its variables may be unbound."""
         if condition.pattern is not None:
             return condition.pattern
         bound = (variable for variable in condition.binds if variable in bindings)
@@ -141,7 +141,7 @@ class Cases:
         return self._pattern_of_call(condition.literal, condition.call, names)
 
     def of(self, pattern: Pattern) -> tuple[Case, ...]:
-        """Return the cases for goals of this pattern in the order of the text, but recursive ones last."""
+        """Return the cases for goals of this pattern in the order of the text, with recursive ones last."""
         known = self._found.get(pattern)
         if known is None:
             with deadline.locked(self.rules.lock):
@@ -152,10 +152,10 @@ class Cases:
     def component(self, pattern: Pattern) -> int | None:
         """Return the number of the recursion that goals of this pattern take part in; None if they do not.
 
-        Goals that may follow from each other have the same number, whatever the names in their open places are: a rule
-        asks there for any name, so the name may change on the way from a goal back to itself.
+        Goals that may follow from each other have the same number, whatever names their open arguments have: rules
+        accept any name there, so the name may change on the way from a goal back to itself.
         """
-        with deadline.locked(self.rules.lock):  # numbers must not change while a proof is searched
+        with deadline.locked(self.rules.lock):  # numbers must not change while a proof is being searched
             return self._components.number(self._without_open_names(pattern))
 
     def _without_open_names(self, pattern: Pattern) -> Pattern:
@@ -165,10 +165,10 @@ class Cases:
 
     @cached_property
     def _open_places(self) -> frozenset[_CasePlace]:
-        """Return the arguments in which some rule asks for any name, and those to which such a name is passed on.
+        """Return the arguments for which some rule accepts any name, and those that such a name is passed on to.
 
-        The rule `reads(u, d) if gives(r) and has_role(u, r, d)` asks for any name in the argument of `gives`, and in
-        the second one of `has_role`.
+        The rule `reads(u, d) if gives(r) and has_role(u, r, d)` accepts any name in the argument of `gives`, and in the
+        second one of `has_role`.
         """
         asked: list[_CasePlace] = []
         passed: dict[_CasePlace, list[_CasePlace]] = defaultdict(list)
@@ -190,7 +190,7 @@ class Cases:
         return Const(value.id) if value.id in self.program.names else _ANY_OTHER
 
     def _pattern_of_call(self, literal: Literal, call: Call, names: Mapping[Term, _KnownName]) -> Pattern:
-        """Return the pattern of a call; `names` has the names that variables stand for, as far as they are known."""
+        """Return the pattern of a call; `names` has the names of variables, as far as they are known."""
         terms = terms_of(literal)
         known = [self._name(term) if isinstance(term, Value) else names.get(term) for term in terms]
         return Pattern(call.predicate, call.types, tuple(known))
@@ -247,7 +247,7 @@ def _places(predicate: str, terms: Sequence[AnyArgument]) -> list[tuple[_CasePla
 
 
 def ordered_body(rule: Rule) -> list[Literal]:
-    """Return the body in the order of the text, but each test after what gives its variables values.
+    """Return the body in the order of the text, but with each test after the literals that bind its variables.
 
     is_senior(user) if level > 3 and has_level(user, level)   ->   has_level(user, level), level > 3
     """

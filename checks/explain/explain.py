@@ -23,24 +23,23 @@ from policy.rules.program import Program
 from policy.values import Value
 
 # ---- explain ------------------------------------------------------------------------------------------------------
-# Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
+# Why a question has its answer: the use case behind the endpoint, the command and the workbench.
 #
-# The question has a value for each of its variables. A call that holds is proved (`search`); for a call that does
-# not, the failure of each rule is found (`failures`). Decision and explanation are made in one session, over the same
-# facts.
+# The question has a value for each of its variables. A call that holds is proved (`search`); for one that does not, the
+# failure of each rule is found (`failures`). Decision and explanation use one session, and so the same facts.
 #
-# Explaining may take three times as long as deciding, and some more. Then the explanation ends with what was found:
-# it says that it is not complete, and nothing of what was not looked into.
+# An explanation may take three times as long as the decision, plus a bit. After that it ends with what was found, says
+# that it is incomplete, and says nothing about what was not examined.
 
-TIMES = 3  # as long as the decision an explanation may take, the decision included,
-MORE = 0.2  # and so many seconds of processor time more
+TIMES = 3  # time limit of an explanation, as a multiple of the decision's time, which it includes
+MORE = 0.2  # plus this many seconds of CPU time
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGoal:
     """One goal with its proof if it holds, else with the failures of the rules that could have granted it.
 
-    `note` says which words of the goal the policy does not have, or that no rule is about it.
+    `note` says which words of the goal the policy does not have, or that no rule matches it.
     """
 
     text: str
@@ -64,9 +63,9 @@ class Explanation:
     goals: tuple[ExplainedGoal, ...]
     unused: Unused = ALL_USED  # of the context
     revision: int = 0  # of the facts
-    version_id: int | None = None  # the key of the same version
-    seen: Seen = NOTHING_SEEN  # how far the environment was then
-    valid_while: None = None  # an explanation is not kept for the next request
+    version_id: int | None = None  # primary key of the same version
+    seen: Seen = NOTHING_SEEN  # the environment's position then
+    valid_while: None = None  # explanations are not cached
 
     @property
     def allowed(self) -> bool:
@@ -78,14 +77,14 @@ class Explanation:
 
 
 def gap_of(goals: Sequence[ExplainedGoal]) -> str:
-    """Return a sentence on why the explanation of the goals is not complete; nothing if it is."""
+    """Return a sentence on why the explanation of the goals is incomplete; empty if it is complete."""
     every = (each for goal in goals for reason in goal.reasons for _, each in reason.lines())
     notes = dict.fromkeys([each.note for each in every if each.kind == "unexplained"])
     return f"the explanation is incomplete: {'; '.join(notes)}" if notes else ""
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
-    """Explain the answer by the active policy; as of a moment, by the policy of then."""
+    """Explain the answer by the active policy, or as of a moment by that moment's policy."""
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
         version_id = session.policy if isinstance(session.policy, int) else None
@@ -105,7 +104,7 @@ def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
 
 
 def _explained(session: Snapshot, goals: Sequence[Goal]) -> tuple[ExplainedGoal, ...]:
-    """Decide all goals, then explain each, within a time that depends on how long the decisions took."""
+    """Decide all goals, then explain each, within a time limit that depends on how long the decisions took."""
     began = session.spent
     decisions = [_decided(session, goal) for goal in goals]
     with session.within((TIMES - 1) * (session.spent - began) + MORE):
@@ -114,7 +113,7 @@ def _explained(session: Snapshot, goals: Sequence[Goal]) -> tuple[ExplainedGoal,
 
 
 def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
-    """Return the goals with the times at which their facts were stored, looked up for all of them together."""
+    """Return the goals with the times at which their facts were stored, looked up for all goals at once."""
     known = iter(with_periods(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(
         [
@@ -157,13 +156,13 @@ def _no_rule(program: Program, goal: Goal) -> str:
 
 # ---- An explanation as JSON, and as text for a terminal -----------------------------------------------------------
 
-_Paint = Callable[[str, str], str]  # takes a colour and a text
+_Paint = Callable[[str, str], str]  # takes a color and a text
 
 # ---- JSON ----------------------------------------------------------------------------------------------------
 
 
 def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
-    """Return the body of /explain; a query has a list of its calls, each explained like a decision."""
+    """Return the response body of /explain; for a query, a list of its calls, each explained like a decision."""
     head: dict[str, object] = {"allowed": explanation.allowed, "policy_version": explanation.version}
     if explanation.unused:
         head["unused_context_facts"] = list(explanation.unused.sentences)
@@ -174,7 +173,7 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
 
 
 def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
-    """Return the goal as JSON, where the failures of rules are called obstacles."""
+    """Return the goal as JSON, in which failures of rules are called obstacles."""
     return {
         "goal": goal.text,
         "allowed": goal.holds,
@@ -185,7 +184,7 @@ def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
 
 
 def _reason_to_json(reason: Reason) -> dict[str, object]:
-    """Return the reason as JSON, without members that are empty."""
+    """Return the reason as JSON, without empty members."""
     found: dict[str, object] = {"kind": reason.kind, "text": reason.text}
     if reason.atom:
         predicate, args = reason.atom
@@ -208,7 +207,7 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
 
 
 def _period_to_json(period: ValidityPeriod) -> dict[str, object]:
-    """Return when the fact was stored, and until when. Times are as in all responses; what was not kept is null."""
+    """Return the times from and until which the fact was stored, as in all responses; null if not recorded."""
     found: dict[str, object] = {"since": _mark_to_json(period.since)}
     if period.until:
         found["until"] = _mark_to_json(period.until)
@@ -277,7 +276,7 @@ def _marked(reason: Reason, text: str, paint: _Paint) -> str:
 
 
 def _lines(reason: Reason, filename: str) -> list[str]:
-    """Return the line of a reason, and those that belong below it."""
+    """Return the line of a reason, and any lines below it."""
     text = reason.text
     match reason.kind:
         case "comparison":
@@ -307,10 +306,10 @@ def _stored(reason: Reason) -> str:
 
 
 def _located(rule: RuleText | None, filename: str) -> str:
-    """Return the place where the rule stands, and its text."""
+    """Return the rule's location and its text."""
     assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:
         return f"default rule: {rule.text}"
-    # A text made of several files has lines of its own, which are those of no file.
+    # A text made of several files has line numbers of its own, which match no file.
     place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
     return f"{place}: {rule.text}"

@@ -17,10 +17,10 @@ from policy.rules.program import Atom, Not, Program, Rule, Signature
 from policy.values import Value
 
 # ---- failures -----------------------------------------------------------------------------------------------------
-# Why something does not hold: for each rule that could have granted it, how far it gets and what is missing.
+# For each rule that could have granted a goal, how far it gets and what is missing.
 #
-# A rule's conditions are tried from the first on, until one does not hold together with those before it. Why that one
-# does not hold is looked into in the same manner, a few levels deep.
+# A rule's conditions are tried in order, until one does not hold together with those before it. Why that one does not
+# hold is examined in the same way, a few levels deep.
 
 MAX_LEVELS = 4  # of conditions that are missing because others are
 MAX_TRIED = 60  # rules
@@ -29,7 +29,7 @@ _Args = tuple[Value | None, ...]  # None is unknown: the goal holds for no value
 
 @dataclass(frozen=True)
 class _Attempt:
-    """How far a case gets: the conditions that hold together, bindings for which they do, and the one that fails."""
+    """How far a case gets: the conditions that hold together, their bindings, and the condition that fails."""
 
     case: Case
     met: tuple[RuleCondition, ...]
@@ -38,7 +38,7 @@ class _Attempt:
 
 
 def failures_of(session: Snapshot, goal: Goal) -> tuple[Reason, ...]:
-    """Return why each rule fails to grant the goal, which does not hold; nothing where no rule is about it."""
+    """Return why each rule fails to grant the goal, which does not hold; empty if no rule matches it."""
     return _Failures(session).of_rules(session.cases.pattern(goal), goal.args, MAX_LEVELS)
 
 
@@ -55,7 +55,7 @@ class _Failures:
     def of_rules(self, pattern: Pattern, args: _Args, levels: int) -> tuple[Reason, ...]:
         """Return a reason for each rule: of its cases, the one that gets furthest.
 
-        Where a limit ends that, rules with cases that were not tried are left out: they might get further than told.
+        If a limit ends the search, rules with untried cases are left out: they might get further than reported.
         """
         self.seen.add((pattern, args))
         furthest: dict[Rule, _Attempt] = {}
@@ -84,7 +84,7 @@ class _Failures:
         return tuple(reasons)
 
     def _limit_met(self) -> str:
-        """Return why no more rules are tried once a limit is met."""
+        """Return the limit that ends the search, once one is reached."""
         if self.tried >= MAX_TRIED:
             return f"the limit of {MAX_TRIED:,} rules was reached"
         return self.session.lateness
@@ -92,7 +92,7 @@ class _Failures:
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
         """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone.
 
-        A comparison of a variable that may still have any value waits until another condition gives it one:
+        A comparison of a variable that may still have any value waits until another condition binds it:
 
             anything(d, n) and n > 3 and level(u, n)   ->   anything(d, n), level(u, n), n > 3
         """
@@ -122,10 +122,10 @@ class _Failures:
         met: Sequence[RuleCondition],
         tried: RuleCondition,
     ) -> RuleBindings | None:
-        """Return bindings for which the conditions that are met hold with one more; None if there are none.
+        """Return bindings for which one more condition holds with those already met; None if there are none.
 
-        It is first asked alone, for the bindings found so far: that is planned once for all rules that have it, while
-        several conditions are planned for each rule anew. Others are looked for only if the conditions leave a choice.
+        It is first checked alone, for the bindings found so far: that is planned once for all rules that have it, while
+        several conditions are planned for each rule separately. Other bindings are only tried if there is a choice.
         """
         binding = {variable for condition in met for variable in condition.binds}
         if met and binding <= found.keys():
@@ -166,7 +166,7 @@ class _Failures:
         return Reason("missing", _shown_atom(atom.predicate, args, pattern.types), fact, note=note, because=below)
 
     def _missing(self, pattern: Pattern, args: _Args, levels: int) -> tuple[str, tuple[Reason, ...]]:
-        """Return a note on what is missing, and why none of the rules about it grants it."""
+        """Return a note on what is missing, and why no rule grants it."""
         if pattern.predicate in self.program.helpers:
             note = "does not hold"
         elif self.session.is_late or self.session.cases.of(pattern):
@@ -182,7 +182,7 @@ class _Failures:
         return note, self.of_rules(pattern, args, levels - 1)
 
     def _why_it_holds(self, atom: Atom, bindings: RuleBindings) -> tuple[Reason, ...]:
-        """Return the proof of an atom that must not hold and does, where all of its arguments are known."""
+        """Return the proof of an atom that should not hold but does, if all of its arguments are known."""
         args = [value_in(bindings, arg, self.session.moment) for arg in atom.args]
         known = tuple([arg for arg in args if arg is not None])
         if len(known) < len(args):
@@ -200,11 +200,11 @@ def _shown_atom(predicate: str, args: _Args, types: Sequence[str]) -> str:
 
 
 # ---- leaves -------------------------------------------------------------------------------------------------------
-# Looks up since when facts of an explanation are stored, and until when facts that are missing in it were stored.
+# Looks up since when facts in an explanation are stored, and until when its missing facts were.
 
 
 def with_periods(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
-    """Return the reasons with what is known of their leaves, as of the session's moment.
+    """Return the reasons with the storage periods of their leaves, as of the session's moment.
 
     All leaves are looked up together, by few statements.
     """
@@ -217,7 +217,7 @@ def with_periods(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _row(session: Snapshot, reason: Reason) -> Row | None:
-    """Return the row that a leaf has among the stored facts, or could have had; None if it has none."""
+    """Return the row that a leaf has, or could have had, among the stored facts; else None."""
     if reason.atom is None or not (reason.kind == "missing" or (reason.kind == "fact" and reason.source == "stored")):
         return None
     predicate, args = reason.atom
@@ -238,5 +238,5 @@ def _with_period(session: Snapshot, reason: Reason, periods: Mapping[Row, Validi
 
 
 def _is_over(period: ValidityPeriod) -> bool:
-    """Say whether a fact that does not hold once did: it was removed, or has expired, swept or not."""
+    """Return whether a fact once held: it was deleted, or has expired, pruned or not."""
     return period.until is not None or period.expires_at is not None

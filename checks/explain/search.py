@@ -17,12 +17,12 @@ from facts.wire import Fact
 from policy.rules.program import Atom, Compare, Var
 from policy.values import Value
 
-# ---- Finds bindings of variables for which conditions of a rule hold together -------------------------------------
-# has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann ->  up =
-# Folder:f
+# ---- Bindings of variables for which conditions of a rule hold together -------------------------------------------
+#     has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann
+#     ->  up = Folder:f
 
-_FREE = 500  # numbers of variables that are not asked for begin here
-_FEW = 8  # up to so many bindings that facts give are followed one by one
+_FREE = 500  # first number of variables that are not asked for
+_FEW = 8  # bindings from facts, up to this many, are followed one by one
 
 Conditions = Sequence[RuleCondition]
 
@@ -30,11 +30,10 @@ Conditions = Sequence[RuleCondition]
 def bindings_for(
     session: Snapshot, case: Case, known: RuleBindings, most: int, is_certain: bool = False
 ) -> list[RuleBindings] | None:
-    """Return at most `most` bindings, the known ones included, for which the whole case holds; None if not known.
+    """Return at most `most` bindings, including the known ones, for which the case holds; None if unknown.
 
-    Where the engine cannot list the values of a variable, a value that nothing mentions is tried. `is_certain` says
-    that the case is known to hold: if one possibility is left then, with no variable open, it is returned without
-    asking.
+    If the engine cannot list a variable's values, a value that nothing mentions is tried. `is_certain` means that the
+    case is known to hold: if only one possibility is left, without unbound variables, it is returned unchecked.
     """
     questions = _Questions(session, case)
     starts, conditions = questions.starts(known, case.conditions)
@@ -49,7 +48,7 @@ def first_bindings(
 ) -> RuleBindings | None:
     """Return bindings for which these conditions hold; None if there are none.
 
-    Variables stay unbound where the engine cannot list their values, or where these are not to be listed.
+    Variables stay unbound if the engine cannot list their values, or if `are_listed` is false.
     """
     questions = _Questions(session, case)
     starts, others = questions.starts(known, conditions)
@@ -65,16 +64,17 @@ def first_bindings(
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """Asks about conditions of one case."""
+    """Checks conditions of one case."""
 
     session: Snapshot
     case: Case
 
     def starts(self, known: RuleBindings, conditions: Conditions) -> tuple[list[RuleBindings], Conditions]:
-        """Return bindings to start from, and the conditions that are still to be asked for each of them.
+        """Return bindings to start from, and the conditions left to check for each of them.
 
-        The conditions that only facts can meet are asked first. If they give few bindings, each is followed alone, so
-        that derived conditions are asked about given values only. If they give many, all conditions are asked at once.
+        Conditions that only facts can meet are checked first. If they leave few bindings, each is followed separately,
+        so that derived conditions are only checked for given values. If they leave many, all conditions are checked at
+        once.
         """
         facts = [each for each in conditions if self._is_met_by_facts_alone(each, known)]
         others = [each for each in conditions if each not in facts]
@@ -87,7 +87,7 @@ class _Questions:
     def extended(
         self, known: RuleBindings, conditions: Conditions, most: int, is_certain: bool
     ) -> list[RuleBindings] | None:
-        """Return the known bindings with those of the conditions' other variables; None if these are not known."""
+        """Return the known bindings extended by the conditions' other variables; None if these are unknown."""
         if _is_undecidable(conditions, known):
             return None
         wanted = _unbound(conditions, known)
@@ -125,9 +125,9 @@ class _Questions:
         return isinstance(condition.literal, Atom) and not cases.of(cases.pattern_of_condition(condition, known))
 
     def _fails_at_once(self, known: RuleBindings, conditions: Conditions) -> bool:
-        """Say whether the first of several atoms fails, whatever the others do.
+        """Return whether the first of several atoms fails, regardless of the others.
 
-        Asked alone it is cheap, and often asked again for the next goal of a recursion.
+        Checking it alone is cheap, and often repeated for the next goal of a recursion.
         """
         atoms = [each for each in conditions if isinstance(each.literal, Atom)]
         return len(atoms) > 1 and not self.answers(known, atoms[:1], (), 1)
@@ -165,7 +165,7 @@ def _unbound(conditions: Conditions, known: RuleBindings) -> tuple[Var, ...]:
 
 
 def _is_undecidable(conditions: Conditions, known: RuleBindings) -> bool:
-    """Say whether a condition compares by `<` or the like, and one of its sides may be any value."""
+    """Return whether a condition compares by `<` or the like, and one of its sides may be any value."""
     of_any = {variable for variable, value in known.items() if value.id == ANY}
     for condition in conditions:
         match condition.literal:
@@ -178,18 +178,17 @@ def _is_undecidable(conditions: Conditions, known: RuleBindings) -> bool:
 # ---- search -------------------------------------------------------------------------------------------------------
 # Finds proofs: for each goal a fact, or a rule with bindings of its variables, one level at a time.
 #
-# A goal that takes part in a recursion may follow from itself, which proves nothing. Such goals are searched breadth
-# first, by all rules at once, until facts or rules outside of the recursion prove the goal that the search began
-# with. So its proof is as short as it can be, and never leads back to itself. All other goals take the first rule
-# that holds.
+# A goal in a recursion may follow from itself, which proves nothing. Such goals are searched breadth first, by all
+# rules at once, until facts or rules outside of the recursion prove the initial goal. So its proof is as short as
+# possible, and never circular. All other goals take the first rule that holds.
 
-MAX_GOALS = 2_000  # that one explanation looks into
-_MOST_AT_FIRST, _MOST_LATER = 20, (1_000, 50_000)  # bindings of one rule that are looked at
+MAX_GOALS = 2_000  # examined for one explanation
+_MOST_AT_FIRST, _MOST_LATER = 20, (1_000, 50_000)  # bindings of one rule to examine
 
 
 @dataclass(frozen=True, slots=True)
 class ByFact:
-    """The goal is a fact: `source` is "stored", or "context" where it comes with the question."""
+    """The goal is a fact; `source` is "stored", or "context" for a context fact."""
 
     source: str
 
@@ -214,7 +213,7 @@ Proof = dict[Goal, ProofStep]
 
 
 def proof_of(session: Snapshot, goals: list[Goal]) -> Proof:
-    """Return a step for each of the goals, which must hold, and for all premises below; no goal follows from itself."""
+    """Return a step for each of the goals, which must hold, and for all their premises; no goal follows from itself."""
     search = _Search(session)
     waiting, seen = list(reversed(goals)), set()
     while waiting:
@@ -233,7 +232,7 @@ def values_of(atom: Atom, call: Call, bindings: RuleBindings, now: Value) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What may prove a goal that is no fact, and the recursion that the goal takes part in."""
+    """The rules that may prove a goal that is not a fact, and the recursion that the goal is in."""
 
     cases: tuple[Case, ...]
     component: int | None
@@ -247,7 +246,7 @@ class _Search:
     rules: dict[Goal, _Rules] = field(default_factory=dict)
 
     def step(self, goal: Goal) -> ProofStep:
-        """Return the goal's step, found now if it was not found with another goal of its recursion."""
+        """Return the goal's step, searching for it unless another goal of its recursion has found it."""
         if goal not in self.proof:
             try:
                 self._find(goal)
@@ -277,10 +276,10 @@ class _Search:
         ]
 
     def fact(self, goal: Goal) -> ByFact | None:
-        """Return the step of a goal that is a fact; None if it is none. The goal must hold."""
+        """Return the step of a goal that is a fact, else None. The goal must hold."""
         self.looked_into += 1
         fact = Fact(goal.predicate, goal.args)
-        if not self.rules_about(goal).cases:  # it holds by no rule, so it is a fact, and the database is not asked
+        if not self.rules_about(goal).cases:  # no rule applies, so it must be a fact; no query needed
             return ByFact("context" if fact in self.session.brought else "stored")
         source = self.session.place_of(fact)
         return ByFact(source) if source else None
@@ -288,7 +287,7 @@ class _Search:
     def steps(self, goal: Goal, most: int) -> Iterator[list[ByRule]]:
         """Yield for each case the steps by which it proves the goal, at most `most`.
 
-        The goal holds and is no fact. So if no other case holds, the last one does, and the database is not asked.
+        The goal holds and is not a fact. So if all other cases fail, the last one must hold, and needs no query.
         """
         matched = ((case, case.matched(goal.args)) for case in self.rules_about(goal).cases)
         heads = [(case, bindings) for case, bindings in matched if bindings is not None]
@@ -299,7 +298,7 @@ class _Search:
             yield [ByRule(case, each) for each in found or ()]
 
     def limit_met(self) -> Unexplained | None:
-        """Return why no more is looked into once a limit is met; None before."""
+        """Return the limit that ends the search once one is reached, else None."""
         if self.looked_into >= MAX_GOALS:
             return Unexplained(f"the limit of {MAX_GOALS:,} goals was reached")
         return Unexplained(self.session.lateness) if self.session.is_late else None
@@ -321,7 +320,7 @@ class _Search:
 
 @dataclass
 class _PendingStep:
-    """A step to a goal, and the goals of the same recursion that have to be proved before it counts."""
+    """A step to a goal, and the goals of the same recursion that must be proved before it counts."""
 
     goal: Goal
     step: ByRule
@@ -334,11 +333,11 @@ class _RecursionSearch:
 
     search: _Search
     component: int
-    waiting: dict[Goal, list[_PendingStep]] = field(default_factory=dict)  # by each goal that is waited for
-    cut: dict[Goal, None] = field(default_factory=dict)  # goals to which a rule has more steps than were looked at
+    waiting: dict[Goal, list[_PendingStep]] = field(default_factory=dict)  # by the goal that is awaited
+    cut: dict[Goal, None] = field(default_factory=dict)  # goals for which a rule has more steps than were examined
 
     def find(self, start: Goal) -> None:
-        # By few bindings of each rule first; by more only if these give no proof.
+        # Start with few bindings of each rule; try more only if these give no proof.
         proof = self.search.proof
         queue = deque([start])
         for most in (_MOST_AT_FIRST, *_MOST_LATER):
@@ -358,7 +357,7 @@ class _RecursionSearch:
         proof[start] = Unexplained("the rules have variables that nothing binds")
 
     def _look_into(self, goal: Goal, most: int) -> Iterator[Goal]:
-        """Prove the goal, or note the steps that will prove it once their premises are proved; yield those premises."""
+        """Prove the goal, or record the steps that await the proof of their premises; yield those premises."""
         if goal in self.search.proof:
             return
         if fact := self.search.fact(goal):
@@ -382,7 +381,7 @@ class _RecursionSearch:
         return self.search.rules_about(goal).component == self.component
 
     def _prove(self, goal: Goal, step: ProofStep) -> None:
-        """Give the goal its step; then do the same for each goal that has a step which waited for nothing else."""
+        """Assign the goal its step; then do the same for each goal with a step that waited for nothing else."""
         proved = [(goal, step)]
         while proved:
             goal, step = proved.pop()

@@ -1,4 +1,4 @@
-"""An explanation as a tree of reasons: the same one for JSON, terminals and pages."""
+"""An explanation as a tree of reasons, used for JSON, terminals and pages."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
 
-MAX_DEPTH = 100  # levels of a proof; JSON of many more is refused by many readers
+MAX_DEPTH = 100  # levels of a proof; many JSON parsers reject much deeper nesting
 MAX_REASONS = 1_000
-MAX_RULE_TEXT = 400  # characters of a rule that are shown
+MAX_RULE_TEXT = 400  # characters of a rule to show
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@+")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """A rule, or a part of one, as the policy has it; a rule that is there by default has no line."""
+    """The text of a rule or of a part of one; a default rule has no line number."""
 
     text: str
     line: int | None
@@ -29,7 +29,7 @@ class RuleText:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One line to read (`text`), what kind of reason it is, and the reasons for it (`because`).
+    """A line of text, its kind, and the reasons for it (`because`).
 
     Of a proof:
     rule         it follows by `rule`, because of what is below
@@ -37,12 +37,12 @@ class Reason:
     fact         a fact: `source` says whether it is stored (`period`: since when) or from the context
     comparison   a comparison that is true, or a value in a list
     absence      a `not`: does not hold, as required
-    again        it was explained before
-    unexplained  it holds, and `note` says why there is no proof of it here
+    again        explained before
+    unexplained  it holds, and `note` says why no proof is given
 
     Of what does not hold:
     obstacle     `rule` could have granted it; its conditions `met` hold, and what is below is missing
-    missing      a condition that does not hold: no such fact, and it does not follow; `period` if there once was
+    missing      a condition that does not hold: no matching fact or rule; `period` if the fact once was stored
     false        a comparison that is not true
     present      a `not` of something that holds, and why that holds
     """
@@ -71,7 +71,7 @@ class Reason:
 
 
 def tree_of(program: Program, proof: Proof, goal: Goal, now: int) -> Reason:
-    """Return the proof of the goal as a tree. Each goal is explained once; a goal beyond a limit says so instead."""
+    """Return the proof of the goal as a tree. Each goal is explained once; one beyond a limit says so instead."""
     return _Tree(program, proof, now).of_goal(goal, 0)
 
 
@@ -130,7 +130,7 @@ class _Tree:
         return Reason(kind, shown_atom(goal.predicate, goal.args), (goal.predicate, goal.args), **members)
 
 
-# ---- rules as the policy has them ---------------------------------------------------------------------------
+# ---- rules as written in the policy -------------------------------------------------------------------------
 
 
 def rule_text(program: Program, rule: Rule) -> RuleText:
@@ -144,7 +144,7 @@ def source_text(program: Program, span: Span) -> str:
 
 
 def formula_of(program: Program, predicate: str, arity: int) -> str:
-    """Return the formula of the text for which the compiler made up this predicate."""
+    """Return the text of the formula for which the compiler generated this predicate."""
     rules = program.rules_by_predicate.get((predicate, arity), ())
     texts = dict.fromkeys(source_text(program, rule.origin) for rule in rules)
     return abbreviated(" or ".join(texts))
@@ -171,7 +171,7 @@ def named_bindings(case: Case, bindings: RuleBindings) -> tuple[tuple[str, Value
 
 
 def shown_value(value: Value | None) -> str:
-    """Return the value as people write it: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown."""
+    """Return the value in Polar notation: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown."""
     if value is None:
         return "_"
     if value.id == ANY:
@@ -184,7 +184,7 @@ def shown_value(value: Value | None) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Say whether an id needs no quotes, wherever it stands."""
+    """Return whether an id needs no quotes, wherever it appears."""
     return _PLAIN.issuperset(text) and text != "_"
 
 
@@ -193,7 +193,7 @@ def shown_atom(predicate: str, args: tuple[Value | None, ...]) -> str:
 
 
 def shown_literal(program: Program, literal: Literal, bindings: RuleBindings, now: int) -> str:
-    """Return the literal with values in place of the variables that are bound, and `_` for the others."""
+    """Return the literal with the values of bound variables, and `_` for the others."""
 
     def term(each: Term) -> str:
         if isinstance(each, Now):

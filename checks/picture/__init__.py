@@ -1,1 +1,1 @@
-"""The diagram of a policy: `graph` finds what grants what, `drawing` lays it out, and `page` shows it."""
+"""The diagram of a policy: `graph` finds what grants what, `drawing` draws it, and `page` shows it."""

@@ -1,4 +1,4 @@
-"""Lay a graph out, and draw it as SVG or Mermaid."""
+"""Lay out a graph, and draw it as SVG or Mermaid."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from django.utils.safestring import SafeString, mark_safe
 
 from checks.picture.graph import ANY_NAME, Grant, GraphNode, Sheet, joined
 
-# ---- Where nodes and lines are in a picture: in columns from left to right, permissions last ----------------------
+# ---- Layout of nodes and lines: in columns from left to right, permissions last -----------------------------------
 
 _CHARACTER, _SMALL, PADDING, HEIGHT, _GAP, _COLUMN = 7.3, 6.2, 12, 28, 14, 72
-TALL = 42  # of a node that says whose it is
-_LANE = 6  # the height of what only passes through a column
-MOST_TEXT = 60  # characters of a node
+TALL = 42  # height of a node that shows its owner
+_LANE = 6  # height of a lane
+MOST_TEXT = 60  # characters per node
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where lines from a node pass through a column between the node's and their target's."""
+    """Where lines from a node pass through a column on the way to their target."""
 
     node: GraphNode
     rank: int
 
 
-LayoutNode = GraphNode | Lane  # where lines begin, end, or pass through
+LayoutNode = GraphNode | Lane  # where lines start, end, or pass through
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """The grants that are drawn, the column of each node, and a box for each layout node."""
+    """The grants to draw, the column of each node, and a box for each layout node."""
 
     grants: tuple[Grant, ...]
     ranks: dict[GraphNode, int]
@@ -65,7 +65,7 @@ class GraphLayout:
         return max((box.y + box.height for box in self.boxes.values()), default=0) + below
 
     def _goes_back(self, grant: Grant) -> bool:
-        """Say whether the lines of a grant go around below."""
+        """Return whether the lines of a grant go backward, below the boxes."""
         return any(self.ranks[source] >= self.ranks[grant.target] for source in grant.sources)
 
 
@@ -74,7 +74,7 @@ def layout_of_sheet(sheet: Sheet) -> GraphLayout:
 
 
 def layout_of_all(grants: tuple[Grant, ...], target: GraphNode) -> GraphLayout:
-    """Lay nodes of several types out together: each left of what it leads to, and the target last."""
+    """Lay out nodes of several types together: each left of what it leads to, and the target last."""
     return _laid_out(grants, _ranks_before(grants, target))
 
 
@@ -82,7 +82,7 @@ def _laid_out(grants: tuple[Grant, ...], ranks: dict[GraphNode, int]) -> GraphLa
     return GraphLayout(grants, ranks, _placed(_columns(grants, ranks), grants, ranks))
 
 
-# ---- columns: lines lead from left to right, as far as rules are not circular ------------------------------------
+# ---- columns: lines lead from left to right, unless rules are circular -------------------------------------------
 
 
 def _ranks_of_sheet(sheet: Sheet) -> dict[GraphNode, int]:
@@ -102,7 +102,7 @@ def _ranks_of_sheet(sheet: Sheet) -> dict[GraphNode, int]:
 
 
 def _ranked(nodes: list[GraphNode], grants: Iterable[Grant], first: int) -> dict[GraphNode, int]:
-    """Return columns for these nodes, each right of those that grant it; a cycle begins with its first node."""
+    """Return columns for these nodes, each right of those that grant it; a cycle starts with its first node."""
     above: dict[GraphNode, set[GraphNode]] = {node: set() for node in nodes}
     for grant in grants:
         for source in grant.sources:
@@ -133,7 +133,7 @@ def _ranks_before(grants: Iterable[Grant], target: GraphNode) -> dict[GraphNode,
 
 
 def _finished(above: dict[GraphNode, dict[GraphNode, None]], target: GraphNode) -> list[GraphNode]:
-    """Return the nodes in postorder of a depth-first search back from the target; cut edges that close a cycle."""
+    """Return the nodes in postorder of a depth-first search back from the target; edges that close a cycle are cut."""
     order: list[GraphNode] = []
     seen: set[GraphNode] = set()
     open_: dict[GraphNode, Iterator[GraphNode]] = {}
@@ -168,7 +168,7 @@ def _columns(grants: Iterable[Grant], ranks: dict[GraphNode, int]) -> list[list[
 
 
 def route(source: GraphNode, target: GraphNode, ranks: dict[GraphNode, int]) -> list[LayoutNode]:
-    """Return where a line goes from the source through the columns between to the target."""
+    """Return the stops of a line from the source through the columns between to the target."""
     return [source, *(Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
 
 
@@ -197,7 +197,7 @@ def _height_wanted(
 
 
 def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
-    """Return boxes for every column from above, centred beside the tallest."""
+    """Return boxes for every column, stacked from the top and vertically centered."""
     heights = [sum(_height(node) + _GAP for node in column) for column in columns]
     boxes: dict[LayoutNode, Box] = {}
     x: float = 2
@@ -211,7 +211,7 @@ def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
     return boxes
 
 
-# ---- texts and how much room they take ----------------------------------------------------------------------------
+# ---- texts and their width ----------------------------------------------------------------------------------------
 
 
 def text_of(node: GraphNode) -> str:
@@ -220,13 +220,13 @@ def text_of(node: GraphNode) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the text as one that can be shown, and not too long."""
+    """Return the text without unprintable characters, and truncated."""
     text = printable(text)
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
 def printable(text: str) -> str:
-    """Replace unprintable characters: some cannot stand in a picture, others reverse the text beside them."""
+    """Replace unprintable characters: some are invalid in SVG, others reverse the adjacent text."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
@@ -244,17 +244,17 @@ def _width(node: LayoutNode) -> float:
 
 
 def _columns_of(text: str) -> int:
-    """Return how many letters wide the text is: some characters are as wide as two."""
+    """Return the width of the text in letters: some characters are two letters wide."""
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
-# ---- What grants what as Mermaid text, which many programs that show Markdown draw --------------------------------
-# A policy's names stand in labels alone, where all but letters, digits and a few signs are escaped by their numbers.
-# The ids of nodes are made up here.
+# ---- Mermaid text, which many Markdown renderers draw -------------------------------------------------------------
+# A policy's names only appear in labels, where all except letters, digits and a few signs are escaped by number. The
+# ids of nodes are generated.
 
 _SHAPES = {"role": ("([", "])"), "permission": ("[", "]"), "relation": ("[/", "/]"), "condition": ("{{", "}}")}
 _STROKES = {"role": "#3b7dd8", "permission": "#2da44e", "relation": "#8a4fd0", "condition": "#8c959f"}
-_PLAIN = " _.,-=()"  # beside letters and digits
+_PLAIN = " _.,-=()"  # besides letters and digits
 
 
 def mermaid(sheets: Sequence[Sheet]) -> str:
@@ -315,9 +315,9 @@ def _label(text: str) -> str:
 # ---- picture ------------------------------------------------------------------------------------------------------
 # A layout as SVG: text, lines and boxes, with links on them if the picture is part of a page.
 #
-# The drawing takes its colours from the page's stylesheet, or from its own if it is a file (`document`).
+# Colors come from the page's stylesheet, or for a file from its own (`document`).
 
-NodeLink = Callable[[GraphNode], str]  # the address that a node leads to, or an empty text
+NodeLink = Callable[[GraphNode], str]  # the URL that a node links to, or empty
 
 
 def no_link(node: GraphNode) -> str:
@@ -327,7 +327,7 @@ def no_link(node: GraphNode) -> str:
 def picture_of(
     layout: GraphLayout, title: str, link: NodeLink = no_link, meant: GraphNode | None = None, percent: int = 100
 ) -> SafeString:
-    """Draw a layout; `meant` is a node to highlight, and `percent` the size of the whole picture."""
+    """Draw a layout; `meant` is a node to highlight, and `percent` the scale of the whole picture."""
     return format_html(
         '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
         round(layout.width),
@@ -346,7 +346,7 @@ def _drawing(layout: GraphLayout, link: NodeLink, meant: GraphNode | None) -> Sa
     return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
 
 
-# ---- a file of its own -----------------------------------------------------------------------------------------
+# ---- a standalone file -----------------------------------------------------------------------------------------
 
 _STYLE = mark_safe(
     "svg{background:#fff}text{fill:#1f2328;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
@@ -364,7 +364,7 @@ _MARGIN, _HEADING = 24, 34
 
 
 def document(pictures: Sequence[tuple[str, GraphLayout]]) -> str:
-    """Return pictures with headings, one below the other, as an SVG that needs nothing else."""
+    """Return pictures with headings, one below the other, as a self-contained SVG."""
     widths = [200.0] + [max(layout.width, len(shortened(heading)) * 10.0) for heading, layout in pictures]
     drawn, y = [], _MARGIN
     for heading, layout in pictures:
@@ -419,7 +419,7 @@ def _texts(node: GraphNode, box: Box) -> SafeString:
 def _lines(grant: Grant, layout: GraphLayout) -> list[SafeString]:
     """Draw a grant: a line from its source to its target.
 
-    If several sources must hold together, draw a line from each to a dot, and one from the dot to the target.
+    If it needs several sources, draw a line from each to a dot, and one from the dot to the target.
     """
     target = layout.boxes[grant.target].left
     title = printable(f"line {grant.line}: {grant.text}")
@@ -436,7 +436,7 @@ def _line(
     source: GraphNode, target: GraphNode, end: tuple[float, float], is_last: bool, title: str, layout: GraphLayout
 ) -> SafeString:
     ranks, boxes = layout.ranks, layout.boxes
-    if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes back below the boxes
+    if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes backward, below the boxes
         return _back(boxes[source], boxes[target], title)
     points = [boxes[source].right]
     for lane in route(source, target, ranks)[1:-1]:

@@ -17,16 +17,16 @@ from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types,
 from policy.values import STRING, Value
 
 # ---- needs --------------------------------------------------------------------------------------------------------
-# Which roles and permissions a condition of a rule asks for, on which types: what leads from one type to another.
+# The roles and permissions that a condition requires, and on which types: this leads from one type to another.
 #
-# A condition may ask for them itself, as `has_role(actor, "member", organization)`, or by way of other rules:
-# `owns(actor, repository)`, where a rule says that whoever has a role on something owns the repository.
+# A condition may require them itself, as in `has_role(actor, "member", organization)`, or through other rules:
+# `owns(actor, repository)`, if a rule says that whoever has a role on something owns the repository.
 
 ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
 ANY_NAME = "*"  # a rule about every role, or every permission
 KIND_OF = {ROLE: "role", PERMISSION: "permission"}
 
-_NodeKey = tuple[str, int, str | None]  # a predicate, its arity, and the name of a relation where one is given
+_NodeKey = tuple[str, int, str | None]  # a predicate, its arity, and the name of a relation if given
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """All that conditions ask for, and the places of the other rules through which they do."""
+    """All that conditions require, and the positions of other rules through which they do."""
 
     needs: tuple[Need, ...] = ()
     through: frozenset[Span] = frozenset()
@@ -49,20 +49,20 @@ class Needed:
 
 @dataclass
 class Needing:
-    """Finds what the conditions of a program's rules need."""
+    """Finds what the conditions of a program's rules require."""
 
     program: Program
     known: dict[_NodeKey, Needed] = field(default_factory=dict)
 
     def of(self, rule: Rule, body: Iterable[Literal], types: Mapping[Var, Types]) -> Needed:
-        """Return what a rule needs in one of its alternatives (`body`); `types` has the variables of both."""
+        """Return what a rule requires in one of its alternatives (`body`); `types` has the variables of both."""
         target = rule.head.args[1]
         found = [self._of_literal(literal, types, target) for literal in body]
         needs = dict.fromkeys(need for each in found for need in each.needs)
         return Needed(tuple(needs), frozenset().union(*(each.through for each in found)))
 
     def _of_literal(self, literal: Literal, types: Mapping[Var, Types], target: Term | None) -> Needed:
-        """Return what a condition needs; comparisons and conditions with `not` need nothing."""
+        """Return what a condition requires: nothing for comparisons and conditions with `not`."""
         if not isinstance(literal, Atom):
             return Needed()
         if asked := _asked(literal, types, target):
@@ -97,7 +97,7 @@ class Needing:
 
 
 def _asked(atom: Atom, types: Mapping[Var, Types], target: Term | None) -> Need | None:
-    """Return what the atom asks for, if it is a role or a permission."""
+    """Return what the atom requires, if it is a role or a permission."""
     kind = KIND_OF.get(atom.predicate)
     if kind is None or len(atom.args) not in (2, 3):
         return None
@@ -126,20 +126,20 @@ def _key(atom: Atom) -> _NodeKey:
     return atom.predicate, len(atom.args), name.id if isinstance(name, Value) else None
 
 
-# ---- What grants what in a policy, by resource type: the rules as a graph, to be drawn ----------------------------
+# ---- What grants what in a policy, by resource type: the rules as a graph for drawing -----------------------------
 
-_NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
+_NUMBER = re.compile(r"#\d+")  # distinguishes variables of the same name
 MAX_LABEL = 44  # characters
-MAX_GRANTS = 120  # of one type
-GLOBAL = "global"  # stands in place of a type for roles and permissions without a resource
+MAX_GRANTS = 120  # per type
+GLOBAL = "global"  # in place of a type, for roles and permissions without a resource
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it.
+    """The start or target of a grant: a role or permission of the type itself, or something outside of it.
 
-    `owner` is the type, if nodes of several types are drawn together. `needs` are the roles and permissions, perhaps of
-    other types, that a node of something outside stands for.
+    `owner` is the type, if nodes of several types are drawn together. `needs` are the roles and permissions, possibly
+    of other types, that an outside node stands for.
     """
 
     kind: str  # role, permission, relation, or condition
@@ -157,14 +157,14 @@ class Grant:
     line: int | None
     text: str
     needs: tuple[Need, ...] = ()  # of all sources together
-    through: frozenset[Span] = frozenset()  # other rules from which the needs come
+    through: frozenset[Span] = frozenset()  # other rules that the needs come from
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One type, what it declares, and what grants it."""
+    """One type, its declarations, and its grants."""
 
-    type: str | None  # None: what holds without a resource
+    type: str | None  # None: global
     roles: tuple[str, ...]
     permissions: tuple[str, ...]
     relations: tuple[tuple[str, str], ...]
@@ -185,11 +185,11 @@ class Graph:
     """All sheets of a policy, and the rules that are on none."""
 
     sheets: Mapping[str | None, Sheet]  # by type
-    others: tuple[tuple[int, str, Span], ...]  # line, text and place
+    others: tuple[tuple[int, str, Span], ...]  # line, text and position
 
     @cached_property
     def sources(self) -> Mapping[str | None, tuple[str | None, ...]]:
-        """Return the other types that each type takes roles and permissions from."""
+        """Return the other types from which each type derives roles and permissions."""
         found = {}
         for name, sheet in self.sheets.items():
             taken = dict.fromkeys(each for grant in sheet.grants for need in grant.needs for each in need.types)
@@ -198,7 +198,7 @@ class Graph:
 
     @cached_property
     def followers(self) -> Mapping[str | None, tuple[str | None, ...]]:
-        """Return the other types that take roles and permissions from each type."""
+        """Return the other types that derive roles and permissions from each type."""
         found: dict[str | None, list[str | None]] = {name: [] for name in self.sheets}
         for name, sources in self.sources.items():
             for source in sources:
@@ -212,7 +212,7 @@ def graph_of(program: Program) -> Graph:
 
 
 def sheets_of(program: Program) -> list[Sheet]:
-    """Return a sheet for each type with roles, permissions or relations, and one for what is global."""
+    """Return a sheet for each type with roles, permissions or relations, and one for global ones."""
     granted = _granted(program)
     found = [
         _sheet(name, each.roles, each.permissions, tuple(each.relations.items()), granted.get(name, {}))
@@ -224,7 +224,7 @@ def sheets_of(program: Program) -> list[Sheet]:
 
 
 def _other_rules(program: Program, sheets: list[Sheet]) -> Iterator[tuple[int, str, Span]]:
-    """Yield line, text and place of the rules that are on no sheet."""
+    """Yield line, text and position of the rules that are on no sheet."""
     seen: set[tuple[int | None, str]] = {(grant.line, grant.text) for sheet in sheets for grant in sheet.grants}
     for origin in sorted(program.written, key=lambda span: span.start):
         line, text = program.source.position(origin.start)[0], source_text(program, origin)
@@ -245,7 +245,7 @@ def _sheet(
 
 
 def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
-    """Return the grants by type, looking at each rule once; the inner dicts are ordered sets."""
+    """Return the grants by type, in one pass over the rules; the inner dicts are ordered sets."""
     needing, found = Needing(program), dict[str | None, dict[Grant, None]]()
     for predicate, kind in ((ROLE, "role"), (PERMISSION, "permission")):
         for arity in (2, 3):
@@ -343,8 +343,8 @@ __all__ = [
 ]
 
 
-# ---- Only what leads to one role or permission: the rules walked backwards, from type to type ---------------------
-# A condition with `not` is drawn with its rule, but the walk does not go on from it.
+# ---- Only what leads to one role or permission: the rules walked backward, from type to type ----------------------
+# A condition with `not` is drawn with its rule, but the walk stops there.
 
 _SheetPlace = tuple[str | None, str, str]  # a type, `role` or `permission`, and the name, or any
 
@@ -353,14 +353,14 @@ _SheetPlace = tuple[str | None, str, str]  # a type, `role` or `permission`, and
 class Leading:
     """What leads to `target`: sheets with nothing else on them, that of the target first and the furthest last."""
 
-    target: str  # as `Repo.read`
+    target: str  # such as `Repo.read`
     sheets: tuple[Sheet, ...]
-    others: tuple[tuple[int, str, Span], ...]  # rules on no sheet that are on the way
+    others: tuple[tuple[int, str, Span], ...]  # rules on no sheet that are part of a path
     start: GraphNode
 
 
 def targets(graph: Graph) -> list[str]:
-    """Return the roles and permissions to ask `leading_to` for, as `Repo.read`, permissions first."""
+    """Return the possible targets of `leading_to`, such as `Repo.read`, permissions first."""
     sheets = graph.sheets.values()
     return [f"{each.name}.{name}" for each in sheets for name in each.permissions] + [
         f"{each.name}.{name}" for each in sheets for name in each.roles
@@ -401,10 +401,10 @@ def _instead(name: str, names: list[str]) -> str:
 
 
 def _walked(graph: Graph, start: list[_SheetPlace]) -> dict[str | None, list[_SheetPlace]]:
-    """Return the places that lead to the start, by type; the types are in the order in which the walk meets them."""
+    """Return the places that lead to the start, by type; types are in the order of the walk."""
     found: dict[str | None, list[_SheetPlace]] = {}
     seen, waiting = set(start), list(start)
-    for place in waiting:  # the loop adds to it
+    for place in waiting:  # grows during the loop
         found.setdefault(place[0], []).append(place)
         for following in _before(graph, place):
             if following not in seen and following[0] in graph.sheets:
@@ -470,7 +470,7 @@ def _node_as_asked(node: GraphNode, name: str) -> GraphNode:
     return replace(node, needs=needs)
 
 
-# ---- all of it in one picture --------------------------------------------------------------------------------------
+# ---- everything in one picture -------------------------------------------------------------------------------------
 
 
 def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:

@@ -36,13 +36,13 @@ from policy.errors import AuthzError
 from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 
-MOST_DRAWN = 12  # sheets at once
-MOST_GRANTS = 240  # on all of them
-MOST_JOINED = 90  # nodes of several types in one picture
+MOST_DRAWN = 12  # sheets per page
+MOST_GRANTS = 240  # on all of them together
+MOST_JOINED = 90  # nodes in a picture of several types
 WIDEST = 9_000
-MOST_HITS = 60  # types of a search
+MOST_HITS = 60  # types in a search result
 MOST_LINKS = 12  # from a sheet to others
-MOST_TARGETS = 2_000  # that the field completes
+MOST_TARGETS = 2_000  # completions of the field
 MOST_RULES = 300
 FIT = "fit"
 SIZES = ("50", "75", "100", "150", "200", FIT)
@@ -50,7 +50,7 @@ SIZES = ("50", "75", "100", "150", "200", FIT)
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """What the address asks for. `mark` is the node to highlight, such as `role.owner`."""
+    """The parameters in the URL. `mark` is the node to highlight, such as `role.owner`."""
 
     q: str = ""
     type: str = ""
@@ -74,12 +74,12 @@ class PictureRequest:
         return GraphNode(kind, name) if name else None
 
     def address(self, **changed: str) -> str:
-        """Return the address of the same page with some fields changed."""
+        """Return the URL of the same page with some parameters changed."""
         shown = {name: getattr(self, name) for name in ("q", "type", "leads_to", "mark", "size")} | changed
         return "?" + urlencode({name: text for name, text in shown.items() if text and (name, text) != ("size", "100")})
 
     def elsewhere(self, **changed: str) -> str:
-        """Return the address of something else in the same size."""
+        """Return the URL of something else at the same scale."""
         return PictureRequest(size=self.size).address(**changed)
 
 
@@ -106,7 +106,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A type that a search found, by its name or by its `nodes`: kind, name and address of each that matches."""
+    """A type in a search result, matched by its name or by its `nodes`: kind, name and URL of each match."""
 
     type: TypeLink
     nodes: tuple[tuple[str, str, str], ...]
@@ -130,17 +130,17 @@ class PicturePage:
 
     @property
     def exports(self) -> tuple[tuple[str, str], ...]:
-        """Return the formats of the picture as a file, each with the address to download it from."""
+        """Return the file formats of the picture, each with its download URL."""
         what = PictureRequest(type=self.asked.type, leads_to=self.asked.leads_to)
         return tuple((name, f"{what.address(format=kind)}") for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
 
     @property
     def is_index(self) -> bool:
-        """Say whether there are too many types to draw them all."""
+        """Return whether there are too many types to draw them all."""
         return bool(self.index) and not self.drawn
 
 
-# ---- what there is to see ----------------------------------------------------------------------------------------
+# ---- contents ----------------------------------------------------------------------------------------------------
 
 
 def picture_page(program: Program, asked: PictureRequest) -> PicturePage:
@@ -166,7 +166,7 @@ def _whole(page: PicturePage, graph: Graph) -> PicturePage:
 
 
 def _led(page: PicturePage, graph: Graph) -> PicturePage:
-    """Show what leads to something: in one picture if that is not too large, else by sheets."""
+    """Show what leads to the target: in one picture if that is not too large, else in sheets."""
     asked = page.asked
     leading = leading_to(graph, asked.leads_to)
     rules, hidden = _rules(leading.others)
@@ -186,7 +186,7 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
 
 
 def one_layout(leading: Leading) -> GraphLayout | None:
-    """Lay out all that leads to something in one picture; return None if it would be empty or too large."""
+    """Lay out all that leads to the target in one picture; return None if it would be empty or too large."""
     grants = joined(leading.sheets)
     nodes = {node for grant in grants for node in (*grant.sources, grant.target)}
     if not grants or len(nodes) > MOST_JOINED:
@@ -196,7 +196,7 @@ def one_layout(leading: Leading) -> GraphLayout | None:
 
 
 def _found(page: PicturePage, graph: Graph) -> PicturePage:
-    """Show which types have what is searched for; and draw them if they are few."""
+    """Show the types that match the search, and draw them if there are few."""
     hits = tuple(_hits(graph, page.asked))
     drawn = tuple(_drawn(graph, hit.type.sheet, page.asked) for hit in hits) if len(hits) <= 2 else ()
     return replace(page, hits=hits[:MOST_HITS], hidden_hits=len(hits[MOST_HITS:]), drawn=drawn)
@@ -252,7 +252,7 @@ def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | 
 
 
 def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: GraphNode) -> str:
-    """Return the address that a node links to: what leads to it, or the sheet of the type that it is on."""
+    """Return the URL that a node links to: what leads to it, or the sheet of the type that it is on."""
     if node.kind in ("role", "permission"):
         return "" if node.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{node.label}")
     for need in node.needs:
@@ -265,7 +265,7 @@ def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: GraphNode) ->
 
 
 def _link_of_owned(asked: PictureRequest, node: GraphNode) -> str:
-    """Return the address of the sheet that a node is on, for a picture with nodes of several types."""
+    """Return the URL of the sheet that a node is on, for a picture with nodes of several types."""
     name = "global" if node.owner == "Global" else node.owner
     return asked.elsewhere(type=name, mark=f"{node.kind}.{node.label}")
 
@@ -281,7 +281,7 @@ KINDS = {"svg": ("image/svg+xml", "svg"), "mermaid": ("text/plain; charset=utf-8
 
 
 def exported(program: Program, kind: str, type_name: str = "", target: str = "") -> str:
-    """Return the picture as a file's text: of all types or of one, and only what leads to something, if asked."""
+    """Return the picture as a file's text: of all types or one, optionally only what leads to a target."""
     graph = graph_of(program)
     if target:
         leading = leading_to(graph, target)

@@ -59,19 +59,19 @@ from policy.rules.components import reachable
 from policy.rules.program import TYPED
 from policy.values import STRING
 
-# ---- A branch of a plan while it is built -------------------------------------------------------------------------
+# ---- A branch of a plan under construction ------------------------------------------------------------------------
 
 # ---- paths --------------------------------------------------------------------------------------------------------
-# Small questions about calls: which arguments are known or fixed, and whether they follow paths (see `separate`).
+# Properties of calls: which arguments are known or fixed, and whether they follow paths (see `Separated`).
 
 
 def is_one_path(call: Call) -> bool:
-    """Say whether the call is a path of which one end is known: all that it leads to is asked."""
+    """Return whether the call is a path with one known end, and so asks for everything at the other end."""
     return call.is_path and sum(map(is_bound, call.args)) == 1
 
 
 def is_backward(call: Call) -> bool:
-    """Say whether the call is a path of which only the end is known: it is followed from there."""
+    """Return whether the call is a path of which only the end is known; it is followed from there."""
     return call.is_path and not is_bound(call.args[0]) and is_bound(call.args[1])
 
 
@@ -80,18 +80,18 @@ def is_free(call: Call) -> bool:
 
 
 def anchors(types: tuple[str, ...], args: tuple[Term, ...]) -> list[Term]:
-    """Return the arguments that a search can start from: all known ones but names, which half a table may have."""
+    """Return the arguments that a search can start from: all known ones except names, which match too many rows."""
     bound = [(kind, arg) for kind, arg in zip(types, args) if not isinstance(arg, UNBOUND)]
     return [arg for kind, arg in bound if kind != STRING or not isinstance(arg, (Const, Other))]
 
 
 def is_anchored(call: Call) -> bool:
-    """Say whether a search for the call can start from what the question gives, not only from a column of a row."""
+    """Return whether a search for the call can start from the question's values, not only from a column of a row."""
     return not all(isinstance(arg, Col) for arg in anchors(call.types, call.args))
 
 
 def is_fixed(call: Call, fixed: frozenset[Operand]) -> bool:
-    """Say whether all columns that the call mentions are fixed for the whole plan."""
+    """Return whether all columns that the call mentions are fixed for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 
@@ -109,7 +109,7 @@ def outward(call: Call) -> Call:
 
 
 def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
-    """Return the exit's variant. Refuse guards that mention anything but answer columns and what is fixed."""
+    """Return the exit's variant. Its guards must only mention answer columns and fixed operands."""
     columns = {out: Var(k, type=type_of(out)) for k, out in enumerate(end.outs)} if end.guards else {}
     guards = []
     for guard in end.guards:
@@ -118,7 +118,7 @@ def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
             raise CannotEnumerate("all values except some, by a rule that a list cannot express")
         guards.append(Neg(replace(guard.call, args=args)))
     wild = frozenset(k for k, out in enumerate(end.outs) if isinstance(out, Var))
-    # Each guard is kept once: a recursion that met it at each level would otherwise make new variants without end.
+    # Duplicates are dropped: a recursion that met a guard at each level would otherwise create variants without end.
     return Variant(wild, tuple(sorted(set(guards), key=str)), same_columns(end))
 
 
@@ -128,7 +128,7 @@ def same_columns(end: Exit) -> tuple[tuple[int, int], ...]:
 
 
 def guards_for(variant: Variant, results: tuple[Var, ...], known: Mapping[Var, Term]) -> list[Neg]:
-    """Return the variant's guards with `results` for its columns, or what is `known` of those."""
+    """Return the variant's guards with `results` for its columns, or their values where `known`."""
     if not variant.guards:
         return []
     terms = {Var(k): known.get(variable, variable) for k, variable in enumerate(results)}
@@ -136,23 +136,23 @@ def guards_for(variant: Variant, results: tuple[Var, ...], known: Mapping[Var, T
 
 
 # ---- draft --------------------------------------------------------------------------------------------------------
-# A branch while it is being built, and the plan that it is built for: how that recurses, and what it is given.
+# A branch under construction, and its plan: how that recurses, and which operands it is given.
 
 
 @value
 class Enclosing:
-    """What the plan that a draft is built for is given, and which recursions the draft is in.
+    """The plan that a draft belongs to, and the recursions that the draft is in.
 
-    `fixed` are the operands that the whole plan is given, `active` the recursions that were entered (see `State`), and
-    `in_place` the states that are written out where they are entered.
+    `fixed` are the operands given to the whole plan, `active` the recursions that were entered (see `State`), and
+    `in_place` the states that are inlined where they are entered.
     """
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()
     in_place: frozenset[State] = frozenset()
     may_jump: bool = True  # whether it may enter states: not after it has read an answer, except in rounds
-    rounds: int | None = None  # the component that the plan evaluates in rounds, if any
-    table: Pattern | None = None  # the pattern whose answers the plan tables, if any
+    rounds: int | None = None  # the component that the plan evaluates in rounds
+    table: Pattern | None = None  # the pattern whose answers the plan tables
 
 
 OUTERMOST = Enclosing()
@@ -160,7 +160,7 @@ OUTERMOST = Enclosing()
 
 @value
 class Draft:
-    """A branch that is being built: the literals still to be resolved, what is asked, what is read and tested so far.
+    """A branch under construction: the literals still to be resolved, and what is read and tested so far.
 
     It stands for rows of `outs`: one for each row of its sources that meets its conditions, and for each way to make
     the pending literals true from there.
@@ -178,16 +178,16 @@ class Draft:
 
     @property
     def needed(self) -> set[Term]:
-        """Return what the pending literals and the answer columns use."""
+        """Return the terms that the pending literals and the answer columns use."""
         return variables_of(self.pending).union(self.outs)
 
     def without(self, literal: Literal) -> Draft:
-        """Return the draft with that literal left out."""
+        """Return the draft without that literal."""
         pending = tuple([each for each in self.pending if each is not literal])
         return Draft(pending, self.outs, self.sources, self.conditions, self.inside)
 
     def testing(self, conditions: Iterable[Condition]) -> Draft:
-        """Return the draft with more conditions."""
+        """Return the draft with additional conditions."""
         return Draft(self.pending, self.outs, self.sources, (*self.conditions, *conditions), self.inside)
 
     def __str__(self) -> str:
@@ -196,14 +196,14 @@ class Draft:
 
 
 def read(draft: Draft, source: PlanSource, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()) -> Draft:
-    """Return the draft with one more source, whose columns bind variables, and with more conditions."""
+    """Return the draft with one more source, whose columns bind variables, and with additional conditions."""
     made = bind(draft, bound)
     tests = (*made.conditions, *conditions)
     return Draft(made.pending, made.outs, (*made.sources, source), tests, made.inside)
 
 
 def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
-    """Return the draft with terms in the place of variables."""
+    """Return the draft with terms substituted for variables."""
     if not bound:
         return draft
     pending = tuple([substituted(literal, bound) for literal in draft.pending])
@@ -211,7 +211,7 @@ def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
 
 
 def fixed_in(draft: Draft) -> frozenset[Operand]:
-    """Return the slots in the pending literals, and the columns there that are not of the draft's own sources."""
+    """Return the slots in the pending literals, and the columns there that are not from the draft's own sources."""
     own = {source.number for source in draft.sources}
     terms = (term for literal in draft.pending for term in terms_of(literal))
     given = (term for term in terms if isinstance(term, (Slot, Col)))
@@ -219,10 +219,10 @@ def fixed_in(draft: Draft) -> frozenset[Operand]:
 
 
 def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:
-    """Return the outcome if it is known now, else the condition to test when the statement runs.
+    """Return the outcome if it is already certain, else the condition to test at run time.
 
-    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants. How large
-    a value is that nothing mentions is not known at all.
+    `=` and `!=` are certain for names, and for anything compared with itself; other comparisons only for two constants.
+    How large a value is that nothing mentions is never certain.
     """
     if FRESH in (left, right) and operator not in ("=", "!="):
         raise UnboundVariable("")
@@ -239,26 +239,26 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
 
 
 def is_closed(call: Call, rest: Draft) -> bool:
-    """Say whether nothing else in the draft uses the call's variables."""
+    """Return whether nothing else in the draft uses the call's variables."""
     return rest.needed.isdisjoint(variables_of((call,)))
 
 
 def has_unused_end(call: Call, rest: Draft) -> bool:
-    """Say whether nothing else uses one end of the path, and both ends have the same type.
+    """Return whether nothing else uses one end of the path, and both ends have the same type.
 
-    Any value of that end will do then, so it may be that of the other end, by a path of no hops.
+    Any value will do for that end then, such as that of the other end, by a path of no hops.
     """
     return call.types[0] == call.types[1] and not rest.needed.issuperset(call.args)
 
 
 # ---- prefixes -----------------------------------------------------------------------------------------------------
-# Prefixes: the facts that bind the start of a path. Branches with equal prefixes share one plan.
+# Prefixes: facts that bind the start of a path. Branches with equal prefixes share one plan.
 
 
 def prefix_of(call: Call, rest: Draft) -> Branch | None:
-    """Return the facts that lead to the start of the path, with their conditions; None where there is no such prefix.
+    """Return the facts that lead to the start of the path, with their conditions, or None.
 
-    There is none if anything else uses the columns of those facts, or if nothing is resolved after the path.
+    None if anything else uses the columns of those facts, or if nothing is resolved after the path.
     """
     start, end = call.args
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
@@ -281,14 +281,14 @@ def without_prefix(rest: Draft, prefix: Branch) -> Draft:
 
 
 def prefix_key(prefix: Branch, column: Col) -> Hashable:
-    """Return a key for the prefix and its column, which is the same whatever numbers its sources have."""
+    """Return a key for the prefix and its column that does not depend on the numbers of its sources."""
     return renumbered(prefix, (column,))
 
 
 def renumbered(branch: Branch, columns: Iterable[Col]) -> tuple[Branch, tuple[Col, ...]] | None:
-    """Return the branch and columns of it with its sources numbered from 0; None if it has more than facts and tests.
+    """Return the branch and its columns with sources numbered from 0; None if it has more than facts and tests.
 
-    Branches that differ in numbers alone become equal.
+    Branches that differ only in numbers become equal.
     """
     places = {source.number: index for index, source in enumerate(branch.sources)}
     if not all(isinstance(each, FactScan) for each in branch.sources):
@@ -305,7 +305,7 @@ def renumbered(branch: Branch, columns: Iterable[Col]) -> tuple[Branch, tuple[Co
 
 
 def connected(start: int, joins: Iterable[set[int]]) -> set[int]:
-    """Return the source and all that is joined with it, directly or through others; `joins` are sources in groups."""
+    """Return the source and all that is joined with it, directly or indirectly; `joins` are groups of sources."""
     groups = list(joins)
     return set(reachable((start,), lambda source: [each for group in groups if source in group for each in group]))
 
@@ -343,38 +343,37 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
 
 # ---- Choose which literal to resolve next (sideways information passing), and how ---------------------------------
 
-# ---- The selection rule: which literal to resolve next, the one with the most arguments bound ---------------------
-# A fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are no good to search by,
-# since half the table may have them. A call with a given argument goes before facts that would have to be read
-# through.
+# ---- The selection rule: resolve the literal with the most bound arguments next -----------------------------------
+# A fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are not selective enough,
+# since half the table may have them. A call with a given argument goes before facts that would need a scan.
 #
-#     has_role(u, "reader", r) and has_relation(:resource, "org", r)    ->  the relation first: it says which r
+#     has_role(u, "reader", r) and has_relation(:resource, "org", r)    ->  the relation first: it determines r
 
-# What it costs to resolve a literal next: the least goes first. Only the order of the numbers matters.
+# The cost of resolving a literal next: the lowest goes first. Only the order of the numbers matters.
 PROBE = 0.0  # a fact whose arguments are all known
-RENAMING = 0.1  # a call with one clause at most: writing it in place decides nothing yet
-LISTED = 0.4  # a variable that is in a list of constants
-GIVEN = 0.5  # values that the question brings
+RENAMING = 0.1  # a call with at most one clause: inlining it decides nothing yet
+LISTED = 0.4  # a variable with a list of constants
+GIVEN = 0.5  # values from the question
 PATH_ON = 0.93  # a path from a known start, before what is resolved at its end: a sum of costs, not a product
-PATH_FIXED = 0.95  # a path from what the whole plan is given: its answers are few, and evaluated once
+PATH_FIXED = 0.95  # a path from an operand given to the whole plan: few answers, evaluated once
 SEARCH = 1.0  # a fact that something known leads to
-OPEN_ARGUMENT = 0.1  # added to a fact's cost for each argument that is still open
+OPEN_ARGUMENT = 0.1  # added to a fact's cost for each unbound argument
 ALONE = 2.5  # a call that shares no variable with anything else
 LED_TO = 3.0  # a call that something known leads to
-EXISTENTIAL = 4.0  # a recursive or tabled call that is tested with EXISTS: nothing else uses its variables
-LISTED_LATE = 5.0  # a list of constants for a variable that a fact will bind: then the list is a test
-JUMP = 7.5  # the recursion's own call as the last literal: before facts that are read through
+EXISTENTIAL = 4.0  # a recursive or tabled call tested with EXISTS: nothing else uses its variables
+LISTED_LATE = 5.0  # a list of constants for a variable that a fact will bind, which makes it a test
+JUMP = 7.5  # the recursion's own call as the last literal: before facts that need a scan
 OWN_OPEN = 7.9  # the recursion's own call that nothing leads to
 READ_THROUGH = 8.0  # a fact that nothing known leads to
 OPEN = 9.0  # a call that nothing known leads to
-ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
+ANYWHERE = 20.0  # a path with neither end known
 OWN_LATER = 30.0  # the recursion's own call while more literals are pending
 
-RESOLVED = (Scan, Call, Given, Member)  # all but tests, which wait until their variables are bound
+RESOLVED = (Scan, Call, Given, Member)  # all except tests, which wait until their variables are bound
 
 
 def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
-    """Return the literal to resolve next; None where only tests of unbound variables are left."""
+    """Return the literal to resolve next; None if only tests of unbound variables are left."""
     if len(draft.pending) == 1:
         return draft.pending[0] if isinstance(draft.pending[0], RESOLVED) else None
     found, least = None, inf
@@ -450,34 +449,34 @@ def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) ->
 
 
 # ---- choose -------------------------------------------------------------------------------------------------------
-# Chooses how a call is resolved: its clauses inlined, tested with EXISTS, joined as a table, or entered as a state.
+# How a call is resolved: its clauses inlined, tested with EXISTS, joined as a table, or entered as a state.
 #
-# allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands … and
-# blocked(:actor, s1.a2)                           tested: nothing else uses its variables, so it is a condition … and
-# path(:actor, t) and has_role(t, "reader", :doc)  joined: evaluated once, read wherever it is needed has_role(u,
-# "reader", f) in its own recursion          a state: the plan goes on there
+# allow(:actor, "read", :doc) if …                       in place:  replaced by its clauses
+# … and blocked(:actor, s1.a2)                           tested:  nothing else uses its variables: a condition
+# … and path(:actor, t) and has_role(t, "reader", :doc)  joined:  evaluated once, read wherever it is needed
+# has_role(u, "reader", f) in its own recursion          a state:  the plan goes on there
 
 FAR_SOURCES = 3  # tables that a branch reads before it is far from the entry
 
 
 class Resolution(Enum):
     IN_PLACE = auto()  # a branch for each of its clauses
-    EMPTY_PATH = auto()  # a path with an end that nothing else uses: it ends where it starts
+    EMPTY_PATH = auto()  # a path with an otherwise unused end: it ends where it starts
     TESTED = auto()  # a condition: whether it holds
-    JOINED = auto()  # a derived table of its answers, evaluated once for all branches that need them
+    JOINED = auto()  # a derived table of its answers, evaluated once for all branches
     AFTER_PREFIX = auto()  # a derived table of what facts and then a path lead to, for all branches with these facts
     ENTERED = auto()  # a state of the plan
-    JOINED_TO_STATE = auto()  # a state of the plan; the branch goes on from each of its answers
-    NONLINEAR = auto()  # not at all: the recursion is nonlinear, so it needs rounds
+    JOINED_TO_STATE = auto()  # a state of the plan; the branch continues from each of its answers
+    NONLINEAR = auto()  # not possible: the recursion is nonlinear and needs rounds
 
 
 @value
 class Choice:
-    """How a call is resolved, with what is needed for it: most fields are for some resolutions only."""
+    """How to resolve a call, with parameters, most of which are for some resolutions only."""
 
     resolution: Resolution
     component: int = FAR
-    left: int = 0  # so many literals may be pending where the state is entered again
+    left: int = 0  # maximum number of pending literals when the state is entered again
     is_fixed: bool = False  # whether all columns that the joined call mentions are fixed for the whole plan
     rounds: int | None = None
     table: Pattern | None = None
@@ -491,15 +490,15 @@ IN_PLACE = Choice(Resolution.IN_PLACE)
 class Chooser:
     """Decides how calls are resolved.
 
-    `nonlinear` are the recursions that planning found to need rounds, though no clause shows it (see `is_nonlinear`).
-    With `TABLED` among them, all that is tabled is evaluated in rounds.
+    `nonlinear` are recursions that planning found to need rounds, though no clause shows it (see `is_nonlinear`). If it
+    contains `TABLED`, all that is tabled is evaluated in rounds.
     """
 
     rules: RuleSet
     nonlinear: set[int]
 
     def chosen(self, call: Call, rest: Draft) -> Choice:
-        """Return how to resolve the call, where `rest` is the draft without it."""
+        """Return how to resolve the call; `rest` is the draft without it."""
         component = self.rules.component(pattern_of(call))
         if TABLED in self.nonlinear:
             return self._in_rounds(rest, component)
@@ -536,7 +535,7 @@ class Chooser:
         return Choice(Resolution.ENTERED if is_last else Resolution.JOINED_TO_STATE, component)
 
     def _own(self, rest: Draft, component: int) -> Choice:
-        """Return how to resolve a call of a recursion that the draft is already inside of."""
+        """Return how to resolve a call of a recursion that the draft is already in."""
         left = dict(rest.inside.active)[component]
         if rest.inside.may_jump and len(rest.pending) <= left:
             return Choice(Resolution.ENTERED, component, left)
@@ -558,32 +557,32 @@ class Chooser:
             return Choice(Resolution.JOINED, is_fixed=True)
         if rest.inside.may_jump:
             return Choice(Resolution.ENTERED, component, len(rest.pending))
-        return Choice(Resolution.NONLINEAR, component=innermost(rest.inside.active))  # it goes on from its answers here
+        return Choice(Resolution.NONLINEAR, component=innermost(rest.inside.active))  # its answers are continued here
 
-    # ---- what it would come to ---------------------------------------------------------------------------------
+    # ---- estimates ---------------------------------------------------------------------------------------------
 
     def _is_cheap_in_place(self, rest: Draft, call: Call) -> bool:
-        """Say whether writing a check in place multiplies nothing."""
+        """Return whether inlining a check multiplies nothing."""
         are_many = [isinstance(each, Ids) and each.are_many for each in rest.sources]
         is_last = not rest.pending and (not rest.outs or (any(are_many) and all(are_many)))
         repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
         return (is_last and not repeats) or len(self.rules.alternatives(pattern_of(call))) <= 1
 
     def _multiplies(self, rest: Draft, call: Call) -> bool:
-        """Say whether writing the call in place would repeat another call's clauses for each of its own clauses."""
+        """Return whether inlining the call would repeat another call's clauses for each of its own."""
         others = (each for each in rest.pending if isinstance(each, Call))
         is_wide = self._has_several(call) and any(map(self._has_several, others))
         return is_wide and not is_compared(self.rules, call, (Var, Col))
 
     def _is_far(self, rest: Draft, call: Call) -> bool:
-        """Say whether only the call is left, and the branch so far is too long to repeat for each of its clauses."""
+        """Return whether only the call is left, and the branch is too long to repeat for each of its clauses."""
         return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._has_several(call)
 
     def _has_several(self, call: Call) -> bool:
-        """Say whether the call has several clauses, so that writing it in place makes several branches of one."""
+        """Return whether the call has several clauses, so that inlining splits the branch."""
         return len(self.rules.alternatives(pattern_of(call))) > 1
 
 
 def is_compared(rules: RuleSet, call: Call, kind: type | tuple[type, ...]) -> bool:
-    """Say whether an argument of that kind is only compared: a plan of the call alone could not bind it."""
+    """Return whether an argument of that kind is only compared: a plan of the call alone could not bind it."""
     return any(isinstance(call.args[index], kind) for index in rules.calls.only_compared(pattern_of(call)))

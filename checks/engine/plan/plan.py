@@ -1,4 +1,4 @@
-"""The plan: what is read, joined and tested, without a word of SQL."""
+"""The plan: what is read, joined and tested, independent of SQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from checks.engine.rules.clauses import (
 from policy.rules.program import Signature
 
 # ---- foreign ------------------------------------------------------------------------------------------------------
-# Base classes for sources and conditions that are not the engine's own: those of renderers for other databases.
+# Base classes for foreign sources and conditions: those of renderers for other databases.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class ForeignCondition:
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
-# Recursive calls as states: columns become keys, so that calls which differ only in those are the same state.
+# Recursive calls as states: columns become keys, so that calls that differ only in columns share a state.
 #
 # (y) of p(s1.a0, x) and q(x, y)   ->   the state (y) of p(c0, x) and q(x, y), entered with (s1.a0)
 
-FAR = -1_000_000  # the component of a state that does not recurse: it was made because it is far from the entry
+FAR = -1_000_000  # component of a non-recursive state, created because it is far from the entry
 
 Active = tuple[tuple[int, int], ...]
 
@@ -53,10 +53,10 @@ Active = tuple[tuple[int, int], ...]
 @hashed_once
 @value
 class State:
-    """A recursive call and what is resolved after it. `GoalKey`s stand for what only the branch that enters it knows.
+    """A recursive call and what is resolved after it. `GoalKey`s stand for values of the branch that enters it.
 
-    `active` are the components that the recursion is inside of, outermost first, each with the number of literals that
-    were pending when it was entered. A later call of that component is a state again if no more than that are pending.
+    `active` are the components that the recursion is in, outermost first, each with the number of literals that were
+    pending when it was entered. A later call of that component becomes a state if no more than that are pending.
     """
 
     call: Call
@@ -94,8 +94,8 @@ def state_of(
 ) -> tuple[State, tuple[Operand, ...]]:
     """Return the state that the branch enters, and the operands for its keys.
 
-    Columns become keys, other than those in `fixed`, and variables are numbered anew. `with_values`: the question's
-    values in the call become keys, too, so that the state is the same for any values.
+    Columns except those in `fixed` become keys, and variables are renumbered. With `with_values`, the question's values
+    in the call become keys, too, so that the state does not depend on them.
     """
     keys: dict[Operand, GoalKey] = {}
     names: dict[Var, Var] = {}
@@ -128,10 +128,10 @@ def innermost(active: Active) -> int:
     return next(number for number, _ in reversed(active) if number != FAR)
 
 
-# ---- The plan: what is read, joined and tested, without a word of SQL ---------------------------------------------
-# A `Branch` has sources to join and conditions to test; either may be plans themselves. A `Plan` has all branches of
-# one question or subquery: those of its entry and, where the rules recurse, those of the states that recursion moves
-# between. Plans print as text; equal plans are equal values.
+# ---- The plan: what is read, joined and tested, independent of SQL ------------------------------------------------
+# A `Branch` has sources to join and conditions to test; either may contain plans. A `Plan` has all branches of a
+# question or subquery: those of its entry and, with recursion, those of the states that the recursion moves between.
+# Plans print as text; equal plans are equal values.
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class FactScan:
 
 @value
 class Ids:
-    """The values of a slot that holds several; column `v`."""
+    """The values of a slot with several values; column `v`."""
 
     number: int
     slot: str
@@ -182,7 +182,7 @@ class Answers:
 
 @value
 class DerivedTable:
-    """The answers of another plan, those of one variant; columns o0 … (or c0, see `Plan.column`)."""
+    """The answers of another plan for one variant; columns o0 … (or c0, see `Plan.column`)."""
 
     number: int
     plan: Plan
@@ -194,7 +194,7 @@ class DerivedTable:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The ids that facts have at these positions, these ids, and the empty id, for any other one; column `v`."""
+    """The ids that facts have at these positions, `ids`, and the empty id, for any other one; column `v`."""
 
     number: int
     positions: tuple[ArgumentPosition, ...]
@@ -206,7 +206,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The ids of a type that the question's facts, rules and values mention, and ids that stand for others; column `v`.
+    """The ids of a type that the question's facts, rules and values mention, and placeholders for others; column `v`.
 
     `values` are those of the question: a `Given` has several.
     """
@@ -258,7 +258,7 @@ class Among:
 
 @value
 class Comparison:
-    """`!=` on text, `< <= > >=` on Integers."""
+    """`!=` of text, `< <= > >=` of Integers."""
 
     operator: str
     left: Operand
@@ -270,7 +270,7 @@ class Comparison:
 
 @value
 class Tagged:
-    """The row of goals or answers has this tag: of goals, a state; of answers, a state with a variant."""
+    """The row has this tag: of goals, a state; of answers, a state with a variant."""
 
     source: int
     tag: int
@@ -281,7 +281,7 @@ class Tagged:
 
 @value
 class Holds:
-    """The plan has an answer (or, negated, none)."""
+    """The plan has an answer (if negated: none)."""
 
     plan: Plan
     negated: bool = False
@@ -309,19 +309,19 @@ class Branch:
 
 @value
 class Variant:
-    """Which answer columns stand for every value (by position), and the negations that exclude some values.
+    """The answer columns that stand for every value (by position), and the negations that exclude some values.
 
-    In `guards`, `Var(k)` is the answer column k.
+    In `guards`, `Var(k)` is answer column k.
     """
 
     wild: frozenset[int] = frozenset()
     guards: tuple[Neg, ...] = ()
-    same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for one and the same value
+    same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for the same value
 
 
 @value
 class Exit:
-    """A branch that ends: its answer columns, `Var(k)` where column k stands for every value."""
+    """The end of a branch: its answer columns, with `Var(k)` if column k stands for every value."""
 
     branch: Branch
     outs: tuple[Term, ...]
@@ -334,7 +334,7 @@ class Exit:
 
 @value
 class Jump:
-    """A branch that goes on in a state: its answers are the answers of that state, column for column."""
+    """A branch that continues in a state: its answers are the state's answers, column for column."""
 
     branch: Branch
     state: State
@@ -351,7 +351,7 @@ class Continuation:
     branch: Branch
     state: State
     keys: tuple[Operand, ...]
-    results: tuple[Var, ...]  # what the state's answer columns bind
+    results: tuple[Var, ...]  # variables bound by the state's answer columns
     rest: tuple[Literal, ...]
     outs: tuple[Term, ...]
 
@@ -365,13 +365,13 @@ End = Exit | Jump | Continuation
 
 @dataclass(frozen=True, slots=True)
 class NonlinearRecursion:
-    """Not an end: the recursion is nonlinear (a clause joins two of its answers), so it is evaluated in rounds."""
+    """Not an end: the recursion is nonlinear (a clause joins two of its answers), and is evaluated in rounds."""
 
     component: int
 
 
 def _weight(branch: Branch, goals: int, answers: int) -> int:
-    """Return how many tables a branch reads, if reading goals or answers counts as so many."""
+    """Return how many tables a branch reads; goals and answers count as given."""
     found = sum(each.plan.weight for each in branch.conditions if isinstance(each, Holds))
     for source in branch.sources:
         match source:
@@ -387,12 +387,12 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
 
 
 def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
-    """Return the exits, those that read facts of the request last: often an earlier one has an answer already."""
+    """Return the exits, with those that read context facts last: often an earlier one already has an answer."""
     return sorted(exits, key=lambda it: any(isinstance(s, FactScan) and s.store != "stored" for s in it.branch.sources))
 
 
 def _is_start(end: Exit) -> bool:
-    """Say whether the exit makes the start of a path an answer, always."""
+    """Return whether the exit always makes the start of a path an answer."""
     return end.branch == Branch() and not end.guards and not isinstance(end.outs[0], Var)
 
 
@@ -405,7 +405,7 @@ def _is_goal(end: Exit) -> bool:
 
 @value
 class AnswerArm:
-    """A branch that makes answers with a tag; `keys` are the columns of the goal that they answer."""
+    """A branch that produces answers with a tag; `keys` are the columns of the goal that they answer."""
 
     tag: int
     keys: tuple[Operand, ...]
@@ -422,20 +422,20 @@ class AnswerArm:
 class Form(Enum):
     """How a plan recurses, if it does, and so how its answers are evaluated."""
 
-    EXITS = auto()  # nothing recurses
-    SET = auto()  # nothing recurses; each exit looks columns up in the set of all answers of another plan
-    GOALS = auto()  # a recursion reaches goals, each tested at the exits
-    PATH = auto()  # GOALS for all that one path leads to (see `separate`)
-    ANSWERS = auto()  # a rule goes on from an answer of its own (`"read" if "read" on "parent"` listed downwards)
-    ROUNDS = auto()  # a clause joins two of its own answers, as no recursive SQL may: by statements for each round
+    EXITS = auto()  # no recursion
+    SET = auto()  # no recursion; each exit looks columns up in the set of all answers of another plan
+    GOALS = auto()  # a recursion that reaches goals, each tested at the exits
+    PATH = auto()  # GOALS for all that one path leads to (see `Separated`)
+    ANSWERS = auto()  # a rule continues from its own answers (`"read" if "read" on "parent"` listed downwards)
+    ROUNDS = auto()  # a clause joins two of its own answers, which recursive SQL cannot: several statements per round
 
 
 @dataclass(frozen=True)
 class Plan:
     """All branches to the answers of some literals.
 
-    `exits` are the branches that end. Where the rules recurse, some exits read the goals, or the answers to goals.
-    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers.
+    `exits` are the branches that end. With recursion, some exits read the goals, or the answers to goals. `seeds`
+    create the first goals, `moves` create goals from goals, and `answers` create the answers.
     """
 
     name: str = field(compare=False)
@@ -459,9 +459,9 @@ class Plan:
 
     @cached_property
     def weight(self) -> int:
-        """How many tables are read, if each reference to a named table counts as all the tables that it reads.
+        """How many tables are read if each reference to a named table counts as all the tables that it reads.
 
-        SQLite expands a statement like that when it prepares it, and has a limit for the outcome.
+        SQLite expands a statement like that when it prepares it, and limits the result.
         """
         goals = sum(_weight(jump.branch, 1, 1) for jump in (*self.seeds, *self.moves))
         answers = sum(_weight(arm.exit.branch, goals, 1) for arm in self.answers)
@@ -474,9 +474,9 @@ class Plan:
 
     @property
     def is_plain_path(self) -> bool:
-        """Whether the goals are the answers; the start of the path may be one more.
+        """Whether the goals are the answers, possibly along with the start of the path.
 
-        Where no exit reads the goals, they are no answers: they have another type than the one asked for.
+        If no exit reads the goals, they are not answers: their type is not the one asked for.
         """
         return (
             self.form is Form.PATH
@@ -487,7 +487,7 @@ class Plan:
         )
 
     def column(self, index: int) -> str:
-        """Return the name of an answer column where another plan reads it."""
+        """Return the name of an answer column for plans that read it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
     @cached_property
@@ -497,7 +497,7 @@ class Plan:
 
     @cached_property
     def outer_columns(self) -> tuple[Col, ...]:
-        """The columns of the selects around this plan that it mentions, in order."""
+        """The columns of enclosing selects that this plan mentions, in order."""
         return tuple(sorted((each for each in self.fixed if isinstance(each, Col)), key=str))
 
     @cached_property

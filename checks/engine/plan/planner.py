@@ -1,4 +1,4 @@
-"""The plan of one question, and the plans that it reads, each planned once."""
+"""Plan a question, and the plans that it reads, each of them once."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 from policy.values import STRING
 
-# ---- Plans with a table of answers: of recursions whose rules go on from an answer --------------------------------
-# `"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. The answers to
-# all goals are in one table, and a branch that goes on from a state's answers joins it. A tag of the answers stands
-# for a state and a variant. A branch has a variant for each one that it reads, so a fixpoint finds the variants of
-# all states.
+# ---- Plans with a table of answers: recursions whose rules continue from an answer --------------------------------
+# `"read" if "read" on "parent"`, listed, continues from each readable folder to its children. The answers to all goals
+# are in one table, and a branch that continues from a state's answers joins it. A tag of the answers stands for a state
+# and a variant. A branch has a variant for each one that it reads, so the variants of all states are found by a
+# fixpoint.
 
 
 def answering_plan(
     unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing
 ) -> Plan | NonlinearRecursion:
-    """Return the plan; or `NonlinearRecursion`, where a recursion must be evaluated in rounds first."""
+    """Return the plan, or `NonlinearRecursion` if a recursion must be evaluated in rounds first."""
     has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
     work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
@@ -83,7 +83,7 @@ def answering_plan(
 
 @value
 class _Waiting:
-    """A branch of the state `owner` that goes on from the answers of another state, or the same one."""
+    """A branch of the state `owner` that continues from the answers of a state, perhaps the same one."""
 
     owner: State
     keys: tuple[Operand, ...]
@@ -92,7 +92,7 @@ class _Waiting:
 
 @dataclass
 class _Work:
-    """The work on the fixpoint: the tags found so far, and which branches wait for the answers of which state."""
+    """State of the fixpoint: the tags found so far, and which branches wait for the answers of which state."""
 
     unfolder: Unfolder
     explored: Explored
@@ -104,10 +104,10 @@ class _Work:
     waiting: dict[State, list[_Waiting]] = field(default_factory=dict)  # by the state whose answers are awaited
     variants: dict[State, list[Variant]] = field(default_factory=dict)
     todo: list[tuple[_Waiting, State, Variant]] = field(default_factory=list)
-    inside: dict[Active, Enclosing] = field(default_factory=dict)  # what drafts that go on from an answer are inside of
+    inside: dict[Active, Enclosing] = field(default_factory=dict)  # of drafts that continue from an answer
 
     def take(self, state: State) -> None:
-        """Note the state's branches: as answers if they end, as waiting if they go on."""
+        """Add the state's branches: as answers if they end, as waiting if they continue."""
         number, keys = self.explored.goals[state], state.keys if self.has_keys else ()
         columns = tuple([Col(number, f"c{key.index}", key.type) for key in keys])
         for end in self.explored.arms[state]:
@@ -115,7 +115,7 @@ class _Work:
             self._note(state, columns, replace(end, branch=branch))
 
     def finish(self) -> None:
-        """Go on with each waiting branch from each variant of the state that it waits for, until nothing is new."""
+        """Continue each waiting branch from each variant of the state that it waits for, until nothing is new."""
         while self.todo and not self.explored.nonlinear:
             waiting, called, variant = self.todo.pop()
             for end in self.explored.collected(self._gone_on(waiting, called, variant)):
@@ -155,7 +155,7 @@ class _Work:
         return number, Branch((*end.branch.sources, Answers(number)), conditions)
 
     def through(self, jump: Jump, called: State, variant: Variant) -> Exit:
-        """Return the exit that passes on the called state's answers of that variant as they are."""
+        """Return the exit that passes on the called state's answers of that variant unchanged."""
         number, branch = self._joined(jump, called, variant)
         types = list(map(type_of, called.outs))
         names = tuple(Var(k, type=name) for k, name in enumerate(types))
@@ -169,7 +169,7 @@ class _Work:
     def _continued(
         self, owner: State, end: Continuation, called: State, variant: Variant
     ) -> Iterator[End | NonlinearRecursion]:
-        """Return the ends of what is left of the branch, from the called state's answers of that variant on."""
+        """Return the ends of the rest of the branch, continued from the called state's answers of that variant."""
         number, branch = self._joined(end, called, variant)
         known: dict[Var, Term] = {
             var: Col(number, f"o{k}", var.type) for k, var in enumerate(end.results) if k not in variant.wild
@@ -184,34 +184,34 @@ class _Work:
         return self.unfolder.ends([bind(draft, known)])
 
 
-# ---- The plan of one question, and the plans that it reads, each planned once -------------------------------------
-# explore     the question's branches, and the states that they lead to inlined     the same, with states written in
-# place that need not stay form_of     how they recurse then the plan of that form; or, where a recursion turns out to
-# need rounds of its own, once more from the start
+# ---- The plan of a question, and the plans that it reads, each planned once ---------------------------------------
+# explore   the question's branches, and the states that they lead to
+# inlined   the same, with states inlined that need not stay
+# form_of   how they recurse; then the plan of that form, or a new start if a recursion turns out to need rounds
 #
-#     exits only                                            EXITS: nothing recurses
-#     exits only, each a look-up in all answers of a call   SET
+#     exits only                                            EXITS: no recursion
+#     exits only, each a lookup in all answers of a call    SET
 #     jumps to states                                       GOALS, each tested at the exits of its state
 #     the same, to follow one path                          PATH
-#     a branch that goes on from each answer of a state     ANSWERS to the goals
+#     a branch that continues from each answer of a state   ANSWERS to the goals
 #     a recursion that is evaluated in rounds               ROUNDS
 #     a nonlinear one                                       `NonlinearRecursion`: planned again, with that one in rounds
 
-MOST_DEEP = 30  # levels of plans that read plans
-MOST_INSIDE = 12  # plans below the first such level, in all; with more, what they share is tabled
+MOST_DEEP = 30  # levels of nested plans
+MOST_INSIDE = 12  # nested plans below the first level, in total; with more, what they share is tabled
 
 
 @dataclass
 class Planner:
     """Plans one root of a question.
 
-    Where a plan gets too large, `Sprawling` is raised, and the question is planned again in another form;
-    `has_other_form` says that there is another form left. With rules of `RuleSet.asking`, which is the last form, all
-    that they table is evaluated in rounds.
+    If a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `has_other_form`
+    tells whether one is left. With rules of `RuleSet.asking`, which is the last form, all that they table is evaluated
+    in rounds.
     """
 
     rules: RuleSet
-    stores: Callable[[Signature], tuple[str, ...]]  # of a signature's facts: stored, inline, …
+    stores: Callable[[Signature], tuple[str, ...]]  # where a signature has facts: stored, inline, …
     has_other_form: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
@@ -219,7 +219,7 @@ class Planner:
     _unfolder: Unfolder = field(init=False)
     _nonlinear: set[int] = field(init=False)  # recursions that need rounds
     _names: Iterator[int] = field(default_factory=count)  # of plans: n0, n1, …
-    _depth: int = 0  # levels of plans that are being planned
+    _depth: int = 0  # levels of plans being planned
     _inside: int = 0  # plans below the first level
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ class Planner:
         return self._unfolder.subqueries.tested(guard)
 
     def candidates(self, guards: Iterable[Neg], variable: Var) -> Candidates | None:
-        """Return the ids that the guards can tell apart; None where a rule compares the variable with another one."""
+        """Return the ids that the guards can tell apart; None if a rule compares the variable with another one."""
         found = candidates_of(self.rules, guards, variable)
         return self._unfolder.candidates(found) if found.is_complete else None
 
@@ -253,7 +253,7 @@ class Planner:
     # ---- plans ---------------------------------------------------------------------------------------------------
 
     def _planned_inside(self, request: PlanRequest) -> Plan:
-        """Return a plan that another one reads. Raise `Sprawling` if there are too many, and another form is left."""
+        """Return a nested plan. Raise `Sprawling` if there are too many, and another form is left."""
         if request.as_set:
             return self._planned(request)
         self._depth += 1
@@ -269,7 +269,7 @@ class Planner:
     def _planned(self, request: PlanRequest) -> Plan:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed_in(request.start), rounds=request.rounds, table=request.table)
-        while True:  # once more for each recursion that turns out to need rounds
+        while True:  # repeated for each recursion that turns out to need rounds
             known, spent = frozenset(self._nonlinear), (self._inside, self._depth)
             found = self._attempt(name, request, enclosing)
             if isinstance(found, Plan):
@@ -301,14 +301,14 @@ class Planner:
 
 
 def are_names(literals: Iterable[Literal], outs: Iterable[Var]) -> bool:
-    """Say whether all answer columns are Strings, such as the action of `actions`."""
+    """Return whether all answer columns are Strings, such as the action of `actions`."""
     calls = [each for each in literals if isinstance(each, Call)]
     kinds = {arg: kind for call in calls for arg, kind in zip(call.args, call.types)}
     return all(kinds.get(out) == STRING for out in outs)
 
 
 def form_of(request: PlanRequest, explored: Explored) -> Form | NonlinearRecursion:
-    """Return the form of the plan; or the `NonlinearRecursion` that must be evaluated in rounds first."""
+    """Return the form of the plan, or the `NonlinearRecursion` that must be evaluated in rounds first."""
     if explored.nonlinear is not None:
         return explored.nonlinear
     if request.rounds is not None:

@@ -1,10 +1,10 @@
-"""Subqueries: plans that a branch reads, to test whether literals hold or to join with answers.
+"""Subqueries: nested plans that a branch reads, to test whether literals hold or to join with answers.
 
     … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the plan of blocked(:actor, s1.a0)
     … and path(:actor, t) and has_role(t, "reader", :doc)
                                           ->   a source: the plan of path(:actor, t), read as t
 
-Each is planned once, and read by all branches that ask the same; how they number their variables does not matter.
+Each is planned once, and read by all branches with the same call, however they number its variables.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ from policy.errors import AuthzError
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a plan is to answer: `rounds` is the recursion to evaluate in rounds, `table` the pattern to table."""
+    """A request for a plan: `rounds` is the recursion to evaluate in rounds, `table` the pattern to table."""
 
     start: Draft
     rounds: int | None = None
     table: Pattern | None = None
-    as_set: bool = False  # whether columns are in the set of all answers, which is evaluated once
-    is_path: bool = False  # all that one path leads to, with either end known
+    as_set: bool = False  # whether to look columns up in the set of all answers, evaluated once
+    is_path: bool = False  # a path with one known end
 
 
 @dataclass
 class Numbers:
-    """The numbers of sources and variables, none of which is used twice."""
+    """Generates unique numbers for sources and variables."""
 
     counter: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -89,10 +89,10 @@ class Subqueries:
     made: dict[Hashable, Plan] = field(default_factory=dict)
     refused: dict[Hashable, AuthzError] = field(default_factory=dict)
 
-    # ---- whether something holds ---------------------------------------------------------------------------------
+    # ---- tests ---------------------------------------------------------------------------------------------------
 
     def with_tests(self, draft: Draft) -> Draft | None:
-        """Return the draft with its tests that have no variables as conditions; None where one is always false."""
+        """Turn the draft's tests without variables into conditions; None if one is always false."""
         waiting: list[Literal] = []
         conditions = list(draft.conditions)
         for literal in draft.pending:
@@ -109,7 +109,7 @@ class Subqueries:
         return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
 
     def tested(self, literal: Literal, among: tuple[PlanSource, ...] = ()) -> Condition | bool:
-        """Return the condition that the test becomes, or its outcome if that is certain.
+        """Return the condition for the test, or its outcome if that is certain.
 
         `among` are the sources whose rows are tested (see `holds`).
         """
@@ -128,13 +128,13 @@ class Subqueries:
         raise AssertionError(f"{literal} is no test, or not ready")
 
     def holds(self, call: Call, among: tuple[PlanSource, ...] = ()) -> Holds | bool:
-        """Return the condition that the call holds for some values of its variables, or the outcome if that is certain.
+        """Return the condition that the call holds for some values of its variables, or the outcome if certain.
 
         For rows of facts in `among`, all answers may be evaluated once as a set, in which each row is looked up.
         """
         as_set = self.by_set and _is_better_as_set(self.rules, call, among)
         if as_set:
-            with suppress(CannotEnumerate, UnboundVariable):  # there is no list of all answers: test each row
+            with suppress(CannotEnumerate, UnboundVariable):  # the answers cannot be listed: test each row
                 return self._held(call, as_set)
         return self._held(call)
 
@@ -159,7 +159,7 @@ class Subqueries:
             (x) of p(s1.a0, x) <- s1 <- stored s
             ->  (s2.o1) of true <- s1 <- stored s; s2 <- the plan of p(y, x); s2.o0 = s1.a0
 
-        Columns of this branch, other than those in `fixed`, are asked for by the plan and joined here, so that other
+        Columns of this branch, except those in `fixed`, become answers of the plan and are joined here, so that other
         branches can read the same plan.
         """
         needed = rest.needed
@@ -180,7 +180,7 @@ class Subqueries:
         return self._with_each_variant(rest, plan, results, joins)
 
     def after_prefix(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
-        """Return the draft joined with all that the prefix and then the path lead to: equal prefixes share a plan."""
+        """Return the draft joined with what the prefix and then the path lead to; equal prefixes share a plan."""
         start, end = call.args
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.subset, Path), "a prefix leads to a path"
@@ -190,7 +190,7 @@ class Subqueries:
         return self._with_each_variant(without_prefix(rest, prefix), plan, (end,), {})
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
-        """Return the plan of the call's answers: calls that only number their variables differently share it."""
+        """Return the plan of the call's answers; calls that only number their variables differently share it."""
         others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
@@ -216,7 +216,7 @@ class Subqueries:
 
 
 def _with_answers(rest: Draft, source: DerivedTable, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
-    """Return the draft joined with the answers of one variant. Its wild columns bind nothing; its guards are added."""
+    """Return the draft joined with the answers of one variant. Wild columns bind nothing; guards are added."""
     variant: Variant = source.variant
     columns = {
         variable: Col(source.number, source.plan.column(index), variable.type)
@@ -237,14 +237,14 @@ def _with_answers(rest: Draft, source: DerivedTable, results: tuple[Var, ...], j
     return read(draft, source, known, conditions)
 
 
-# ---- by set, or row by row ------------------------------------------------------------------------------------------
+# ---- as a set, or row by row ----------------------------------------------------------------------------------------
 
 
 def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[PlanSource, ...]) -> bool:
-    """Say whether to look columns of rows up in the set of all answers of the call.
+    """Return whether to look columns of rows up in the set of all answers of the call.
 
-    That is if the rows may be many, if the call takes more than one look-up for each, and if what the question gives
-    limits the set.
+    True if there may be many rows, if the call takes more than one lookup for each, and if values of the question limit
+    the set.
     """
     numbers = {source.number for source in among if not isinstance(source, Ids)}
     columns = [arg for arg in call.args if isinstance(arg, Col)]
@@ -255,6 +255,6 @@ def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[PlanSource, ...])
 
 
 def _reads_several(rules: RuleSet, call: Call) -> bool:
-    """Say whether the clauses of the call look several facts up."""
+    """Return whether the clauses of the call look up several facts."""
     clauses = rules.alternatives(pattern_of(call))
     return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

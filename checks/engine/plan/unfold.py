@@ -1,4 +1,4 @@
-"""Unfold drafts: resolve literals until nothing but facts and conditions is left."""
+"""Unfold drafts: resolve literals until only facts and conditions are left."""
 
 from __future__ import annotations
 
@@ -85,20 +85,20 @@ from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
 # ---- open values --------------------------------------------------------------------------------------------------
-# The ids for which a test of an unbound variable may answer differently than for all other ids.
+# The ids for which a test of an unbound variable may have another result than for all other ids.
 #
-# They are the ids that facts have at certain positions, and those that rules mention. The test answers the same for
-# all other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
+# They are the ids that facts have at certain positions, and those that rules mention. The test has the same result for
+# all other ids, so "for every value" is tested with those ids and one id that nothing mentions.
 #
-# `candidates_of` finds the ids that given negations can tell apart. `domains_of` finds all ids that a question's
-# facts, rules and values mention: any of its rules answers the same for all other ids.
+# `candidates_of` finds the ids that given negations can tell apart. `domains_of` finds all ids that a question's facts,
+# rules and values mention: any of its rules has the same result for all other ids.
 
 
 @dataclass(frozen=True, slots=True)
 class RelevantIds:
     positions: tuple[ArgumentPosition, ...]
-    ids: tuple[str, ...]  # that rules mention
-    is_monotone: bool  # nothing in the negations negates or compares the variable: facts with it only make them false
+    ids: tuple[str, ...]  # mentioned in rules
+    is_monotone: bool  # the variable is not negated again or compared: facts with it only make the negations false
     is_complete: bool  # no rule compares the variable with another one, whose values would matter too
 
 
@@ -138,7 +138,7 @@ def _mentions(
     ids: set[str],
     queue: list[tuple[Pattern, int]],
 ) -> bool:
-    """Note where the clause uses the variable; return False if a negation, `=` or `!=` does."""
+    """Collect where the clause uses the variable; return False if a negation, `=` or `!=` does."""
     positive = True
     for end in _other_ends(clause, variable):
         if isinstance(end, Const):
@@ -168,7 +168,7 @@ def _mentions(
 
 
 def _other_ends(clause: Clause, variable: Term) -> list[Term]:
-    """Return the other ends of paths from or to the variable: if a path has no hops, both ends are the same value."""
+    """Return the other ends of paths from or to the variable: without hops, both ends are the same value."""
     paths = (each.args for each in clause.body if isinstance(each, Call) and each.is_path)
     return [end for args in paths if variable in args for end in args if end != variable]
 
@@ -178,14 +178,14 @@ def _is_path_to(literal: Literal, end: Term) -> bool:
 
 
 def _is_compared(clause: Clause, variable: Var) -> bool:
-    """Say whether the variable is compared with anything but a constant."""
+    """Return whether the variable is compared with anything but a constant."""
     pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
     return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)
 
 
 # ---- all that a question mentions ----------------------------------------------------------------------------------
 
-FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # Integers beside those next to the ones that are mentioned
+FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # in addition to the Integers next to those that are mentioned
 
 
 @dataclass
@@ -230,7 +230,7 @@ class Domains:
 
 
 def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
-    """Return what the literals mention, and all clauses that they lead to."""
+    """Return what is mentioned by the literals, and by all clauses that they lead to."""
     found = Domains()
     literals = tuple(literals)
     every = reachable(map(pattern_of, mentioned(literals)), lambda pattern: _led_to(rules, pattern), tick)
@@ -251,26 +251,26 @@ def _led_to(rules: RuleSet, pattern: Pattern) -> list[Pattern]:
 
 
 # ---- unfold -------------------------------------------------------------------------------------------------------
-# Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
+# Drafts -> the ends of the branches that they become: resolution, once per plan.
 #
-# Each step resolves the next literal of a draft (see `order`): a fact becomes a source, a test becomes a condition, a
-# call is resolved as `choose` says. A step returns drafts and ends that have, together, the rows that the draft
-# stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump
-# to a state of the plan, or in going on from a state's answers.
+# Each step resolves the next literal of a draft (see `draft`): a fact becomes a source, a test becomes a condition, a
+# call is resolved as chosen. A step returns drafts and ends that have, together, the rows that the draft stands for,
+# whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump to a state of
+# the plan, or in a continuation from a state's answers.
 #
 #     has_permission(:actor, "read", :doc)
 #         ->  exit   <- stored has_permission(:actor, "read", :doc)
 #         ->  jump to has_role(:actor, n, c0) with (s1.a2) <- stored has_relation(:doc, "folder", s1.a2)
 
-MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
-MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
-FEWEST_STEPS = 150  # of such a plan, however many others took too many steps
+MOST_STEPS = 15_000  # per plan: common questions take tens or hundreds
+MANY_STEPS = 1_200  # for a plan with an alternative form that may take fewer
+FEWEST_STEPS = 150  # for such a plan, however many others took too many steps
 
 Outcome = Draft | End | NonlinearRecursion
 
 
 def many_steps(sprawling: int) -> int:
-    """Return the limit of steps for a plan that has another form: halved for each root that took too many before."""
+    """Return the step limit for a plan with an alternative form: halved for each root that exceeded it before."""
     return min(MANY_STEPS, max(MANY_STEPS >> sprawling, FEWEST_STEPS))
 
 
@@ -278,7 +278,7 @@ def many_steps(sprawling: int) -> int:
 class Grounding:
     """Binds each variable that only tests mention to all ids that they can tell apart, so that no exit has guards.
 
-    In a list, other than of names, Integers are left unbound: rules may compare them by size with values that nothing
+    In a list, other than of names, Integers are left unbound: rules may compare their size with values that nothing
     mentions, and those would be among the answers.
     """
 
@@ -294,12 +294,12 @@ class Grounding:
 @dataclass
 class Unfolder:
     rules: RuleSet
-    stores: Callable[[Signature], tuple[str, ...]]  # of a signature's facts: stored, inline, …
+    stores: Callable[[Signature], tuple[str, ...]]  # where a signature has facts: stored, inline, …
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
-    most: int | None = None  # steps before `SprawlingSteps` is raised; None if there is no other form to plan in
-    with_values: bool = True  # whether plans in rounds have the question's values as keys, to be the same for any
+    most: int | None = None  # steps until `SprawlingSteps` is raised; None if there is no alternative form
+    with_values: bool = True  # whether plans in rounds take the question's values as keys, so as not to depend on them
     grounding: Grounding | None = None
     steps: int = 0
 
@@ -315,7 +315,7 @@ class Unfolder:
                 yield each
 
     def step(self, draft: Draft) -> Sequence[Outcome]:
-        """Return what the draft becomes when its next literal is resolved; nothing where a test is always false."""
+        """Resolve the draft's next literal and return the resulting drafts and ends; empty if a test always fails."""
         self.count()
         settled = self.subqueries.with_tests(draft)
         if settled is None:
@@ -347,7 +347,7 @@ class Unfolder:
     # ---- values and facts ------------------------------------------------------------------------------------
 
     def given(self, given: Given, rest: Draft) -> list[Draft]:
-        """Read the values that the question gives. If the variable is bound already, test that it is one of them.
+        """Read the values of the question. If the variable is already bound, test that it is one of them.
 
         (x) of x among :v0 and p(x)   ->   (s1.v) of p(s1.v) <- s1 <- :v0
         """
@@ -358,7 +358,7 @@ class Unfolder:
         return [read(rest, source, {}, [Same(column, given.variable)])]
 
     def listed(self, variable: Var, ids: tuple[str, ...], rest: Draft) -> list[Draft]:
-        """Take each value of a list in turn.
+        """Bind the variable to each value of a list.
 
         (x) of x in ["a", "b"] and p(x)   ->   ("a") of p("a")
                                                ("b") of p("b")
@@ -366,7 +366,7 @@ class Unfolder:
         return [bind(rest, {variable: Const(text)}) for text in ids]
 
     def scanned(self, scan: Scan, rest: Draft) -> list[Draft]:
-        """Read the fact from each store of its signature: the stored facts, or those of the request.
+        """Read the fact from each store of its signature: stored facts, or context facts.
 
         (x) of fact s("a", x) and p(x)   ->   (s1.a1) of p(s1.a1) <- s1 <- stored s; s1.a0 = "a"
                                               (s2.a1) of p(s2.a1) <- s2 <- inline s; s2.a0 = "a"
@@ -388,7 +388,7 @@ class Unfolder:
     # ---- calls -------------------------------------------------------------------------------------------------
 
     def resolved_call(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
-        """Resolve the call in the way that was chosen."""
+        """Resolve the call in the chosen way."""
         match choice.resolution:
             case Resolution.IN_PLACE:
                 return self.in_place(call, rest)
@@ -410,7 +410,7 @@ class Unfolder:
                 return [NonlinearRecursion(choice.component)]
 
     def in_place(self, call: Call, rest: Draft) -> list[Draft]:
-        """Write each clause of the call where it stands.
+        """Replace the call by each of its clauses.
 
         (y) of p("a", y) and q(y)   ->   (y) of fact s("a", y) and q(y)
                                          (y) of p("b", y) and q(y)
@@ -433,7 +433,7 @@ class Unfolder:
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
         """Return the clause's body for these arguments, what it binds of their variables, and conditions on the others.
 
-        None where a constant differs.
+        None if a constant differs.
         """
         bound = plain_bindings(clause.params, args)
         if bound is not None:
@@ -471,7 +471,7 @@ class Unfolder:
         return [bind(rest, {end: start})]
 
     def tested(self, call: Call, rest: Draft) -> list[Draft]:
-        """Make the call a condition: whether it holds, by a plan of its own.
+        """Turn the call into a condition, tested by a nested plan.
 
         (x) of p("a", y) and q(x)   ->   (x) of q(x) <- answer of plan n1
         """
@@ -481,7 +481,7 @@ class Unfolder:
         return [rest] if held is not False else []
 
     def entered(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
-        """Jump to a state; if that is to be in place, write its clauses here instead, but not again inside of them.
+        """Jump to a state. If the state is to be in place, inline its clauses here, but not again inside of them.
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   jump to (y) of p(c0, x) and q(x, y) with (s1.a0)
         """
@@ -492,7 +492,7 @@ class Unfolder:
         return self.in_place(call, replace(rest, inside=inside))
 
     def joined_to_state(self, call: Call, choice: Choice, rest: Draft) -> Continuation:
-        """Go on from each answer of a state.
+        """Continue from each answer of a state.
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   (x) of p(c0, x) with (s1.a0), then q(x, y)
         """
@@ -510,13 +510,13 @@ class Unfolder:
     # ---- the end of a branch -----------------------------------------------------------------------------------
 
     def finished(self, draft: Draft) -> list[Exit] | list[Draft]:
-        """End the branch: what is unbound now stands for every value, except those that a negation with it excludes.
+        """End the branch: unbound variables now stand for every value, except those that a negation excludes.
 
         (x, s1.a0) of not p(x) <- s1 <- stored s   ->   exit (x, s1.a0) unless p(x) <- s1 <- stored s
         (s1.a0) of not p(x, s1.a0) <- …            ->   (s1.a0) of not p(s2.v, s1.a0) <- …; s2 <- ids at …
 
-        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`). A Boolean
-        is bound to both of its values, as there are no others.
+        In the second example x is not an answer, so it is bound to some value first (see `_with_some`). A Boolean is
+        bound to both of its values, as there are no others.
         """
         variables = sorted(variables_of(draft.pending), key=lambda variable: variable.number)
         truth = next((each for each in variables if _type_in(draft.pending, each) == BOOLEAN), None)
@@ -546,8 +546,8 @@ class Unfolder:
     def _with_some(self, draft: Draft, variable: Var) -> Draft:
         """Bind a variable that only negations mention, so that they hold for some value of it.
 
-        One id that nothing mentions will do where facts about an id can only make them false. Elsewhere, all ids for
-        which they may answer differently are tried (see `open_values`).
+        A single id that nothing mentions is enough if facts about an id can only make them false. Otherwise, all ids
+        are tried for which they may have other results (see `RelevantIds`).
         """
         if self.grounding and not self.grounding.is_list:
             return self._with_each(draft, variable)
@@ -562,7 +562,7 @@ class Unfolder:
         return read(draft, source, {variable: Col(source.number, "v", variable.type)})
 
     def _with_each(self, draft: Draft, variable: Var) -> Draft:
-        """Bind a variable that only tests mention to each id of its domain in turn (see `Grounding`)."""
+        """Bind a variable that only tests mention to each id of its domain (see `Grounding`)."""
         assert self.grounding is not None, "only then tests are not kept as guards"
         source = self.grounding.source(self.numbers.source(), _type_in(draft.pending, variable))
         return read(draft, source, {variable: Col(source.number, "v", source.type)})
@@ -580,7 +580,7 @@ def _type_in(literals: Iterable[Literal], variable: Var) -> str:
 
 
 def _active(choice: Choice, rest: Draft) -> Active:
-    """Return the recursions that the state is inside of, with its own as the last one."""
+    """Return the recursions that the state is in, with its own as the last one."""
     return (*before(rest.inside.active, choice.component), (choice.component, choice.left))
 
 
@@ -593,7 +593,7 @@ def _active(choice: Choice, rest: Draft) -> Active:
 
 @dataclass
 class Explored:
-    """The ends of branches, as far as they are explored.
+    """The ends of branches explored so far.
 
     If `nonlinear` is set, exploring stopped at a nonlinear recursion, and ends are missing.
     """
@@ -618,7 +618,7 @@ class Explored:
         return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
 
     def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
-        """Explore the state and all that its branches lead to; return the states that had not been explored before."""
+        """Explore the state and all that its branches lead to; return the newly explored states."""
         found, queue = [], [start]
         while queue and not self.nonlinear:
             state = queue.pop(0)
@@ -631,7 +631,7 @@ class Explored:
         return found
 
     def collected(self, ends: Iterable[End | NonlinearRecursion]) -> list[End]:
-        """Return the ends, each once. Stop at a `NonlinearRecursion`, which is kept in `nonlinear`."""
+        """Return the distinct ends. Stop at a `NonlinearRecursion`, which is stored in `nonlinear`."""
         found: list[End] = []
         for end in ends:
             if isinstance(end, NonlinearRecursion):
@@ -662,7 +662,7 @@ def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) ->
 
 
 def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
-    """Return the plan, if no branch goes on from an answer: each ends, or jumps to a state."""
+    """Return the plan for branches that all end or jump to a state, without continuations."""
     exits = [end for end in explored.entry if isinstance(end, Exit)]
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     moves: list[Jump] = []
@@ -677,20 +677,20 @@ def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Opera
     return Plan(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed, form=form)
 
 
-# ---- Which states of a plan stay states, and which are written in place where they are entered --------------------
+# ---- Which states of a plan stay, and which are inlined where they are entered ------------------------------------
 #     the entry jumps to state 0, state 0 to state 1, and state 1 to itself
 #     ->  the entry, with the branches of state 0 in it, jumps to state 1, and state 1 to itself
 #
-# A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on
-# a cycle, if it would be written in place more than once, or if it was made because it is far from the entry.
+# A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on a
+# cycle, if it would be inlined more than once, or if it was created because it is far from the entry.
 
 
 def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
-    """Return the branches explored `again`, with the states in place that need not stay.
+    """Return the branches explored `again`, with the states inlined that need not stay.
 
-    They are not put together from what was explored before: where a state is entered, more is known than in the state,
-    so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of planning's
-    time (measured on the questions that have golden plans).
+    They are not assembled from what was explored before: more is known where a state is entered than in the state
+    itself, so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of the
+    planning time (measured on the questions that have golden plans).
     """
     states = in_place(explored)
     if not states:
@@ -700,9 +700,7 @@ def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -
 
 
 def in_place(explored: Explored) -> frozenset[State]:
-    """Return the states that need not stay: not on a cycle, not far from the entry (see `FAR`), and entered from one
-    place or with one branch only.
-    """
+    """Return the states to inline: not on a cycle, not `FAR`, and with one entering place or one branch only."""
     following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
     entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
     shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}

@@ -1,4 +1,4 @@
-"""Clauses, the engine's rules, and limits on how many there may be."""
+"""Clauses, which are the engine's rules, and limits on planning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
 from policy.rules.program import Signature
 from policy.values import STRING
 
-# ---- Terms, literals and clauses: rules made concrete for the engine ----------------------------------------------
+# ---- Terms, literals and clauses: the engine's form of rules ------------------------------------------------------
 
 # ---- values -------------------------------------------------------------------------------------------------------
-# Frozen dataclasses that are faster to make and to look up: planning does both by the ten thousand.
+# Frozen dataclasses that are faster to create and to look up: planning does both tens of thousands of times.
 
 T = TypeVar("T")
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 def value(made: type[T]) -> type[T]:
     """Make a frozen dataclass with slots, whose `__init__` sets the fields through the slots' descriptors.
 
-    The values are as frozen as any. The `__init__` of a usual frozen dataclass calls `object.__setattr__`, which looks
-    up each field by its name: that takes three times as long, and was a fifth of the time of planning.
+    Values are as frozen as usual. The `__init__` of an ordinary frozen dataclass calls `object.__setattr__`, which
+    looks up each field by name: that is three times as slow, and took a fifth of the planning time.
     """
     found: type[T] = dataclass(frozen=True, slots=True)(made)
     own: list[Any] = [each for each in fields(found) if each.init]  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def value(made: type[T]) -> type[T]:
 
 
 def hashed_once(made: type[T]) -> type[T]:
-    """Make the class keep each value's hash in `_hash`: to hash goes deep, and plans look values up often."""
+    """Cache each value's hash in `_hash`: hashing is recursive, and plans look values up often."""
     whole: Callable[[Any], int] = made.__hash__
 
     def kept_hash(self: Any) -> int:
@@ -62,15 +62,15 @@ def hashed_once(made: type[T]) -> type[T]:
 
 
 # ---- Terms, literals and clauses: rules made concrete -------------------------------------------------------------
-# A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes already put in.
-# Each argument of its literals, and so each variable, has exactly one type.
+# A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes substituted. Each
+# argument of its literals, and so each variable, has exactly one type.
 
 # ---- terms ----------------------------------------------------------------------------------------------
 
 
 @value
 class Const:
-    """A value that the policy or the shape of the question fixes."""
+    """A value fixed by the policy or by the shape of the question."""
 
     id: str
 
@@ -80,7 +80,7 @@ class Const:
 
 @value
 class Other:
-    """A name given with the question that equals no constant of the policy: only variables and facts can match it."""
+    """A name in the question that equals no constant of the policy: only variables and facts can match it."""
 
     slot: str
 
@@ -90,7 +90,7 @@ class Other:
 
 @value
 class Slot:
-    """A value given with the question. A plan has only its name, so that questions share plans."""
+    """A value in the question. A plan contains only the slot's name, so that questions share plans."""
 
     name: str
 
@@ -117,7 +117,7 @@ class Var:
 
 @value
 class Col:
-    """A column of a source in a branch that is being built. No two sources of a plan have the same number."""
+    """A column of a source in a branch that is being built. Source numbers are unique within a plan."""
 
     source: int
     name: str
@@ -140,7 +140,7 @@ class GoalKey:
 
 @value
 class Inner:
-    """A variable that occurs in one negation only, which holds if no value of the variable makes the call true."""
+    """A variable that occurs in one negation only; the negation holds if no value of it makes the call true."""
 
     number: int
 
@@ -148,7 +148,7 @@ class Inner:
         return f"_{self.number}"
 
 
-# Terms that have a value when the statement runs. `Inner` has none: it becomes a `Var` when its negation is planned.
+# Terms that have a value at run time. `Inner` has none: it becomes a `Var` when its negation is planned.
 Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 NOW = Slot("now")
@@ -157,7 +157,7 @@ FRESH = Const(FRESH_ID)
 
 
 def type_of(term: Term) -> str:
-    """Return the type of a variable or column; empty for other terms, which get their type from where they are used."""
+    """Return the type of a variable or column; empty for other terms, whose type depends on where they are used."""
     return term.type if isinstance(term, (Var, Col, GoalKey)) else ""
 
 
@@ -172,17 +172,17 @@ def is_bound(term: Term) -> bool:
 
 
 class ClauseSubset(StrEnum):
-    """Which of a predicate's clauses a call means."""
+    """The subset of a predicate's clauses that a call refers to."""
 
     WHOLE = ""
-    BASE = " base"  # all but the transitive ones (see `linearise`)
-    STEP = " step"  # one step of a closure: UNCLOSED, in either direction (see `closures`)
-    UNCLOSED = " unclosed"  # all but those that make it transitive or symmetric (see `closures`)
+    BASE = " base"  # all except transitive ones (see `linearised`)
+    STEP = " step"  # one step of a closure: UNCLOSED, in either direction (see `Closure`)
+    UNCLOSED = " unclosed"  # all except those that make it transitive or symmetric (see `Closure`)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Not the predicate itself, but which values any number of hops of one argument connects (see `separate`)."""
+    """In place of the predicate: pairs of values that any number of hops of one argument connects (see `Separated`)."""
 
     number: int
 
@@ -192,10 +192,10 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """All clauses but those that hop (see `separate`).
+    """All clauses except hops (see `Separated`).
 
-    Which clauses hop is decided with only the names in `consts` known, even if the call knows more names by now.
-    `is_ground`: it is decided after facts were turned back into calls (see `with_call` in `hops`).
+    Which clauses are hops is decided with only the names in `consts` known, even if the call knows more names by now.
+    `is_ground`: it is decided after facts were turned back into calls (see `with_call`).
     """
 
     consts: tuple[Const | Other | None, ...]
@@ -215,7 +215,7 @@ class Call:
     args: tuple[Term, ...]
     subset: ClauseSubset | Path | Core = ClauseSubset.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
-    _pattern: Pattern = field(init=False, repr=False, compare=False)  # set when `pattern_of` is first asked for it
+    _pattern: Pattern = field(init=False, repr=False, compare=False)  # set by the first `pattern_of`
 
     @property
     def is_path(self) -> bool:
@@ -227,7 +227,7 @@ class Call:
 
 @value
 class Scan:
-    """A fact of this signature has these arguments."""
+    """A stored or context fact of this signature has these arguments."""
 
     signature: Signature
     args: tuple[Term, ...]
@@ -238,11 +238,11 @@ class Scan:
 
 @value
 class Given:
-    """The variable is one of several values that the question gives."""
+    """The variable is one of several values in the question."""
 
     variable: Term
     slot: str
-    are_many: bool = False  # so many that the plan follows what they lead to for all of them at once
+    are_many: bool = False  # so many that the plan follows all of them at once
     type: str = ""
 
     def __str__(self) -> str:
@@ -268,7 +268,7 @@ class Neg:
 
 @value
 class Cmp:
-    """`=` and `!=` compare as text; the order comparisons are on Integers only."""
+    """A comparison: `=` and `!=` of text; the order comparisons of Integers only."""
 
     operator: str
     left: Term
@@ -298,7 +298,7 @@ def mapped(literal: Call, change: Callable[[Term], Term]) -> Call: ...
 @overload
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal: ...
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
-    """Return the literal with every term changed."""
+    """Return the literal with `change` applied to every term."""
     match literal:
         case Call(predicate, types, args, subset):
             return Call(predicate, types, tuple(map(change, args)), subset)
@@ -315,7 +315,7 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
 
 
 def mentioned(literals: Iterable[Literal]) -> list[Call]:
-    """Return the calls among the literals, negated ones included."""
+    """Return the calls among the literals, including negated ones."""
     calls = (each.call if isinstance(each, Neg) else each for each in literals)
     return [each for each in calls if isinstance(each, Call)]
 
@@ -341,7 +341,7 @@ def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tupl
 
 
 def renumbered(literal: Literal, terms: Mapping[int, Term]) -> Literal:
-    """Return the literal with its variables replaced. `terms` is keyed by their numbers, which are quick to look up."""
+    """Return the literal with its variables replaced by `terms`, which is keyed by number for fast lookup."""
     match literal:
         case Call(predicate, types, args, subset):
             return Call(predicate, types, renumbered_terms(args, terms), subset)
@@ -361,7 +361,7 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 @hashed_once
 @value
 class Pattern:
-    """A call's adornment: its predicate, its types, and which of its names are constants. Values are left out."""
+    """A call's adornment: its predicate, its types, and its constant names. Values are not part of it."""
 
     predicate: str
     types: tuple[str, ...]
@@ -386,11 +386,11 @@ class Pattern:
 def pattern_of(call: Call) -> Pattern:
     """Return the call's pattern, which keeps only the constants of type String (names).
 
-    Ids are left open: they turn up in the middle of planning, and any rule may lead to one.
+    Ids are left open: they appear in the middle of planning, and any rule may lead to one.
     """
     try:
         return call._pattern
-    except AttributeError:  # asked for the first time
+    except AttributeError:  # the first time
         made = _pattern_of(call)
         object.__setattr__(call, "_pattern", made)
         return made
@@ -404,7 +404,7 @@ def _pattern_of(call: Call) -> Pattern:
 
 @value
 class Clause:
-    """The pattern's predicate holds for `params` if the body holds. The numbers of its variables are its own."""
+    """The pattern's predicate holds for `params` if the body holds. Variable numbers are local to the clause."""
 
     params: tuple[Term, ...]
     body: tuple[Literal, ...]
@@ -423,17 +423,17 @@ class Clause:
         return f"({', '.join(map(str, self.params))}) if {' and '.join(map(str, self.body)) or 'true'}"
 
 
-# The clauses of any pattern. A pass turns one such function into another.
+# Returns the clauses of a pattern. A pass turns one such function into another.
 ClausesOf = Callable[[Pattern], tuple[Clause, ...]]
 
 
 def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
-    """Return the pattern of each call in the clauses, as often as it occurs; negated calls are left out."""
+    """Return the pattern of each call in the clauses, with repetitions, but without negated calls."""
     return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]
 
 
 def canonical(clause: Clause) -> Clause:
-    """Return the clause with its variables numbered from 0, in order of appearance; itself if they are already."""
+    """Return the clause with its variables numbered from 0 in order of appearance; itself if they are already."""
     found: dict[int, Var] = {}
     for terms in (clause.params, *map(terms_of, clause.body)):
         for term in terms:
@@ -447,24 +447,24 @@ def canonical(clause: Clause) -> Clause:
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------
-# The deadline of planning, in processor time: every loop whose length depends on the rules checks it.
+# The deadline of planning, in CPU time: every loop whose length depends on the rules checks it.
 #
-# Planning holds Python's interpreter lock, so planning without end would stop the whole worker process. Processor
-# time is the same on a busy machine as on an idle one: load does not decide which questions are refused.
+# Planning holds the GIL, so unlimited planning would stop the whole worker process. CPU time does not depend on how
+# busy the machine is, so load does not decide which questions are rejected.
 
-PATIENCE = 1.0  # seconds of processor time
-REFUSED_FOR = 60.0  # seconds; then planning is tried again, since chance may decide if it is just within the limit
-MOST_REFUSED = 1000  # refusals that are remembered
-_STEPS_BETWEEN_LOOKS = 100  # at the clock; one or two milliseconds
+PATIENCE = 1.0  # seconds of CPU time
+REFUSED_FOR = 60.0  # seconds; then planning is retried, since chance decides if it is close to the limit
+MOST_REFUSED = 1000  # rejected shapes to remember
+_STEPS_BETWEEN_LOOKS = 100  # between checks of the clock; one or two milliseconds
 
 
 class _Deadline(threading.local):
-    """This thread's deadline, in its processor time; `seconds` is the limit that it was made from, for the message."""
+    """This thread's deadline in its CPU time; `seconds` is the limit that it was computed from, for the message."""
 
     until = inf
     seconds = inf
     steps = 0
-    many = inf  # the count of steps after which to ask whether to give up
+    many = inf  # step count at which to call `gives_up`
     gives_up: Callable[[], bool]
     spent: Counter[Hashable]
 
@@ -477,10 +477,10 @@ _deadline = _Deadline()
 
 @contextmanager
 def bounded(seconds: float) -> Iterator[bool]:
-    """Limit the processor time of what is inside; 0 sets no limit. A bound around this one still holds.
+    """Limit the CPU time of the code inside; 0 is no limit. An outer limit still applies.
 
-    Yields whether this bound ends before the one around it. `tick` raises `PlannedTooLong` once the time is up. What
-    `spend` counts starts at zero.
+    Yields whether this limit ends before the outer one. `tick` raises `PlannedTooLong` when the time is over. The
+    counts of `spend` start at zero.
     """
     outer = _deadline.until, _deadline.seconds
     spent, _deadline.spent = _deadline.spent, Counter()
@@ -496,13 +496,13 @@ def bounded(seconds: float) -> Iterator[bool]:
 
 
 def steps_taken() -> int:
-    """Return how many steps this thread has taken since it began, in all loops."""
+    """Return this thread's total number of steps, in all loops."""
     return _deadline.steps
 
 
 @contextmanager
 def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
-    """Once `steps_taken` exceeds `steps`, ask once whether to give up what is inside; if so, raise `Sprawling`."""
+    """Once `steps_taken` exceeds `steps`, call `gives_up` once; if it returns True, raise `Sprawling`."""
     _deadline.many, _deadline.gives_up = steps, gives_up
     try:
         yield
@@ -511,10 +511,10 @@ def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def tick() -> None:
-    """Count one step of a loop. Now and then, let other threads run, and raise if the time is up."""
+    """Count one step of a loop. Every so often, let other threads run, and raise if the time is over."""
     _deadline.steps += 1
     if _deadline.steps % _STEPS_BETWEEN_LOOKS == 0:
-        time.sleep(0)  # releases the interpreter lock: a thread that wants it would otherwise wait 5 ms each time
+        time.sleep(0)  # releases the GIL: a thread that needs it would otherwise wait 5 ms each time
         if time.thread_time() > _deadline.until:
             raise PlannedTooLong(_deadline.seconds)
         if _deadline.steps > _deadline.many:
@@ -524,14 +524,14 @@ def tick() -> None:
 
 
 def check() -> None:
-    """Raise if the time is up: for steps that take longer than those which `tick` counts."""
+    """Raise if the time is over: for steps that take longer than those that `tick` counts."""
     if time.thread_time() > _deadline.until:
         raise PlannedTooLong(_deadline.seconds)
 
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Do not count the time of what is inside, nor limit it: it is no planning, or has a limit of its own."""
+    """Exclude the time of the code inside from the limit: it is not planning, or has its own limit."""
     until, began = _deadline.until, time.thread_time()
     _deadline.until = inf
     try:
@@ -541,23 +541,23 @@ def uncounted() -> Iterator[None]:
 
 
 def spend(what: Hashable) -> None:
-    """Count one step taken for this rule or predicate."""
+    """Count one step for this rule or predicate."""
     _deadline.spent[what] += 1
 
 
 def spent() -> Counter[Hashable]:
-    """Return how many steps were counted by `spend` since planning began, by what they were taken for."""
+    """Return the steps counted by `spend` since planning began, per rule or predicate."""
     return _deadline.spent
 
 
 @dataclass
 class Refusals:
-    """What was refused a moment ago and is not planned again for a while."""
+    """Recently rejected questions, which are not planned again for a while."""
 
     known: dict[Hashable, tuple[TooComplex, float]] = field(default_factory=dict)
 
     def repeat(self, asked: Hashable) -> None:
-        """Refuse again what was refused a moment ago."""
+        """Raise the error again if this was rejected recently."""
         refused, until = self.known.get(asked, (None, 0.0))
         if refused is not None and time.monotonic() < until:
             raise refused.with_traceback(None)

@@ -1,4 +1,4 @@
-"""Rewrite recursive clauses: closures become linear, and independent arguments separate paths."""
+"""Rewrite recursive clauses: closures become linear, and independent arguments get separate paths."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from policy.rules import program as p
 from policy.rules.components import Components
 from policy.rules.flatten import terms_of
 
-# ---- Rules by which a predicate is transitive or symmetric -> a step, and one more step ---------------------------
+# ---- Rules that make a predicate transitive or symmetric -> a step, and one more step -----------------------------
 #     linked(x, y) if near(x, y);                             linked(x, y) if linked step(x, y)
 #     linked(y, x) if linked(x, y);                           linked(x, z) if linked(x, y) and linked step(y, z)
 #     linked(x, z) if linked(x, y) and linked(y, z);      ->  linked step(x, y) if linked unclosed(x, y)
 #                                                             linked step(x, y) if linked unclosed(y, x)
 #                                                             linked unclosed(x, y) if near(x, y)
 #
-# A predicate that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The
-# other rules, and stored facts, make up `unclosed`; they may even call the predicate itself. A transitive rule may
-# have guards, such as `not is_blocked(y)`, which say at which values two steps may meet (see `linearise`). The ends
-# of all transitive and symmetric rules must have the same types: otherwise one more step may lead to a value that no
-# rule leads to. A value of another type that two steps meet at is inside of one step of the closure: `linked
-# unclosed(x, z) if linked(x, y) and linked(y, z)`. What is only transitive, and over values of a single type, does
-# not need this pass (see `linearise`).
+# A predicate that is reached by steps is transitive; it is also symmetric if each step may be taken backward. The other
+# rules, and stored facts, make up `unclosed`; they may even call the predicate itself. A transitive rule may have
+# guards, such as `not is_blocked(y)`, on the values at which two steps may meet (see `linearised`). The ends of all
+# transitive and symmetric rules must have the same types: otherwise one more step could lead to a value that no rule
+# leads to. If two steps meet at a value of another type, that is part of one step of the closure: `linked unclosed(x,
+# z) if linked(x, y) and linked(y, z)`. Predicates that are only transitive, over values of a single type, do not need
+# this pass (see `linearised`).
 
-_BETWEEN = 2  # the number of y in the clauses of closures, after x and z
+_BETWEEN = 2  # number of y in the clauses of closures, after x and z
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
     types: p.Types
     rules: tuple[p.Rule, ...]  # the transitive and symmetric ones
-    guards: tuple[p.Rule, ...]  # of each transitive rule: `linked(y) if …`, for the values y that two steps may meet at
-    outside: tuple[p.Rule, ...]  # each transitive rule for values between of other types: this is a rule like others
+    guards: tuple[p.Rule, ...]  # of each transitive rule: `linked(y) if …`, for values y at which steps may meet
+    outside: tuple[p.Rule, ...]  # each transitive rule for middle values of other types: an ordinary rule
     is_symmetric: bool
 
     @property
@@ -81,22 +81,24 @@ class Closure:
 
 
 def value_between(guard: p.Rule, type_name: str) -> Var:
-    """Return the y that the guard is about, as a variable of this type in the closure's clauses."""
+    """Return the y of the guard as a variable of this type in the closure's clauses."""
     (y,) = guard.head.args
     assert isinstance(y, p.Var), "a guard is about any value"
     return Var(_BETWEEN, y.name, type_name)
 
 
 def about_between(guard: Clause) -> tuple[Literal, ...]:
-    """Return what the guard says of y, with its variables numbered on from x and z."""
+    """Return the guard's conditions on y, with its variables numbered after x and z."""
     numbered = canonical(guard)
     moved = {each.number: each.numbered(each.number + _BETWEEN) for each in numbered.variables}
     return tuple([renumbered(literal, moved) for literal in numbered.body])
 
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
-    """Return the closure that a predicate's rules describe; None where no rule says that it is transitive, where its
-    only rules of this kind are transitive ones over values of a single type, or where their ends have different types.
+    """Return the closure that a predicate's rules describe, or None.
+
+    None if no rule is transitive, if all these rules are transitive and over a single type, or if their ends' types
+    differ.
     """
     transitive, symmetric = tuple(filter(_is_transitive, rules)), tuple(filter(_is_symmetric, rules))
     ends = {each for rule in (*transitive, *symmetric) for each in _types_in(rule, rule.head)}
@@ -110,7 +112,7 @@ def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
 
 
 def _outside(rule: p.Rule, types: p.Types) -> Iterator[p.Rule]:
-    """Yield the transitive rule for values between that are of none of these types, where there can be any."""
+    """Yield the transitive rule for middle values of none of these types, if there can be any."""
     y = _between(rule)
     if others := rule.types[y] - types:
         yield replace(rule, types={**rule.types, y: others})
@@ -136,7 +138,7 @@ def _types_in(rule: p.Rule, atom: p.Atom) -> list[p.Types]:
 
 
 def _is_transitive(rule: p.Rule) -> bool:
-    """Say whether the rule is `p(x, z) if p(x, y) and p(y, z)`, perhaps with guards that mention neither x nor z."""
+    """Return whether the rule is `p(x, z) if p(x, y) and p(y, z)`, maybe with guards that mention neither x nor z."""
     own = _own_calls(rule)
     if len(own) != 2 or len(rule.head.args) != 2:
         return False
@@ -153,7 +155,7 @@ def _is_transitive(rule: p.Rule) -> bool:
 
 
 def _is_symmetric(rule: p.Rule) -> bool:
-    """Say whether the rule is `p(y, x) if p(x, y)`."""
+    """Return whether the rule is `p(y, x) if p(x, y)`."""
     match rule.head.args, _own_calls(rule):
         case (p.Var() as y, p.Var() as x), (only,) if x != y and len(rule.body) == 1:
             return only.args == (x, y)
@@ -161,7 +163,7 @@ def _is_symmetric(rule: p.Rule) -> bool:
 
 
 def _own_calls(rule: p.Rule) -> list[p.Atom]:
-    """Return each call in the body to the head's own predicate, with as many arguments as the head."""
+    """Return the calls in the body to the head's own predicate with the same number of arguments."""
     own = (rule.head.predicate, len(rule.head.args))
     return [each for each in rule.body if isinstance(each, p.Atom) and (each.predicate, len(each.args)) == own]
 
@@ -173,11 +175,10 @@ def _own_calls(rule: p.Rule) -> list[p.Atom]:
 # p(x, y) if fact r(x, y)                          ->  p(x, y) if fact r(x, y)
 #                                                      p base(x, y) if fact r(x, y)
 #
-# Literals such as `not q(y)` are guards: they say which values two hops may meet at, and nothing of where a path
-# begins or ends. So it makes no difference in which order hops are joined, and all but the last one can be joined
-# first.
+# Literals such as `not q(y)` are guards: they restrict at which values two hops may meet, but not where a path begins
+# or ends. So hops can be joined in any order, in particular all but the last one first.
 #
-# This is done only where no other clause of the predicate recurses directly.
+# This is done only if no other clause of the predicate is directly recursive.
 
 
 def linearised(clauses: ClausesOf) -> ClausesOf:
@@ -194,7 +195,7 @@ def linearised(clauses: ClausesOf) -> ClausesOf:
 
 
 def _with_bases(clauses: tuple[Clause, ...], pattern: Pattern) -> tuple[Clause, ...]:
-    """Return the clauses with the transitive ones made linear; unchanged where another clause mentions the predicate.
+    """Return the clauses with transitive ones made linear; unchanged if another clause mentions the predicate.
 
     Without such a clause, both forms mean the same.
     """
@@ -206,14 +207,14 @@ def _with_bases(clauses: tuple[Clause, ...], pattern: Pattern) -> tuple[Clause, 
 
 
 def _based(clause: Clause, pattern: Pattern) -> Clause:
-    """Return the transitive clause with its second call made to the base."""
+    """Return the transitive clause with its second call changed to the base."""
     hops = _hops(clause, pattern)
     assert hops, "only transitive clauses have a base"
     return Clause(clause.params, (hops.one, replace(hops.two, subset=ClauseSubset.BASE), *hops.guards))
 
 
 def _is_transitive_clause(clause: Clause, pattern: Pattern) -> bool:
-    """Say whether the clause is transitive, and the base of its second call is reached under the same guards.
+    """Return whether the clause is transitive, and the base of its second call has the same guards.
 
     From a user to a team, and on from team to team, other clauses of other types may have other guards.
     """
@@ -233,7 +234,7 @@ class _Hops:
 
 
 def _hops(clause: Clause, pattern: Pattern) -> _Hops | None:
-    """Return the hops of a transitive clause, from a value to others of any types; None where it is not transitive."""
+    """Return the hops of a transitive clause, between values of any types; None if it is not transitive."""
     calls = [each for each in clause.body if isinstance(each, Call) and _is_of(each, pattern)]
     guards = tuple(each for each in clause.body if each not in calls)
     ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
@@ -257,7 +258,7 @@ def _is_of(call: Call, pattern: Pattern) -> bool:
     return (call.predicate, call.subset, len(call.args)) == (pattern.predicate, pattern.subset, len(pattern.types))
 
 
-# ---- Recursion that moves one argument at a time -> paths of each argument on its own -----------------------------
+# ---- Recursion that moves one argument at a time -> a path for each argument --------------------------------------
 #     has_role(u, r, f) if has_group(u, t) and has_role(t, r, f)              a hop of argument 0
 #     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)     a hop of argument 2
 #     has_role(u, r, f) if fact has_role(u, r, f)
@@ -269,30 +270,29 @@ def _is_of(call: Call, pattern: Pattern) -> bool:
 #     path 0(u, u)
 #     path 0(u, w) if has_group(u, t) and path 0(t, w)
 #
-# where `core` has the clauses that are no hops. Groups and folders are then followed separately and joined at the
-# facts, not followed as pairs: the cost is a sum, not a product. If a rule of the recursion is no hop, such as
+# where `core` has the clauses that are not hops. Groups and folders are then followed separately and joined at the
+# facts, not followed as pairs: the cost is a sum, not a product. If a recursive rule is not a hop, such as
 #
 #     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g) and not barred(u, f)
 #
-# then `core` would recurse, too, and each of its steps would follow all groups again: nothing is separated.
+# then `core` would recurse, too, and each of its steps would follow all groups again; nothing is separated then.
 #
-# Hops without a cycle are separated as well if the literals that they go by recurse: say, groups of groups for the
-# users, and for `f` a repository in a project in an organization. Each of these three would otherwise follow the
-# groups again.
+# Acyclic hops are separated as well if the literals in them recurse: say, groups of groups for the users, and for `f` a
+# repository in a project in an organization. Otherwise each of these three would follow the groups again.
 
-Moves = list[tuple[int, Hop]]  # the hops among the clauses of a pattern, each with the argument that it moves
-MovesOf = Callable[[Pattern], Moves | None]  # None: a clause that is no hop recurses, too
+Moves = list[tuple[int, Hop]]  # the hops among a pattern's clauses, each with the argument that it moves
+MovesOf = Callable[[Pattern], Moves | None]  # None: a clause that is not a hop recurses, too
 
 
 class Separated:
-    """The pass. The clauses of a path add a hop at its start or, if asked for `backward`, at its end."""
+    """The pass. The clauses of a path add a hop at its start or, with `backward`, at its end."""
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
         self._component = Components(lambda pattern: calls_made(clauses(pattern)), tick).number
-        self._hops: dict[tuple[str, Path], Hops] = {}  # of each path
+        self._hops: dict[tuple[str, Path], Hops] = {}  # by path
         self._made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = {}
-        # Remembered, since each pattern also looks at the hops of all patterns that it leads to.
+        # Cached, since each pattern also inspects the hops of all patterns that it leads to.
         self._moves = cache(lambda pattern: _moves_of(pattern, clauses(pattern), self._component))
         self._moves_called = cache(lambda pattern: _moves_of(pattern, self._called(pattern), self._component))
 
@@ -317,13 +317,13 @@ class Separated:
         return self._clauses(pattern)
 
     def _called(self, pattern: Pattern) -> tuple[Clause, ...]:
-        """Return the clauses with facts turned back into calls where that shows hops (see `with_call`)."""
+        """Return the clauses, with facts turned back into calls where that reveals hops (see `with_call`)."""
         return tuple([with_call(each, pattern, self._clauses) for each in self._clauses(pattern)])
 
     def _without_hops(self, pattern: Pattern, core: Core) -> Iterator[Clause]:
-        """Yield the clauses that are no hops, with only the names of `core` known: those that no path follows.
+        """Yield the clauses that are not hops with only the names of `core` known: those that no path follows.
 
-        With a name that became known later, more of the clauses may be hops, but no path has followed those.
+        With names that became known later, more clauses may be hops, but no path has followed those.
         """
         whole = replace(pattern, consts=core.consts, subset=ClauseSubset.WHOLE)
         clauses = self._called(whole) if core.is_ground else self._clauses(whole)
@@ -334,9 +334,9 @@ class Separated:
                     yield made if made is each else canonical(made)
 
     def _separate(self, pattern: Pattern, factors: Factors, is_ground: bool) -> Iterator[Clause]:
-        """Yield a clause for each combination of types that hops lead to: the paths that lead there, and the core.
+        """Yield a clause for each combination of types that hops lead to: the paths to it, and the core.
 
-        Combinations whose core has no clauses, or that no path leads to, are left out.
+        Combinations whose core has no clauses, or that no path leads to, are skipped.
         """
         paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
         params = pattern.params
@@ -353,7 +353,7 @@ class Separated:
                 yield clause
 
     def _path(self, predicate: str, hops: Hops) -> tuple[str, Path]:
-        """Return the path of these hops, and the predicate that it was made for: others with equal hops share it."""
+        """Return the path for these hops, and the predicate it was created for; equal hops share a path."""
         for path, known in self._hops.items():
             if all(known.get(kind, each) == each for kind, each in hops.items()):
                 known.update(hops)
@@ -363,7 +363,7 @@ class Separated:
         return made
 
     def _can_hold(self, pattern: Pattern) -> bool:
-        """Say, of a path, whether hops lead from one type to the other; of a core, whether it has clauses."""
+        """Return whether hops connect the path's types; for a core, whether it has clauses."""
         if isinstance(pattern.subset, Path):
             return reaches(self._hops[pattern.predicate, pattern.subset], *pattern.types)
         return bool(self(pattern))
@@ -384,7 +384,7 @@ class Factors:
         return any(are_cyclic(table) for _, table in self.hops)
 
     def go_by_recursion(self, component: ComponentOf) -> bool:
-        """Say whether several arguments hop and some hop goes by a recursive call.
+        """Return whether several arguments hop and some hop depends on a recursive call.
 
         Without separation, that call would be followed again for each hop of another argument.
         """
@@ -394,7 +394,7 @@ class Factors:
 
 
 def factors_of(pattern: Pattern, moves_of: MovesOf) -> Factors | None:
-    """Return the separate hops that make up the pattern's recursion; None where they are not all of it."""
+    """Return the separate hops that make up the pattern's recursion; None if they are not all of it."""
     found: dict[Pattern, Moves] = {}
     queue = [pattern]
     for each in queue:  # grows during the loop
@@ -410,7 +410,7 @@ def factors_of(pattern: Pattern, moves_of: MovesOf) -> Factors | None:
 
 
 def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> Moves | None:
-    """Return the hops among the clauses; None where a clause that is no hop recurses, or where one is of a closure."""
+    """Return the hops among the clauses; None if another clause recurses, or if a clause belongs to a closure."""
     found = []
     for clause in clauses:
         if any(
@@ -426,7 +426,7 @@ def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: Componen
 
 
 def _calls_back(clause: Clause, pattern: Pattern, component: ComponentOf) -> bool:
-    """Say whether the clause calls something that leads back to the pattern."""
+    """Return whether the clause calls something that leads back to the pattern."""
     own = component(pattern)
     return own is not None and any(component(called) == own for called in calls_made((clause,)))
 
@@ -437,7 +437,7 @@ def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
 
 
 def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:
-    """Return the hops of each argument, by its type; None where they depend on another argument's type."""
+    """Return the hops of each argument, by its type; None if they depend on another argument's type."""
     every: dict[int, Hops] = {}
     moving = {index for hops in found.values() for index, _ in hops}
     for pattern, hops in found.items():
@@ -485,5 +485,5 @@ def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
 
 
 def _another(clause: Clause, name: str) -> Var:
-    """Return a variable of the type `name` that is not in the clause."""
+    """Return a variable of the type `name` that does not occur in the clause."""
     return Var(1 + max(variable.number for variable in clause.variables), type=name)

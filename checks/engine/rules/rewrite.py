@@ -1,4 +1,4 @@
-"""Simplify clauses: drop, merge and rename them, without a change of meaning."""
+"""Simplify clauses: drop, merge and rename them without changing their meaning."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from checks.engine.rules.clauses import (
 from policy.rules.components import Components, reachable
 from policy.rules.program import Signature
 
-# ---- Clauses and calls put together: unification at compile time --------------------------------------------------
+# ---- Substituting a call's arguments into clauses: unification at compile time ------------------------------------
 
 
 def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | None = None) -> Clause | None:
-    """Return the clause as it is for a call with these arguments; None where two values differ.
+    """Return the clause for a call with these arguments; None if two values differ.
 
         (x, "a") if q(x)   for the arguments (y, z)   ->   (y, "a") if q(y)
 
-    The head is `params`, which are the arguments if not given, with what the clause binds of their variables put in.
-    The clause's other variables get numbers that no argument has.
+    The head is `params` (default: the arguments), with the bindings that the clause gives their variables. The clause's
+    other variables get numbers that no argument has.
     """
     params = args if params is None else params
     free = max([term.number for term in (*args, *params) if isinstance(term, Var)], default=-1) + 1
@@ -65,9 +65,9 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
 
 
 def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
-    """Return which argument each variable among the parameters stands for, by the variable's number.
+    """Map each variable among the parameters, by its number, to its argument.
 
-    None where the arguments do not match, or match only if variables of theirs are bound, too.
+    None if the arguments do not match, or only match if variables of theirs are bound, too.
     """
     bound: dict[int, Term] = {}
     for param, arg in zip(params, args):
@@ -78,7 +78,7 @@ def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int
 
 
 def _move(literals: Iterable[Literal], terms: dict[int, Term], free: int) -> None:
-    """Add to `terms` each variable that has none yet, under a number that is larger by `free`."""
+    """Add to `terms` each missing variable, with its number increased by `free`."""
     for literal in literals:
         for term in terms_of(literal):
             if isinstance(term, Var) and term.number not in terms:
@@ -105,7 +105,7 @@ def resolved(term: Term, bindings: dict[Var, Term]) -> Term:
 
 
 # ---- hops ---------------------------------------------------------------------------------------------------------
-# Hops: recursive clauses that change one argument and pass the others on. And where hops lead.
+# Hops are recursive clauses that change one argument and pass the others on.
 #
 #     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)
 #
@@ -126,16 +126,16 @@ class Hop:
         return str(self.clause)
 
 
-Hops = dict[str, tuple[Hop, ...]]  # the hops of one argument, by the type that they start from
+Hops = dict[str, tuple[Hop, ...]]  # hops of one argument, by the type that they start from
 
 
 def reaches(hops: Hops, start: str, end: str) -> bool:
-    """Say whether any number of hops, or none, lead from one type to the other."""
+    """Return whether zero or more hops lead from one type to the other."""
     return end in reachable((start,), lambda name: _targets(hops, name))
 
 
 def are_cyclic(hops: Hops) -> bool:
-    """Say whether hops lead from some type back to it."""
+    """Return whether hops lead from some type back to it."""
     components = Components(lambda name: _targets(hops, name))
     return any(components.number(name) is not None for name in hops)
 
@@ -148,7 +148,7 @@ def _targets(hops: Hops, name: str) -> list[str]:
 
 
 def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[int, Hop] | None:
-    """Return the index of the argument that the clause moves, and the hop; None where the clause is no hop.
+    """Return the index of the argument that the clause moves, and the hop; None if the clause is not a hop.
 
     The rest of the body must not recurse in the component of the clause's pattern, nor in that of the pattern called.
     """
@@ -167,13 +167,13 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
 
 
 def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
-    """Return the clause with a fact of the pattern's predicate turned back into a call, so that it is seen to hop.
+    """Return the clause with a fact of the pattern's predicate turned back into a call, to expose a hop.
 
     has_role(u, r, t) if has_relation(t, "parent", s) and fact has_role(u, r, s)
     ->  has_role(u, r, t) if has_relation(t, "parent", s) and has_role(u, r, s)
 
-    This is done if the call has a single clause, which reads the fact, and if all of that clause's body is in this one.
-    Other clauses are returned as they are.
+    Done if the call has a single clause, which reads the fact, and all of that clause's body is in this one. Other
+    clauses are returned unchanged.
     """
     for scan in clause.body:
         if isinstance(scan, Scan) and scan.signature.predicate == pattern.predicate:
@@ -188,7 +188,7 @@ def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
 def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -> Clause | None:
     """Return the clause with the body of `only`, the single clause of `target`, replaced by a call of `target`.
 
-    None where that body is not part of the clause, or where variables that the call would hide are used elsewhere.
+    None if that body is not part of the clause, or if variables that the call would hide are used elsewhere.
     """
     own = [each for each in only.body if isinstance(each, Scan)]
     if len(own) != 1 or own[0].signature != scan.signature or len(clause.body) <= len(only.body):
@@ -214,12 +214,12 @@ def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -
 def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
     """Return the index of the only argument in which the call differs from the head.
 
-    None where there is no such argument, or where the rest of the body does not bind both of its variables or mentions
-    other arguments.
+    None if there is no such argument, or if the rest of the body mentions other arguments or does not bind both
+    variables.
     """
     moved = [index for index, (param, arg) in enumerate(zip(clause.params, call.args)) if param != arg]
     if len(moved) != 1 or len(clause.params) != len(call.args):
-        return None  # a constant that changes counts as moved, too
+        return None  # a changed constant counts as moved, too
     start, end = clause.params[moved[0]], call.args[moved[0]]
     kept = {param for at, param in enumerate(clause.params) if at != moved[0]}
     if not (isinstance(start, Var) and isinstance(end, Var)) or end in clause.params or start in kept:
@@ -230,7 +230,7 @@ def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
 
 
 def _takes_part(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
-    """Say whether a call among the literals, negated ones included, recurses in one of the components."""
+    """Return whether a call among the literals, including negated ones, recurses in one of the components."""
     return any(component(pattern_of(call)) in own - {None} for call in mentioned(literals))
 
 
@@ -239,12 +239,12 @@ def _takes_part(literals: tuple[Literal, ...], own: set[int | None], component: 
 #     p(x) if fact s(x) and not q(x)  ->
 #     q(x) if p(x) and q(x)
 #
-# A call is dead if it has no finite proof, whatever the facts: here, each proof of `q` needs another proof of `q`,
-# and the policy accepts no facts of `q`.
+# A call is dead if it has no finite proof, whatever the facts. Here, each proof of `q` needs another proof of `q`, and
+# the policy accepts no facts of `q`.
 
 
 class Live:
-    """The pass. It decides a pattern together with all that it leads to, since recursion cannot be decided in parts."""
+    """The pass. Decides a pattern together with all that it leads to, since recursion cannot be decided in parts."""
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
@@ -314,7 +314,7 @@ def merged(clauses: ClausesOf) -> ClausesOf:
 
 
 def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
-    """Merge the first group of clauses that differ in one constant; return the same clauses where there is none."""
+    """Merge the first group of clauses that differ in one constant; return the same clauses if there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
     keys = [_merge_key(clause) for clause in clauses]
     times = Counter(keys)
@@ -337,7 +337,7 @@ def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
 
 
 def _merge_key(clause: Clause) -> Hashable:
-    """Return what clauses must have in common to be merged: quick to compare, before constants are taken out of any."""
+    """Return what mergeable clauses have in common: fast to compare, before constants are taken out of any."""
     return clause.params, tuple([_about(each) for each in clause.body if not isinstance(each, Member)])
 
 
@@ -351,9 +351,9 @@ def _about(literal: Literal) -> Hashable:
 
 
 def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
-    """Return the clause with a hole in place of one constant of a fact, once for each such constant; and the constant.
+    """Return, for each constant of a fact, the clause with a hole in its place, and the constant.
 
-    A variable of a fact that only a list of constants limits is taken out in the same way, with all of the list.
+    A variable of a fact that only a list of constants limits is replaced in the same way, with the whole list.
     """
     found = []
     for place, literal in enumerate(clause.body):
@@ -368,7 +368,7 @@ def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
 
 
 def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
-    """Return the list that the variable is in, if only this list and one argument of the fact mention the variable."""
+    """Return the variable's list of values, if only this list and one argument of the fact mention the variable."""
     members = [each for each in clause.body if isinstance(each, Member) and each.variable == variable]
     others = [each for each in clause.body if each not in members and each is not scan]
     used = variable in variables_of(others) or variable in clause.params or scan.args.count(variable) > 1
@@ -397,25 +397,25 @@ def _filled(holed: Clause, ids: frozenset[str]) -> Clause:
 
 
 # ---- rename -------------------------------------------------------------------------------------------------------
-# Clauses that only call something by another name -> the clauses of what they call, at the ends of such chains.
+# Clauses that only call something by another name -> the clauses at the ends of such chains.
 #
 #     p(x, y) if q(y, x)                                  p(x, y) if fact s(y, x)
 #     q(x, y) if r(x, y)                              ->
 #     r(x, y) if fact s(x, y)
 #
-# So `"read" if "reader"; "reader" if "writer"` becomes a few facts to look up, without calls. In all other clauses, a
-# call that only stored facts can make true becomes a look-up of those facts.
+# So `"read" if "reader"; "reader" if "writer"` becomes a few lookups of facts, without calls. In all other clauses, a
+# call that only stored facts can make true becomes a lookup of those facts.
 
 
 class Renamed:
-    """The pass. It also knows which calls rename others, and which ones only facts can make true.
+    """The pass. It also knows which calls rename others, and which only facts can make true.
 
-    It does not remember the clauses: the later passes `subsumed` and `merged` leave fewer, and `merged` keeps those.
+    It does not cache the clauses: the later passes `subsumed` and `merged` leave fewer, and `merged` caches those.
     """
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
-        self._calls: dict[Pattern, frozenset[Call]] = {}  # on the chains of a pattern, its own call included
+        self._calls: dict[Pattern, frozenset[Call]] = {}  # on the chains of a pattern, including its own call
         self._stored: dict[Pattern, bool] = {}
         self._hops = cache(self._some_hop)
 
@@ -424,7 +424,7 @@ class Renamed:
         return clauses
 
     def implying(self, call: Call) -> set[Call]:
-        """Return the call and all calls that it renames, directly or not: each of them implies the call."""
+        """Return the call and all calls that it renames, directly or indirectly: each of them implies the call."""
         pattern = pattern_of(call)
         if pattern not in self._calls:
             self._calls[pattern] = self._walk(pattern)[1]
@@ -432,7 +432,7 @@ class Renamed:
         return {substituted(each, terms) for each in self._calls[pattern]}
 
     def is_stored(self, pattern: Pattern) -> bool:
-        """Say whether only facts can make the call true."""
+        """Return whether only facts can make the call true."""
         if pattern not in self._stored:
             clauses = self._clauses(pattern)
             is_fact = len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
@@ -461,9 +461,7 @@ class Renamed:
         return tuple(clauses), frozenset(seen)
 
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
-        """Say whether the call is of another predicate whose clauses hop. The chain ends before such a call, since that
-        predicate's recursion is separated under its own name (see `separate`).
-        """
+        """Return whether the call is to another predicate whose clauses hop. A chain ends there (see `Separated`)."""
         if (call.predicate, call.subset) == (pattern.predicate, pattern.subset):
             return False
         return self._hops(pattern_of(call))
@@ -490,7 +488,7 @@ def _renamed(clause: Clause) -> Call | None:
 
 
 # ---- subsume ------------------------------------------------------------------------------------------------------
-# Clauses -> without those that another clause subsumes, that is, where the other one holds whenever they do.
+# Clauses -> without those that another clause subsumes: the other one holds whenever they do.
 #
 #     p(x) if member(x, y) and fact s(y)          p(x) if member(x, y) and fact s(y)
 #     p(x) if owner(x, y) and fact s(y)       ->

@@ -1,4 +1,4 @@
-"""Program -> for any pattern, the clauses that can make it true."""
+"""Rule sets: return, for any pattern of a program, the clauses that can make it true."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
 
 # ---- calls --------------------------------------------------------------------------------------------------------
-# What a call leads to, through the clauses that can make it true: whether it takes long, and what it only compares.
+# Properties of a call, judged by the clauses that can make it true: whether it is expensive, and what it only compares.
 
 _NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass
 class Calls:
-    """Answers questions about patterns, and remembers the answers.
+    """Computes properties of patterns, and caches them.
 
-    `clauses` gives the clauses of a pattern, `component` the recursive component that it is in.
+    `clauses` returns the clauses of a pattern, `component` its recursive component.
     """
 
     clauses: ClausesOf
@@ -51,13 +51,13 @@ class Calls:
     _compared: dict[Pattern, frozenset[int]] = field(default_factory=dict)
 
     def is_deep(self, pattern: Pattern) -> bool:
-        """Say whether answering the call takes a path or another recursion."""
+        """Return whether the call takes a path or another recursion."""
         if pattern not in self._deep:
             self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
         return self._deep[pattern]
 
     def only_compared(self, pattern: Pattern) -> frozenset[int]:
-        """Return the indexes of arguments that some clause compares and does not bind: the caller has to bind them."""
+        """Return the indexes of arguments that some clause compares without binding them: the caller must bind them."""
         if pattern not in self._compared:
             found = dict.fromkeys(self._led_to(pattern), _NOTHING)
             while (more := {each: self._only_compared_by(each, found) for each in found}) != found:
@@ -66,7 +66,7 @@ class Calls:
         return self._compared[pattern]
 
     def _led_to(self, pattern: Pattern) -> list[Pattern]:
-        """Return the pattern and all patterns that its clauses call, directly or through others."""
+        """Return the pattern and all patterns that its clauses call, directly or indirectly."""
         return reachable((pattern,), lambda each: calls_made(self.clauses(each)), tick)
 
     def _only_compared_by(self, pattern: Pattern, known: dict[Pattern, frozenset[int]]) -> frozenset[int]:
@@ -92,31 +92,30 @@ def _only_compared_in(clause: Clause, known: dict[Pattern, frozenset[int]]) -> s
 
 
 # ---- Program -> for any pattern, the clauses that can make it true, as planning unfolds them ----------------------
-# The rules go through passes. Each pass is a function from a pattern to its clauses, made from the pass before it. A
-# pass works on a pattern only when it is asked for, and keeps what took long to find: a rule set lives as long as its
-# program.
+# Rules go through passes. Each pass is a function from a pattern to its clauses, built on the pass before it. Passes
+# are lazy, and cache what is expensive to compute: a rule set lives as long as its program.
 
-MOST_SHOWN = 200  # characters of a rule in an error
-MOST_RESTRICTED = 4  # rule sets that `restricted_to` keeps
-TABLED = 0  # the component of all patterns whose answers are tabled, whether they recurse or not
+MOST_SHOWN = 200  # characters of a rule in an error message
+MOST_RESTRICTED = 4  # rule sets cached by `restricted_to`
+TABLED = 0  # the component of all patterns whose answers are tabled, recursive or not
 
 
 @dataclass(frozen=True)
 class Passes:
     """The clauses of any pattern after each pass.
 
-    Their order matters. Dead clauses go first: they would keep a predicate from being made linear, and a chain of
-    renaming clauses from its end. Subsumption asks which calls rename others. Merging needs the facts at the ends of
-    such chains. Separation is last: what recurses is known only when nothing is left to rewrite.
+    The order matters. Dead clauses go first: they would prevent a predicate from being made linear, and a chain of
+    renaming clauses from reaching its end. Subsumption depends on which calls rename others. Merging needs the facts at
+    the ends of such chains. Separation is last: recursion is only known when nothing is left to rewrite.
     """
 
-    specialised: Specialised  # rules, with concrete types
-    live: Live  # without what no facts can make true
-    linear: ClausesOf  # transitive rules with one recursive call
-    renamed: Renamed  # chains of renaming rules walked to their ends
-    needed: ClausesOf  # without what another clause subsumes
-    merged: ClausesOf  # clauses that differ in one constant made one
-    separated: Separated  # recursion of one argument separated from that of others
+    specialised: Specialised  # rules with concrete types
+    live: Live  # without clauses that no facts can make true
+    linear: ClausesOf  # transitive rules with a single recursive call
+    renamed: Renamed  # chains of renaming rules followed to their ends
+    needed: ClausesOf  # without subsumed clauses
+    merged: ClausesOf  # clauses that differ in one constant merged
+    separated: Separated  # recursion of each argument separated
 
     @classmethod
     def over(cls, program: Program, are_facts: AreFacts = any_signature) -> Passes:
@@ -131,9 +130,9 @@ class Passes:
 
 @dataclass
 class KnownSignatures:
-    """Remembers for which signatures it was asked whether there are facts, and the answers.
+    """Records which signatures were asked about, and whether they have facts.
 
-    A rule set that is made with it is valid as long as those answers are.
+    A rule set created with it is valid as long as those answers are.
     """
 
     are_facts: AreFacts
@@ -145,8 +144,8 @@ class KnownSignatures:
         return self.answers[signature]
 
     def agrees(self, are_facts: AreFacts) -> bool:
-        """Say whether another function gives the same answers; if so, ask that one from now on."""
-        if are_facts == self.are_facts:  # for another root of the same question
+        """Return whether another function gives the same answers; if so, use that one from now on."""
+        if are_facts == self.are_facts:  # same question, another root
             return True
         if any(are_facts(signature) is not answer for signature, answer in self.answers.items()):
             return False
@@ -157,12 +156,12 @@ class KnownSignatures:
 @dataclass
 class RuleSet:
     program: Program
-    patience: float = PATIENCE  # seconds of processor time for one plan
-    tabled: frozenset[Pattern] | None = None  # whose answers are tabled: their rules are not written out for each call
-    question: tuple[Pattern, Clause] | None = None  # see `asking`; then all is tabled but what is just another call
+    patience: float = PATIENCE  # seconds of CPU time per plan
+    tabled: frozenset[Pattern] | None = None  # patterns with tabled answers: their rules are not inlined at each call
+    question: tuple[Pattern, Clause] | None = None  # see `asking`; then all is tabled except mere renamings
     passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts, to share passes with
-    are_facts: InitVar[AreFacts] = any_signature  # whether there may be facts of a signature
-    lock: RLock = field(default_factory=RLock)  # held while planning: no thread may see what is half remembered
+    are_facts: InitVar[AreFacts] = any_signature  # whether a signature may have facts
+    lock: RLock = field(default_factory=RLock)  # held while planning: caches may be half filled
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _nonlinear: dict[int, bool] = field(default_factory=dict)
@@ -176,11 +175,11 @@ class RuleSet:
 
     @contextmanager
     def planning(self, asked: Hashable) -> Iterator[None]:
-        """Let one thread at a time plan with this rule set, within its patience; raise again what was refused lately.
+        """Let one thread at a time plan with this rule set, within its patience; repeat recent rejections.
 
-        What is refused because of a bound around this one is not remembered: others may have more time for it.
+        A rejection due to an outer limit is not remembered: other callers may have more time.
 
-        The garbage collector is off meanwhile: nearly all that planning makes is kept, and none of it is in a cycle.
+        The garbage collector is off meanwhile: nearly all that planning creates is kept, and none of it is in a cycle.
         """
         self.refused.repeat(asked)
         with self.lock, without_collections(), bounded(self.patience) as is_nearest:
@@ -198,7 +197,7 @@ class RuleSet:
         return self.tabled is not None
 
     def _blame(self, refused: TooComplex) -> None:
-        """Name a rule in the error: of the predicate that was unfolded most, the rule that most clauses came from."""
+        """Name a rule in the error: of the predicate unfolded most often, the rule that most clauses came from."""
         by_predicate, taken = self.program.rules_by_predicate, spent()
         unfolded = max(by_predicate, key=lambda each: taken[each], default=None)
         rules = by_predicate[unfolded] if unfolded is not None and taken[unfolded] else self.program.rules
@@ -207,19 +206,19 @@ class RuleSet:
             line, _ = self.program.source.position(max(written, key=lambda each: taken[each]).start)
             refused.blame(line, self.program.source.line_text(line).strip()[:MOST_SHOWN])
 
-    # ---- what plans ask ------------------------------------------------------------------------------------------
+    # ---- used by plans -------------------------------------------------------------------------------------------
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
-        """Return the clauses of a call; `backward` for a path of which only the end is known, not the start."""
+        """Return the clauses of a call. `backward` is for a path of which only the end is known, not the start."""
         if self.question and pattern == self.question[0]:
             return self.question[1:]
         return self.passes.separated(pattern, backward)
 
     def component(self, pattern: Pattern) -> int | None:
-        """Return the number of the component that the pattern recurses in; None where it does not recurse.
+        """Return the number of the component that the pattern recurses in; None if it is not recursive.
 
-        A path that has hops counts as recursive even if it ends after a few: it is planned as a whole, not hop by hop
-        in place. If its answers are tabled, the pattern is in the component `TABLED`.
+        A path with hops counts as recursive even if it ends after a few: it is planned as a whole, not inlined hop by
+        hop. A pattern whose answers are tabled is in the component `TABLED`.
         """
         if self.tabled and pattern in self.tabled:
             return TABLED
@@ -234,9 +233,9 @@ class RuleSet:
         return number
 
     def is_nonlinear(self, component: int) -> bool:
-        """Say whether the recursion is nonlinear: a clause joins two of its answers, as no recursive SQL may."""
+        """Return whether a clause joins two answers of the recursion, which recursive SQL cannot express."""
         if component <= TABLED:
-            return False  # a path goes on by one hop at a time, and a table is only read
+            return False  # a path adds one hop at a time, and a table is only read
         if component not in self._nonlinear:
             members = self._components.members(component)
             clauses = (clause for member in members for clause in self.alternatives(member))
@@ -256,7 +255,7 @@ class RuleSet:
     def restricted_to(self, are_facts: AreFacts) -> RuleSet:
         """Return a rule set without the clauses that only missing facts could make true.
 
-        The last few are kept, and one is used again if `are_facts` gives the same answers as when it was made.
+        The last few are cached, and reused if `are_facts` gives the same answers as when they were created.
         """
         for known, rules in self._restricted:
             if known.agrees(are_facts):
@@ -267,12 +266,12 @@ class RuleSet:
         return rules
 
     def asking(self, question: Call, body: tuple[Literal, ...]) -> RuleSet:
-        """Return a rule set with one more clause, `question if body`: the question and all it leads to are tabled."""
+        """Return a rule set with one more clause, `question if body`. The question and all it leads to are tabled."""
         clause = Clause(question.args, body)
         return RuleSet(self.program, self.patience, passes_of=self, question=(pattern_of(question), clause))
 
     def _is_renaming(self, pattern: Pattern) -> bool:
-        """Say whether the pattern has at most one clause, with at most one call: in place, it multiplies nothing."""
+        """Return whether the pattern has at most one clause, with at most one call: inlining it multiplies nothing."""
         clauses = self.alternatives(pattern)
         is_question = self.question is not None and pattern == self.question[0]
         return not is_question and len(clauses) <= 1 and len(calls_made(clauses)) <= 1
@@ -280,7 +279,7 @@ class RuleSet:
     def _shared(self, patterns: Iterable[Pattern]) -> Iterator[Pattern]:
         """Yield the patterns that are called more than once and worth tabling: those that call something themselves.
 
-        Left out are recursive ones, and ones with an argument that only the caller can bind.
+        Excludes recursive ones, and those with an argument that only the caller can bind.
         """
         times: dict[Pattern, int] = {}
         for pattern in patterns:

@@ -1,4 +1,4 @@
-"""Rules and a pattern -> clauses with concrete types, one copy for each typing of a rule's variables."""
+"""Specialise rules: one clause with concrete types for each typing of a rule's variables."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from policy.rules.components import reachable
 from policy.rules.flatten import PredicateKey, atoms_of, key_of, variables_in
 from policy.values import Value
 
-# ---- Which types the variables of a rule can have, given the facts and rules that there are -----------------------
-# `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder,
-# or else a Site, where those are the parents that a Doc can have.
+# ---- Which types the variables of a rule can have, given the facts and rules --------------------------------------
+# `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder or
+# a Site, if those are the types of parents that a Doc can have.
 
 ConcreteTyping = dict[p.Var, str]
-ArgumentTypes = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
+ArgumentTypes = tuple[p.Types, ...]  # of the arguments of a fact, or of a rule's head
 TypesByPredicate = Mapping[tuple[str, int], tuple[ArgumentTypes, ...]]  # what calls can match, by name and arity
-AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
+AreFacts = Callable[[p.Signature], bool]  # whether a signature may have facts
 
 
 def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[ConcreteTyping]:
-    """Yield every typing of the rule's variables by which each call in the body can match a fact or the head of a rule.
+    """Yield every typing of the rule's variables by which each call in the body can match a fact or a rule's head.
 
     `types` are those of the head's arguments.
     """
@@ -63,12 +63,12 @@ def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[
 
 
 def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
-    """Say whether the term can have the type."""
+    """Return whether the term can have the type."""
     return type_name in p.types_of(term, rule.types)
 
 
 def head_typing(rule: p.Rule, types: tuple[str, ...]) -> ConcreteTyping | None:
-    """Return the types of the head's variables; None where the head cannot have these types."""
+    """Return the types of the head's variables; None if the head cannot have these types."""
     typing: ConcreteTyping = {}
     for term, name in zip(rule.head.args, types):
         match term:
@@ -82,7 +82,7 @@ def head_typing(rule: p.Rule, types: tuple[str, ...]) -> ConcreteTyping | None:
 
 
 def _member_typings(rule: p.Rule, typing: ConcreteTyping) -> list[ConcreteTyping]:
-    """Return the typing with the variables that are in lists of values: one for each type of the values."""
+    """Extend the typing to variables in lists of values: one result for each combination of the values' types."""
     found = [typing]
     for literal in rule.body:
         if isinstance(literal, p.Member):
@@ -128,7 +128,7 @@ def atom_typings(
 
 
 def _extended(atom: p.Atom, typing: ConcreteTyping, names: tuple[str, ...]) -> ConcreteTyping | None:
-    """Return the typing with the atom's arguments of these types; None where a variable would have two types."""
+    """Return the typing, with the atom's arguments of these types; None if a variable would have two types."""
     extended = dict(typing)
     for term, name in zip(atom.args, names):
         if isinstance(term, p.Var) and extended.setdefault(term, name) != name:
@@ -137,29 +137,29 @@ def _extended(atom: p.Atom, typing: ConcreteTyping, names: tuple[str, ...]) -> C
 
 
 def types_of(rule: p.Rule, term: p.Term, typing: ConcreteTyping) -> p.Types:
-    """Return the types that the term can have: one, if its variable has a type already."""
+    """Return the types that the term can have: one, if its variable is already typed."""
     if isinstance(term, p.Var) and term in typing:
         return frozenset((typing[term],))
     return p.types_of(term, rule.types)
 
 
 # ---- narrow -------------------------------------------------------------------------------------------------------
-# The types that arguments of calls can have -> only those that the stored facts can lead to.
+# Argument types of calls -> only those that the stored facts can lead to.
 #
-#     linked(x, y) if near(x, y);                             near: (Item, Page), where only such facts are stored
+#     linked(x, y) if near(x, y);                             near: (Item, Page), if only such facts are stored
 #     linked(y, x) if linked(x, y);                       ->  linked: (Item, Page) by the first rule,
 #     linked(x, z) if linked(x, y) and linked(y, z);                  ({Item, Page}, {Item, Page}) by the others
 #
 # Without this, each variable may have any type that its rule allows, and untyped rules combine in all of them. The
-# result has one set of types for each argument of a rule's head. It may have too many types; what it leaves out,
-# nothing makes true.
+# result has one set of types for each argument of a rule's head. It may contain too many types, but nothing makes the
+# missing ones true.
 
-MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
-MOST_LOOKS = 20_000  # at argument types; where rules take more, nothing is narrowed
+MOST_SIGNATURES = 1_000  # per accepted pattern; with more, each is assumed to have facts
+MOST_LOOKS = 20_000  # at argument types; rules that take more are not narrowed
 
 
 def are_missing(program: p.Program, asked: Iterable[PredicateKey], are_facts: AreFacts) -> bool:
-    """Say whether the predicates depend on some signature that has no facts."""
+    """Return whether the predicates depend on some signature that has no facts."""
 
     def called(key: PredicateKey) -> list[PredicateKey]:
         return [key_of(atom) for rule in program.rules_by_predicate.get(key, ()) for atom in atoms_of(rule.body)]
@@ -171,7 +171,7 @@ def are_missing(program: p.Program, asked: Iterable[PredicateKey], are_facts: Ar
 def narrowed(program: p.Program, are_facts: AreFacts) -> TypesByPredicate:
     """Return the least fixpoint of "a head has the types that its body allows", starting from the facts.
 
-    Where that takes too many looks, return all that the program allows.
+    If that takes too many looks, return all types that the program allows.
     """
     work = _TypingWork(program, are_facts)
     return work.found() if work.is_finished() else program.types_by_predicate
@@ -186,7 +186,7 @@ class _TypingWork:
             key: tuple(argument_types for pattern in patterns for argument_types in _stored(key[0], pattern, are_facts))
             for key, patterns in program.accepted.items()
         }
-        self._heads: dict[PredicateKey, dict[int, ArgumentTypes]] = {}  # by the rule's place
+        self._heads: dict[PredicateKey, dict[int, ArgumentTypes]] = {}  # by the rule's index
         self._callers: dict[PredicateKey, list[int]] = {}
         self._looks = 0
         for place, rule in enumerate(program.rules):
@@ -197,7 +197,7 @@ class _TypingWork:
         return {key: self._of(key) for key in self._stored.keys() | self._heads.keys()}
 
     def is_finished(self) -> bool:
-        """Work until nothing changes; return False, with the work unfinished, if that takes too many looks."""
+        """Iterate to the fixpoint; return False, with the work unfinished, if that takes too many looks."""
         waiting = dict.fromkeys(range(len(self._program.rules)))
         while waiting:
             tick()
@@ -217,7 +217,7 @@ class _TypingWork:
         return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
 
     def _head(self, rule: p.Rule) -> ArgumentTypes | None:
-        """Return the types that the rule's head can have so far; None while nothing makes the body true."""
+        """Return the types that the rule's head can have so far; None if nothing makes the body true yet."""
         types = dict(rule.types)
         for literal in rule.body:
             match literal:
@@ -233,7 +233,7 @@ class _TypingWork:
         return tuple(p.types_of(term, types) for term in rule.head.args)
 
     def _met(self, key: PredicateKey, types: ArgumentTypes) -> ArgumentTypes | None:
-        """Return the types of each argument that facts and heads of the predicate allow; None where none fits."""
+        """Return the types of each argument that facts and heads of the predicate allow; None if none fits."""
         met: list[p.Types] | None = None
         every = self._of(key)
         self._looks += len(every)
@@ -245,9 +245,9 @@ class _TypingWork:
 
 
 def _stored(predicate: str, pattern: ArgumentTypes, are_facts: AreFacts) -> list[ArgumentTypes]:
-    """Return the argument types of the facts that there are: for each signature, or just the pattern if all have facts.
+    """Return the argument types of stored facts: for each signature, or just the pattern if all have facts.
 
-    A pattern with too many signatures to ask about is taken to have facts of all.
+    A pattern with too many signatures to look up is assumed to have facts of all.
     """
     every = list(_signatures(predicate, pattern))
     there_are = [each for each in every if are_facts(each)]
@@ -257,34 +257,34 @@ def _stored(predicate: str, pattern: ArgumentTypes, are_facts: AreFacts) -> list
 
 
 def _signatures(predicate: str, pattern: ArgumentTypes) -> Iterator[p.Signature]:
-    """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
+    """Yield the signatures of the pattern; none if there are more than MOST_SIGNATURES."""
     if prod(map(len, pattern)) <= MOST_SIGNATURES:
         yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
 
 
 # ---- specialise ---------------------------------------------------------------------------------------------------
-# Rules + a pattern -> clauses with concrete types: one copy for each way a rule's variables can be typed.
+# Rules + a pattern -> clauses with concrete types: one copy for each typing of a rule's variables.
 #
 #     has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)
 #
-# asked as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a Site, becomes
+# called as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a Site, becomes
 #
 #     (u, "reader", x) if has_relation(Doc:x, String:"parent", Folder:y) and has_role(User:u, String:"reader", Folder:y)
 #     (u, "reader", x) if has_relation(Doc:x, String:"parent", Site:y) and has_role(User:u, String:"reader", Site:y)
 #
 # If the policy accepts facts of these types, they are a clause too: `(u, "reader", x) if fact has_role(u, "reader",
-# x)`. A copy is made only if each call of its body can match a fact or the head of a rule.
+# x)`. A copy is made only if each call of its body can match a fact or a rule's head.
 
-Guards = list[tuple[Var, list[tuple[Literal, ...]]]]  # of a closure: the value between two steps, and what it must meet
+Guards = list[tuple[Var, list[tuple[Literal, ...]]]]  # of a closure: the value between two steps, and conditions on it
 
 
 def any_signature(signature: p.Signature) -> bool:
-    """Say that there may be facts of any signature: for use where it is not known which facts are stored."""
+    """Treat every signature as possibly stored (used when stored facts are unknown)."""
     return True
 
 
 class Specialised:
-    """The first pass: rules -> clauses of whole predicates and of closures. Later passes make the other parts."""
+    """The first pass: rules -> clauses of whole predicates and of closures. Later passes create the other subsets."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts = any_signature):
         self._program = program
@@ -321,7 +321,7 @@ class Specialised:
     def _paths(self, pattern: Pattern, closure: Closure) -> Iterator[Clause]:
         """Yield the clauses of a closure: one step, or some steps and then one more.
 
-        There may be many, for each type of the value between and each guard: those of one type share their calls.
+        There may be many, one for each type of the middle value and each guard; those of one type share their calls.
         """
         yield from filter(self._can_hold, [closure.first_step(pattern)])
         for y, guards in self._guards_of(pattern.predicate, closure):
@@ -363,7 +363,7 @@ class Specialised:
             yield canonical(made)
 
     def _can_hold(self, clause: Clause) -> bool:
-        """Say whether each call of the clause can match a fact or the head of a rule."""
+        """Return whether each call of the clause can match a fact or a rule's head."""
         return all(self._can_match(call.predicate, call.types) for call in clause.body if isinstance(call, Call))
 
     def _can_match(self, predicate: str, types: tuple[str, ...]) -> bool:
@@ -371,7 +371,7 @@ class Specialised:
         return any(all(map(contains, argument_types, types)) for argument_types in every)
 
     def _closure_of(self, pattern: Pattern) -> Closure | None:
-        """Return the closure of the pattern's predicate; None where there is none, or it lacks one of the types."""
+        """Return the closure of the pattern's predicate; None if it has none, or one that lacks a type."""
         key = (pattern.predicate, len(pattern.types))
         if len(pattern.types) != 2:
             return None
@@ -389,7 +389,7 @@ class Specialised:
         return self._rules[key]
 
     def _rules_with_last(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
-        """Return the rules whose last argument can have its type: of a large policy's many rules, most cannot."""
+        """Return the rules whose last argument can have its type, which excludes most rules of a large policy."""
         key: tuple[str | int, ...] = (predicate, len(types), *types[-1:])
         if key not in self._rules_by_last:
             rules = self._program.rules_by_predicate.get((predicate, len(types)), ())
@@ -399,7 +399,7 @@ class Specialised:
 
 
 def may_match(rule: p.Rule, pattern: Pattern) -> bool:
-    """Say whether no constant of the rule's head differs from the pattern's constant at the same place."""
+    """Return whether no constant of the rule's head differs from the pattern's constant at the same position."""
     return all(
         const is None or not isinstance(term, Value) or const == Const(term.id)
         for term, const in zip(rule.head.args, pattern.consts)
@@ -407,7 +407,7 @@ def may_match(rule: p.Rule, pattern: Pattern) -> bool:
 
 
 def _clauses(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
-    """Yield the rule's clauses for these types of the head; none where the head cannot have them."""
+    """Yield the rule's clauses for these types of the head; none if the head cannot have them."""
     for typing in typings_of(types_by_predicate, rule, types):
         clause = _clause(types_by_predicate, rule, typing)
         if clause is not None:
@@ -420,16 +420,16 @@ def _clauses(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[st
 def concrete_literals(
     types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: ConcreteTyping
 ) -> tuple[Literal, ...] | None:
-    """Return one literal of the rule with concrete types; None where it can never hold.
+    """Return one literal of the rule with concrete types; None if it can never hold.
 
-    It becomes none where it always holds, and several if it is a negation (see `_literals`).
+    The result is empty if it always holds, and may have several literals if it is a negation (see `_literals`).
     """
     made = _literals(types_by_predicate, rule, literal, typing, numbers_of(rule, typing))
     return None if made is None else tuple(made)
 
 
 def numbers_of(rule: p.Rule, typing: ConcreteTyping) -> dict[p.Var, Var]:
-    """Return what each of the rule's variables is in its clauses."""
+    """Map each of the rule's variables to the one in its clauses."""
     return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
@@ -447,7 +447,7 @@ def _clause(types_by_predicate: TypesByPredicate, rule: p.Rule, typing: Concrete
 
 
 def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
-    """Return the variables that have no type since only negations mention them, with the type of the first mention."""
+    """Return the variables that are untyped because only negations mention them, with the type of the first mention."""
     found: dict[Var, Term] = {}
     for literal in body:
         if isinstance(literal, Neg):
@@ -464,7 +464,7 @@ def _literals(
     typing: ConcreteTyping,
     numbers: dict[p.Var, Var],
 ) -> list[Literal] | None:
-    """Return what the literal becomes with concrete types; None where it can never hold."""
+    """Return the literal with concrete types; None if it can never hold."""
     match literal:
         case p.Atom():
             return [_call(rule, literal, typing, numbers)]
@@ -493,7 +493,7 @@ def only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
 def _comparison(
     rule: p.Rule, operator: str, left: p.Term, right: p.Term, typing: ConcreteTyping, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
-    """Return the comparison; nothing where it always holds by its types, None where it never does."""
+    """Return the comparison; empty if its types make it always true, None if they make it always false."""
     types = [types_of(rule, term, typing) for term in (left, right)]
     if operator in ("=", "!="):
         if not types[0] & types[1]:

@@ -1,4 +1,4 @@
-"""What differs between the databases that store facts. Renderers ask a dialect for SQL, never for its name."""
+"""SQL dialects: the differences between databases that store facts. Renderers never ask for a dialect's name."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
 from policy.ground.clock import is_to_come, now_in
 
-_AROUND = 20  # symbols on the parser's stack, of the 100 that there are, for what checks the key and the version
-_NEAR = 2**63 - 3  # the largest number of which 2 more, and 2 less than its negative, fit in 64 bits
+_AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
+_NEAR = 2**63 - 3  # the largest number to which 2 can be added, and its negative reduced by 2, within 64 bits
 
 
 @dataclass(frozen=True, eq=False)
 class SQLite:
     recursive_arms_join = False  # each rule is a recursive arm of its own
-    expands_tables = True  # each mention of a WITH table is prepared again, with all that it reads
-    joins_apart = False  # it joins in the order written, and looks up by as much of a key as is known
-    joins_numbers = False  # one arm that joins numbers takes a tenth to a fifth more steps than many arms
-    needs_hints = True  # its tables have no statistics to choose an index by
-    has_clock = False  # a file has none: the process that asks has one
+    expands_tables = True  # each mention of a WITH table is prepared again, including all that it reads
+    joins_apart = False  # it joins in the written order, and looks up by as much of a key as is known
+    joins_numbers = False  # a single arm that joins numbers takes a tenth to a fifth more steps than many arms
+    needs_hints = True  # its tables have no statistics for choosing an index
+    has_clock = False  # a file has no clock; the process has
     now = now_in("sqlite")
     dual = ""
 
@@ -33,9 +33,9 @@ class SQLite:
         return f"?{number}"
 
     def parses(self, sql: str) -> bool:
-        """Say whether the parser takes the statement with some more levels around it: before SQLite 3.46, not all.
+        """Return whether the parser accepts the statement nested some levels deeper: SQLite before 3.46 may not.
 
-        Parsing comes before anything else, so that no tables are needed.
+        Parsing comes before anything else, so no tables are needed.
         """
         with closing(sqlite3.connect(":memory:")) as empty:
             try:
@@ -45,18 +45,18 @@ class SQLite:
         return True
 
     def current_time(self, given: Slot) -> Text:
-        """Return the parameter with the time, in whole seconds since 1970."""
+        """Return the parameter for the time, in whole seconds since 1970."""
         return (given,)
 
     def seed(self, text: Text) -> Text:
-        """Return a value as a row of a recursive table must have it."""
+        """Return a value in the form that rows of a recursive table require."""
         return text
 
     def text_value(self, text: Text) -> Text:
         return text
 
     def answer(self, text: Text) -> Text:
-        """Return an answer column as a SELECT shows it, with a unary `+`, which changes no text.
+        """Return an answer column for a SELECT, with a unary `+`, which does not change text.
 
         Without it, SQLite would choose an index by this column: to find equal answers by their order, it would read all
         facts of a signature.
@@ -64,11 +64,11 @@ class SQLite:
         return ("+", *text) if is_column(text) else text
 
     def bytewise(self, text: Text) -> Text:
-        """Return the text so that it is compared byte by byte."""
+        """Return the text in a form that compares byte by byte."""
         return text
 
     def place_of(self, part: Slot, column: str) -> Text:
-        """Return the position of a text within a column, from 1; 0 if it is not in there."""
+        """Return the position of a text within a column, from 1; 0 if it does not occur."""
         return (f"instr({column}, ", part, ")")
 
     def same_number(self, left: Text, right: Text) -> Text:
@@ -79,13 +79,13 @@ class SQLite:
         return number
 
     def number(self, text: Text) -> Text:
-        """Return a parameter that is one of this service's own numbers, such as a revision."""
+        """Return a parameter for one of this service's own numbers, such as a revision."""
         return text
 
     def integer(self, text: Text, is_one: Text = ()) -> Text:
         """Return a text as a number; `is_one` is a test that only numbers pass.
 
-        SQLite makes some number of any text, and needs no such test; PostgreSQL makes NULL of a text that is no number.
+        SQLite converts any text to some number, without a test; PostgreSQL returns NULL for text that is no number.
         """
         return ("CAST(", *text, " AS INTEGER)")
 
@@ -99,16 +99,16 @@ class SQLite:
         )
 
     def values(self, slot: Text) -> Text:
-        """Return a table with one column `v` out of a JSON list."""
+        """Return a table with one column `v` from a JSON list."""
         return ("(SELECT value AS v FROM json_each(", *slot, "))")
 
     def table(self, slot: Text, columns: list[str]) -> Text:
-        """Return a table of text columns (`tag`: a number) out of a JSON list of lists."""
+        """Return a table of text columns (`tag`: a number) from a JSON list of lists."""
         shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
     def looked_up(self, rows: Text, columns: Sequence[str], alias: str) -> Text:
-        """Return rows that depend on the tables before them, as a table; `of_looked_up` reads its columns."""
+        """Return rows that depend on the preceding tables, as a table; `of_looked_up` reads its columns."""
         return (f"json_each((SELECT json_group_array(json_array({', '.join(columns)})) FROM (", *rows, f"))) {alias}")
 
     def of_looked_up(self, alias: str, place: int, column: str) -> str:
@@ -119,9 +119,9 @@ class SQLite:
         return f"json_group_array(json_array({columns}))"
 
     def rows(self, slot: Text, arity: int) -> Text:
-        """Return facts out of a JSON object: lists of ids by signature number, such as {"3": [["alice", "doc1"]]}.
+        """Return facts from a JSON object: lists of ids by signature number, such as {"3": [["alice", "doc1"]]}.
 
-        Only `arity` columns are read, as each one takes time.
+        Only `arity` columns are read, as each takes time.
         """
         columns = ", ".join(f"r.value ->> {index} AS a{index}" for index in range(arity))
         head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
@@ -133,13 +133,13 @@ class SQLite:
 
 @dataclass(frozen=True, eq=False)
 class PostgreSQL:
-    recursive_arms_join = True  # a recursive table may mention itself once: the arms go into a lateral union
+    recursive_arms_join = True  # a recursive table may mention itself only once: the arms go into a lateral union
     expands_tables = False
-    joins_apart = True  # else it reads a whole signature where statistics say there is hardly a row
+    joins_apart = True  # otherwise it scans a whole signature if statistics say there is hardly a row
     needs_hints = False
-    has_clock = True  # the server's
-    now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # one for all rows of a statement
-    joins_numbers = True  # one arm for many that differ only in signatures: a third of the time, a tenth of planning
+    has_clock = True  # the server's clock
+    now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # the same for all rows of a statement
+    joins_numbers = True  # one arm for many signatures: a third of the run time, a tenth of planning
     dual = ""
 
     def is_to_come(self, column: str) -> str:
@@ -152,7 +152,7 @@ class PostgreSQL:
         return True
 
     def current_time(self, given: Slot) -> Text:
-        """Return the given time; without one, the server's as of the transaction, the same in all its statements."""
+        """Return the given time, or else the server's as of the transaction, the same in all its statements."""
         seconds = "CAST(floor(date_part('epoch', transaction_timestamp())) AS bigint)"
         return ("COALESCE(CAST(", given, f" AS text), CAST({seconds} AS text))")
 
@@ -161,7 +161,7 @@ class PostgreSQL:
 
     def text_value(self, text: Text) -> Text:
         if is_column(text):
-            return text  # a column has its type
+            return text  # a column has a type
         return ("CAST(", *text, " AS text)")
 
     def answer(self, text: Text) -> Text:
@@ -177,9 +177,9 @@ class PostgreSQL:
         return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
 
     def unforeseen(self, number: Text) -> Text:
-        """Hide the number from the planner, whose statistics know nothing of the latest changes.
+        """Hide the number from the query planner, whose statistics lag behind the latest changes.
 
-        To the planner, an index that leads to all that came after this number would lead to nothing, and so seem best.
+        An index that leads to everything after this number would seem to it to lead to nothing, and so to be the best.
         """
         return ("(SELECT ", *number, ")")
 
@@ -187,7 +187,7 @@ class PostgreSQL:
         return ("CAST(", *text, " AS bigint)")
 
     def integer(self, text: Text, is_one: Text = ()) -> Text:
-        # Perhaps evaluated before the signature is tested, and so on texts that are no numbers, too.
+        # May be evaluated before the signature is tested, and so on texts that are not numbers.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
 
@@ -218,7 +218,7 @@ class PostgreSQL:
         return f"{alias}.{column}"
 
     def gathered(self, columns: str) -> str:
-        return f"CAST(json_agg(json_build_array({columns})) AS text)"  # NULL where there is no row
+        return f"CAST(json_agg(json_build_array({columns})) AS text)"  # NULL if there is no row
 
     def rows(self, slot: Text, arity: int) -> Text:
         columns = ", ".join(f'(r.value ->> {index}) COLLATE "C" AS a{index}' for index in range(arity))
@@ -246,8 +246,8 @@ Dialect = SQLite | PostgreSQL
 
 
 def is_column(text: Text) -> bool:
-    """Say whether the text is a column, and not a parameter."""
+    """Return whether the text is a column rather than a parameter."""
     return len(text) == 1 and isinstance(text[0], str)
 
 
-CLOCKS = (SQLite.now, PostgreSQL.now)  # the clocks, as statements read them
+CLOCKS = (SQLite.now, PostgreSQL.now)  # the clocks, as they appear in statements

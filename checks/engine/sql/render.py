@@ -45,17 +45,17 @@ from checks.engine.sql.text import (
 from policy.rules.program import Signature
 
 # ---- frames -------------------------------------------------------------------------------------------------------
-# What stands around a statement: the tables that it reads by name, and the page that it answers.
+# The frame of a statement: the tables that it reads by name, and the page that it returns.
 
 # ---- tables -------------------------------------------------------------------------------------------------------
-# The WITH clause: the tables that a statement reads by name, including the facts that the request brings.
+# The WITH clause: the tables that a statement reads by name, including the context facts.
 
 INLINE = "inline_fact"
 FACTS = Slot("facts")
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
-    """Return the table of the request's facts of these signatures, in a list that is empty if there are none."""
+    """Return the table of context facts of these signatures, in a list that is empty if there are none."""
     if not inline:
         return []
     rows = dialect.rows((FACTS,), max(len(each.types) for each in inline))
@@ -63,11 +63,11 @@ def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
 
 
 def with_tables(tables: list[Text]) -> Text:
-    """Return the WITH clause of a SELECT that reads these tables; nothing if there are none."""
+    """Return the WITH clause of a SELECT that reads these tables; empty if there are none."""
     return ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
 
 
-# ---- Rows of one column -> a page of them, in order, or how many there are ----------------------------------------
+# ---- Rows of one column -> a page of them, sorted, or their number ------------------------------------------------
 # <rows>  ->  SELECT q.o0 FROM (<rows>) q WHERE q.o0 > :after GROUP BY q.o0 ORDER BY q.o0 NULLS FIRST LIMIT :limit
 
 AFTER = Slot("after")
@@ -77,10 +77,10 @@ LIMIT = Slot("limit")
 
 
 class Window(NamedTuple):
-    """Which rows of a one-column answer are read, in order.
+    """A window over the sorted rows of a one-column answer.
 
     `has_after`: those after an id; `has_before`: the last ones before an id; `has_text`: only those that contain a
-    text. `is_counted`: instead of rows, how many there are, and how many of them come before an id.
+    text. `is_counted`: instead of rows, how many there are, and how many of them precede an id.
     """
 
     has_after: bool = False
@@ -90,9 +90,9 @@ class Window(NamedTuple):
 
 
 def seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
-    """Return a SELECT of a page of the distinct rows, or of how many there are.
+    """Return a SELECT of a page of the distinct rows, or of their number.
 
-    GROUP BY makes the rows distinct: the sort that puts them in order finds equal ones, too.
+    GROUP BY makes the rows distinct: the sort that orders them finds equal ones, too.
     """
     column = dialect.bytewise(("q.o0",))
     tests: list[Text] = []
@@ -111,28 +111,28 @@ def seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
     return (*found, " ORDER BY ", *column, order, LIMIT)
 
 
-# ---- Plan -> SQL text, whatever database it is for ----------------------------------------------------------------
+# ---- Plan -> SQL text for any database ----------------------------------------------------------------------------
 
 # ---- scope --------------------------------------------------------------------------------------------------------
-# What a SELECT can mention: the sources in scope, and the names of its tables of goals and answers.
+# The names visible to a SELECT: the sources in scope, and its tables of goals and answers.
 
-Mentioned = TypeVar("Mentioned")  # what a renderer remembers of a source in sight
+Mentioned = TypeVar("Mentioned")  # what a renderer stores about a source in scope
 
 
 class SelectScope(NamedTuple, Generic[Mentioned]):
-    """What a select can mention: its own sources, those of the selects around it, and the tables of its plan."""
+    """The names visible to a SELECT: its own sources, those of enclosing SELECTs, and the tables of its plan."""
 
-    names: Mapping[int, str] = {}  # by number, the alias of each source
+    names: Mapping[int, str] = {}  # alias of each source, by number
     seen: Mapping[int, Mentioned] = {}
     depth: int = 0
-    prefix: str = ""  # of the names of tables
+    prefix: str = ""  # of table names
     plan: Plan | None = None  # the plan whose goals and answers can be read
-    goals: str | None = None  # the table's name; None where there are none
+    goals: str | None = None  # name of the table, if there is one
     answers: str | None = None
-    lateral: type | None = None  # in a recursive step: the kind of source that is read around it, a row at a time
-    tables: Mapping[int, Piece] = {}  # by source, for goals and answers that are read from other tables
+    lateral: type | None = None  # in a recursive step: the kind of source that is read around it, one row at a time
+    tables: Mapping[int, Piece] = {}  # by source, for goals and answers read from other tables
     looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
-    mark: str = ""  # before all names, where a caller's SQL has names of its own
+    mark: str = ""  # prefix of all names, as a caller's SQL has names of its own
 
     def own(self, letter: str) -> str:
         """Return the name of a table at this depth."""
@@ -140,15 +140,15 @@ class SelectScope(NamedTuple, Generic[Mentioned]):
 
     @property
     def row(self) -> str:
-        """The alias of the row that a recursive step goes on from; its depth tells it from that of a step inside."""
+        """The alias of the row that a recursive step continues from; its depth distinguishes nested steps."""
         return f"{self.mark}p{self.depth}"
 
     def inside(self, plan: Plan) -> SelectScope[Mentioned]:
-        """Return the scope of the plan's branches, one level deeper; its tables are still to be named."""
+        """Return the scope of the plan's branches, one level deeper, with its tables not yet named."""
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
     def around(self, plan: Plan) -> Hashable:
-        """Return all of this scope that a nested plan's text depends on: what it mentions, where its names start."""
+        """Return all of this scope that a nested plan's SQL depends on: what it mentions, and where its names start."""
         given = {each.source for each in plan.outer_columns}
         seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
         return seen, len(self.names), self.depth, self.prefix, self.mark
@@ -179,8 +179,8 @@ def steps_of(branch: Branch, read: tuple[PlanSource, ...]) -> Iterator[tuple[Pla
 def existential_in(branch: Branch, columns: Iterable[Column]) -> list[PlanSource]:
     """Return the facts to test with EXISTS: no column shows them, and no condition joins them with others.
 
-    There are none unless the branch also has a nested plan to test that mentions no source: testing the facts first may
-    spare that test.
+    Empty unless the branch also tests a nested plan that mentions no source: testing the facts first may avoid that
+    test.
     """
     mentioned = [sources_of(each) for each in branch.conditions]
     if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
@@ -191,7 +191,7 @@ def existential_in(branch: Branch, columns: Iterable[Column]) -> list[PlanSource
 
 
 def _shown_by(column: Column) -> Iterable[int]:
-    """Return the numbers of the sources that the column shows something of."""
+    """Return the numbers of the sources that the column depends on."""
     match column:
         case Formed(Col(source)):
             return (source,)
@@ -204,7 +204,7 @@ ColumnNames = tuple[Col, frozenset[str]]  # a column and the constants it may be
 
 
 def names_of(source: PlanSource | None, conditions: list[Condition]) -> dict[Condition, ColumnNames]:
-    """Return the conditions that name constants, if the conditions cover all columns of a stored fact; else nothing."""
+    """Return the conditions with constants, if the conditions cover all columns of a stored fact; else empty."""
     if not isinstance(source, FactScan) or source.store != "stored":
         return {}
     columns = [_column_of(each, source.number) for each in conditions]
@@ -232,18 +232,18 @@ def _column_of(condition: Condition, source: int) -> str | None:
 
 
 # ---- layout -------------------------------------------------------------------------------------------------------
-# The columns of tables of goals and answers: all text, the same for all states, and empty where a state has none.
+# The columns of tables of goals and answers: all text, the same for all states, and empty if a state has none.
 
 
 @dataclass(frozen=True)
 class Padded:
-    """Columns that the rows of all states share; a row that has no value for one, or stands for every value, has ''.
+    """Columns shared by the rows of all states. A row without a value for one, or with every value, has ''.
 
     answer 'doc1' to a goal with the key 'alice', in the columns c0 c1 o0  ->  'alice', '', 'doc1'
     """
 
     names: tuple[str, ...]
-    seed: Callable[[Text], Text]  # puts a value as a recursive table needs it
+    seed: Callable[[Text], Text]  # puts a value in the form that a recursive table requires
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
         return [self._cell(terms.get(name)) for name in self.names]
@@ -253,7 +253,7 @@ class Padded:
 
     @cached_property
     def _empty(self) -> Text:
-        """Made once, as most cells of wide tables are empty."""
+        """Computed once, as most cells of wide tables are empty."""
         return self.seed((Const(""),))
 
 
@@ -263,15 +263,14 @@ def padded(keys: int, outs: int, seed: Callable[[Text], Text]) -> Padded:
 
 
 # ---- render -------------------------------------------------------------------------------------------------------
-# Plan -> SQL text, whatever database it is for: stored facts (see `stored`), or a caller's tables (see `localsql`).
+# Plan -> SQL text for any database: stored facts (see `stored`), or a caller's tables (see `localsql`).
 #
 #     exits only                 arm UNION ALL arm …
 #     with goals                 WITH RECURSIVE g(tag, c0 …) AS (seeds UNION moves) arms, some of which read g
 #     with answers               … , a(tag, c0 …, o0 …) AS (…) arms, some of which read a
 #
-# Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have
-# equal text. None instead of a text means a SELECT that can have no rows, such as one that wants a value which its
-# column cannot have.
+# Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have equal
+# SQL. None instead of a text means a SELECT that can have no rows, such as one for a value that its column cannot have.
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 
@@ -282,7 +281,7 @@ def no_columns(end: Exit) -> Sequence[Column]:
 
 
 class DialectForRendering(Protocol):
-    """What a renderer asks of any dialect."""
+    """What a renderer requires of any dialect."""
 
     @property
     def recursive_arms_join(self) -> bool:
@@ -290,10 +289,10 @@ class DialectForRendering(Protocol):
 
     @property
     def dual(self) -> str:
-        """What a SELECT with a condition but without a table reads."""
+        """The FROM clause of a SELECT with a condition but without a table."""
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
-        """Return the arms as a recursive table may have them; they call the row that they go on from `row`."""
+        """Return the arms as a recursive table may have them; they refer to the row they continue from as `row`."""
 
 
 class TableLayout(Protocol):
@@ -301,10 +300,10 @@ class TableLayout(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """All columns but the tag."""
+        """All columns except the tag."""
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> Sequence[Column]:
-        """Return the cells of a row with this tag; `terms` are its values, by the plan's names of columns."""
+        """Return the cells of a row with this tag; `terms` are its values, by the plan's column names."""
 
 
 AnyDialect = TypeVar("AnyDialect", bound=DialectForRendering)
@@ -312,24 +311,24 @@ AnyDialect = TypeVar("AnyDialect", bound=DialectForRendering)
 
 @dataclass
 class Renderer(ABC, Generic[AnyDialect, Mentioned]):
-    """Walks a plan and writes its SELECTs; each database's own renderer says what to read and how to compare."""
+    """Traverses a plan and writes its SELECTs; subclasses define what to read and how to compare."""
 
     dialect: AnyDialect
     reads: ClassVar[Piece] = " FROM "
 
-    # ---- what differs: where sources are read, and how values are compared ------------------------------------------
+    # ---- for subclasses: where sources are read, and how values are compared ----------------------------------------
 
     @abstractmethod
     def letter(self, source: PlanSource) -> str:
-        """Return what aliases of such a source start with."""
+        """Return the first letter of aliases of such a source."""
 
     @abstractmethod
     def seen(self, source: PlanSource, alias: str, branch: Branch, scope: SelectScope[Mentioned]) -> Mentioned:
-        """Return what the scope remembers of a source of the branch."""
+        """Return what the scope stores about a source of the branch."""
 
     @abstractmethod
     def table(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Text | None:
-        """Return what the source, which is neither goals nor answers, is read from; None if it has no rows."""
+        """Return the table of a source other than goals and answers; None if it has no rows."""
 
     @abstractmethod
     def row_tests(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Iterable[Text]:
@@ -357,7 +356,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
 
     @abstractmethod
     def number(self, operand: Operand, scope: SelectScope[Mentioned]) -> Text:
-        """Return the operand as a number, to be compared by size."""
+        """Return the operand as a number, for comparisons of size."""
 
     @abstractmethod
     def entered(self, plan: Plan, scope: SelectScope[Mentioned]) -> tuple[SelectScope[Mentioned], list[Text]]:
@@ -373,7 +372,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text | None:
-        """Return a query of the plan's answers, or of some exits: their columns, or 1 if none are wanted."""
+        """Return a query of the plan's answers, or of some exits: their columns, or 1 if no columns are needed."""
         scope, tables = self.entered(plan, scope)
         arms = self.arms(plan.exits if exits is None else exits, scope, columns)
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
@@ -433,7 +432,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
     def recursive(
         self, name: str, row: str, columns: list[str], seeds: Iterable[Text | None], arms: Iterable[Text | None]
     ) -> Text | None:
-        """Return a table of first rows, and of steps from any of its rows; None if there are no first rows."""
+        """Return a recursive table of first rows, and of steps from any of its rows; None without first rows."""
         first, following = ([settled(each) for each in merged(_some(some))] for some in (seeds, arms))
         if not first:
             return None
@@ -449,7 +448,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         return self.selected(branch, columns, self.named(branch, scope))
 
     def named(self, branch: Branch, scope: SelectScope[Mentioned]) -> SelectScope[Mentioned]:
-        """Return the scope with the branch's sources in it."""
+        """Return the scope extended by the branch's sources."""
         names, seen = dict(scope.names), dict(scope.seen)
         scope = scope._replace(names=names, seen=seen)
         for source in branch.sources:
@@ -459,7 +458,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         return scope
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: SelectScope[Mentioned]) -> Text | None:
-        """Return the same as `select`, in a scope that has the branch's sources already."""
+        """Like `select`, in a scope that already has the branch's sources."""
         shown = [self.column(each, scope) for each in columns]
         written = _some(shown)
         read = self.read(branch, columns, scope) if len(written) == len(shown) else None
@@ -474,7 +473,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         return fused((*text, " WHERE ", *joined(" AND ", tests)) if tests else text)
 
     def column(self, column: Column, scope: SelectScope[Mentioned]) -> Text | None:
-        """Return the column as a SELECT writes it; None if it can have no such value."""
+        """Return the SQL of a column; None if it can have no such value."""
         match column:
             case Written(text):
                 return text
@@ -485,7 +484,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
     def read(
         self, branch: Branch, columns: Sequence[Column], scope: SelectScope[Mentioned]
     ) -> tuple[list[Text], list[Text]] | None:
-        """Return the tables to join and the tests of their rows; None if some table or test lets no row through."""
+        """Return the tables to join and the tests of their rows; None if a table or test lets no row through."""
         tables: list[Text] = []
         tests: list[Text] = []
         for source in branch.sources:
@@ -504,7 +503,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         return tables, tests
 
     def source(self, source: PlanSource, branch: Branch, scope: SelectScope[Mentioned]) -> Text | None:
-        """Return what the source is read from; None if it has no rows."""
+        """Return the table of a source; None if it has no rows."""
         match source:
             case Goals(number):
                 table = scope.tables.get(number, scope.goals)
@@ -517,7 +516,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
     # ---- conditions -----------------------------------------------------------------------------------------------
 
     def condition(self, condition: Condition, scope: SelectScope[Mentioned]) -> Text | bool:
-        """Return the test; True or False instead of a text if its outcome is certain."""
+        """Return the test, or a bool if its outcome is certain."""
         match condition:
             case Same(Col() as left, Const(text)):
                 return self.among(left, (text,), scope)
@@ -536,18 +535,18 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
         raise AssertionError(f"{condition} is tested by another renderer")
 
     def holds(self, plan: Plan, negated: bool, scope: SelectScope[Mentioned]) -> Text | bool:
-        """Return the test that the plan has an answer (or, negated, none)."""
+        """Return the test that the plan has an answer (if negated: none)."""
         query = self.query(plan, scope)
         return negated if query is None else ("NOT EXISTS (" if negated else "EXISTS (", *query, ")")
 
 
 def goal_terms(jump: Jump) -> dict[str, Term]:
-    """Return the keys of a goal, by the plan's names of columns."""
+    """Return the keys of a goal, by the plan's column names."""
     return {f"c{index}": key for index, key in enumerate(jump.keys)}
 
 
 def answer_terms(arm: AnswerArm) -> dict[str, Term]:
-    """Return the keys of the goal and the answer columns, by the plan's names of columns."""
+    """Return the keys of the goal and the answer columns, by the plan's column names."""
     keys = {f"c{index}": key for index, key in enumerate(arm.keys)}
     return {**keys, **{f"o{index}": out for index, out in enumerate(arm.exit.outs)}}
 

@@ -56,7 +56,7 @@ from checks.engine.sql.text import (
 from policy.rules.program import Signature
 
 # ---- alike --------------------------------------------------------------------------------------------------------
-# Arms of a union that differ only in numbers, of signatures and of tags, become one arm over a table of these.
+# Arms of a union that differ only in the numbers of signatures and tags become one arm over a table of these.
 #
 # A rule over values of many types has a clause for each combination of types, and each clause is an arm:
 #
@@ -65,17 +65,17 @@ from policy.rules.program import Signature
 #     ->  SELECT 1, n.column1, … FROM (VALUES (7, 3, 12), (8, 4, 15), …) n
 #         CROSS JOIN all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = n.column2 AND t1.tag = n.column3 AND …
 #
-# An `ArmKey` holds all that an arm's text depends on, except these numbers: the texts of arms with equal keys differ
-# in nothing else. Of such arms one is rendered, with a hole for each number. What is not looked into, such as a
-# recursive plan, is in the key unchanged, and has no holes.
+# An `ArmKey` holds all that an arm's SQL depends on, except these numbers: arms with equal keys differ in nothing else.
+# One of them is rendered, with a hole for each number. What is not inspected, such as a recursive plan, is in the key
+# unchanged, and has no holes.
 
 
 @value
 class ArmKey:
-    """All that an arm's text depends on, and its numbers.
+    """All that an arm's SQL depends on, and its numbers.
 
-    `numbers` are the arm's own; the first one is the tag that it selects. `holes` says, by a source's number, which of
-    them is that source's: its signature or its tag.
+    `numbers` are the arm's own; the first is the tag that it selects. `holes` maps a source's number to the index of
+    its signature or tag in `numbers`.
     """
 
     key: Hashable
@@ -85,13 +85,13 @@ class ArmKey:
 
 @dataclass(slots=True)
 class ArmKeyMaker:
-    """Makes the key of one arm. `ends` says whether a fact may have an end: then its text has one more test."""
+    """Creates the key of one arm. `ends` tells whether a fact may expire, which adds a test to the SQL."""
 
     number_of: Callable[[Signature], int]
     ends: Callable[[FactScan], bool]
     numbers: list[int]
     holes: dict[int, int] = field(default_factory=dict)
-    ranks: dict[int, int] = field(default_factory=dict)  # by a source's number, its rank in the order of mention
+    ranks: dict[int, int] = field(default_factory=dict)  # by a source's number, its rank in order of mention
 
     def branch(self, branch: Branch) -> Hashable:
         sources = tuple([self._source(each) for each in branch.sources])
@@ -150,24 +150,24 @@ class ArmKeyMaker:
 
 
 def is_looked_into(plan: Plan) -> bool:
-    """Say whether a nested plan is part of the key of the arm that tests it, so that its numbers are the arm's."""
+    """Return whether a nested plan is part of the key of the arm that tests it, so that its numbers are the arm's."""
     return plan.form is Form.EXITS
 
 
 # ---- rounds -------------------------------------------------------------------------------------------------------
-# Nonlinear recursion, which joins two of its own answers: semi-naive evaluation, in rounds of statements.
+# Recursion that joins two of its own answers: semi-naive evaluation, in rounds of statements.
 #
-# No recursive statement may join its table with itself. So each round has statements of its own, and rows travel
-# between them as JSON: all goals and answers so far, and those that the last round added. A branch is evaluated once
-# for each row it reads that may be new; when a round adds nothing, the fixpoint is reached. Rounds of one question
-# must run in one snapshot.
+# Recursive SQL cannot join a table with itself. So each round has statements of its own, and rows travel between them
+# as JSON: all goals and answers so far, and those that the last round added. A branch is evaluated once for each row it
+# reads that may be new; when a round adds nothing, the fixpoint is reached. All rounds of a question must run in one
+# snapshot.
 
-Fetched = tuple[Any, ...]  # a row as the database gives it
+Fetched = tuple[Any, ...]  # a row as returned by the database
 Run = Callable[[Statement, dict[str, object]], list[Fetched]]
 
 ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
 MOST_ROWS = 1_000_000
-MOST_BRANCHES = 100  # in one statement
+MOST_BRANCHES = 100  # per statement
 
 
 Tag = tuple[int, int]  # of a new row: 1 for an answer or 0 for a goal, and its tag in the plan
@@ -186,9 +186,9 @@ class Rounds:
     """The statements that evaluate a plan: for the first rows, for each round, and for the answers."""
 
     seed: Statement | None
-    steps: tuple[RoundStep, ...]  # several, where one would be too large
+    steps: tuple[RoundStep, ...]  # several, if one would be too large
     exits: tuple[tuple[Variant, Statement], ...]
-    number: int = 0  # its own, among all the rounds that a statement needs
+    number: int = 0  # its index among all rounds that a statement needs
 
     @property
     def name(self) -> str:
@@ -208,7 +208,7 @@ def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
 
 
 def evaluate(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
-    """Run the rounds until nothing is new; return the plan's answers as JSON, by the slots they are read from."""
+    """Run rounds until nothing is new; return the plan's answers as JSON, by the slots they are read from."""
     known: set[Fetched] = set()
     new = set(run(rounds.seed, slots)) if rounds.seed else set()
     while new:
@@ -224,7 +224,7 @@ def evaluate(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, st
 
 
 def evaluate_all(rounds: Iterable[Rounds], run: Run, slots: Mapping[str, object]) -> dict[str, object]:
-    """Evaluate several rounds, each with the answers of those before it; return the slots, with all answers."""
+    """Evaluate several rounds in order, each with the earlier ones' answers; return the slots with all answers."""
     known = dict(slots)
     for each in rounds:
         known |= evaluate(each, run, known)
@@ -248,11 +248,11 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
-RoundArm = Jump | AnswerArm  # a branch that makes goals, or answers
+RoundArm = Jump | AnswerArm  # a branch that creates goals or answers
 
 
 class Renders(Protocol):
-    """What renders the SELECTs of a round."""
+    """A renderer of the SELECTs of a round."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -273,7 +273,7 @@ def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
 
 @dataclass(frozen=True)
 class _Alike:
-    """Arms that differ only in numbers, and the numbers of each; without numbers, one arm as it is."""
+    """Arms that differ only in numbers, and the numbers of each; or a single arm, without numbers."""
 
     arms: list[RoundArm]
     holes: Mapping[int, int] = field(default_factory=dict)
@@ -292,13 +292,13 @@ class _Statements:
     def steps(self) -> tuple[RoundStep, ...]:
         """Return the statements of a round.
 
-        Branches that read new rows of the same tag are in the same statement, so that few statements run in a round.
-        A branch has a delta for each goal or answer that it reads, which takes that one from the new rows and the
-        others from all:
+        Branches that read new rows of the same tag are in the same statement, so that few statements run in a round. A
+        branch has a delta for each goal or answer that it reads, which takes that one from the new rows and the others
+        from all rows:
 
             goals g; answers a  ->  new goals g; all answers a  UNION  all goals g; new answers a
 
-        Each branch is rendered once for all of these, and many branches that are alike are rendered as one.
+        Each branch is rendered once for all of these, and many similar branches are rendered as one.
         """
         arms: list[RoundArm] = [*self.plan.moves, *self.plan.answers]
         deltas = [each for alike in self._alike(arms) for each in self._with_deltas(alike)]
@@ -308,7 +308,7 @@ class _Statements:
         return tuple(self._step(chunk) for chunk in chunks)
 
     def _alike(self, arms: list[RoundArm]) -> list[_Alike]:
-        """Group arms with equal keys if they are many; leave the others alone, each in its place."""
+        """Group arms with equal keys if they are many; leave the others alone, in order."""
         if len(arms) < MANY:
             return [_Alike([arm]) for arm in arms]
         groups: dict[Hashable, _Alike] = {}
@@ -358,7 +358,7 @@ class _Statements:
         return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
 
     def _row_with_holes(self, alike: _Alike) -> Text:
-        """Return the SELECT of the first arm, with holes for the numbers that each arm has of its own."""
+        """Return the SELECT of the first arm, with holes for the numbers that differ between arms."""
         arm = alike.arms[0]
         is_answer, tag, terms = self._row_terms(arm)
         columns: list[Column] = [(is_answer,), (NumberHole("", 0),), *self._layout.cells(tag, terms)]
@@ -368,7 +368,7 @@ class _Statements:
         return row
 
     def _row_terms(self, arm: RoundArm) -> tuple[str, int, dict[str, Term]]:
-        """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
+        """Return whether the arm creates answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
             return "0", self.plan.tag_of[arm.state], goal_terms(arm)
         return "1", arm.tag, answer_terms(arm)
@@ -380,7 +380,7 @@ class _Statements:
 
     @cached_property
     def _layout(self) -> Padded:
-        """The columns of goals and answers alike: both are rows of one statement."""
+        """The columns of both goals and answers: they are rows of one statement."""
         return padded(self.plan.key_count, self.plan.answer_width, self.renderer.dialect.seed)
 
     def _statement(self, arms: list[Text]) -> Statement:
@@ -398,7 +398,7 @@ class _Statements:
 
 
 def _deltas(branch: Branch) -> list[dict[int, str]]:
-    """Return the tables of all sources for each delta: for each source that may have a new row."""
+    """Return the tables of all sources for each delta: one for each source that may have a new row."""
     every = _every(branch)
     return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
 
@@ -419,7 +419,7 @@ def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answer
 
 
 def _rows_read(branch: Branch) -> list[Goals | Answers]:
-    """Return the sources of goals and answers, of which each may have new rows."""
+    """Return the sources of goals and answers, each of which may have new rows."""
     return [source for source in branch.sources if isinstance(source, (Goals, Answers))]
 
 

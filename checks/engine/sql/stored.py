@@ -1,4 +1,4 @@
-"""Plans over stored facts -> SQL, as of now or of an earlier revision."""
+"""Render plans over stored facts as SQL, as of now or of an earlier revision."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ from policy.rules.program import Signature
 from policy.values import INTEGER
 
 # ---- Operands and their tests in statements over stored facts: columns, parameters, ids ---------------------------
-# For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number where its signature says that it
-# is one.
+# For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number if its signature says that it is
+# one.
 
 Scoped = SelectScope[PlanSource]
 
 
 @dataclass
 class StoredOperands(Renderer[Dialect, PlanSource]):
-    """The part of a renderer that knows nothing of plans."""
+    """The part of a renderer that does not depend on plans."""
 
     number_of: Callable[[Signature], int]
-    holes: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `alike`)
+    holes: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `ArmKey`)
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
@@ -88,7 +88,7 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
         return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
 
     def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
-        """Return the test that both are equal. Of two parameters, neither has a type, so both are made text."""
+        """Return the test that both are equal. Two parameters are cast to text, as neither has a type."""
         sides = [self.operand(side, scope) for side in (left, right)]
         if not isinstance(left, Col) and not isinstance(right, Col):
             sides = [self.dialect.text_value(side) for side in sides]
@@ -132,13 +132,13 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
         return (test if self.dialect.joins_numbers else str(test),)
 
 
-# ---- Look-ups of stored facts that may end, and of facts as of an earlier revision --------------------------------
-# As of a revision, facts are looked up among those that are stored and those that are past:
+# ---- Lookups of stored facts that may expire, and of facts as of an earlier revision ------------------------------
+# As of a revision, facts are looked up among both stored and past facts:
 #
 #     PostgreSQL   LATERAL (SELECT … FROM fact f0 WHERE … UNION ALL SELECT … FROM past_fact f0 WHERE …) f0
 #     SQLite       json_each((SELECT json_group_array(json_array(a0, a1)) FROM (… UNION ALL …))) f0
 #
-# SQLite has no LATERAL, but an argument of a table function may mention the tables before it: the rows come as JSON
+# SQLite has no LATERAL, but an argument of a table function may mention the preceding tables: the rows come as JSON
 # lists.
 
 REVISION = Slot("revision")
@@ -169,7 +169,7 @@ def has_not_ended(alias: str, time: Text) -> Text:
 
 
 def stored_with_index(known: set[str], dialect: Dialect) -> Text:
-    """Return the table of stored facts, with a hint, if needed, to use an index that leads with a known column."""
+    """Return the table of stored facts, hinted if needed to use an index that leads with a known column."""
     column = leading(known)
     if not dialect.needs_hints or not hint(STORED, column):
         return (STORED,)
@@ -180,7 +180,7 @@ def stored_with_index(known: set[str], dialect: Dialect) -> Text:
 def rows_as_of(columns: Sequence[str], alias: str, tests: Sequence[Text], known: set[str], dialect: Dialect) -> Text:
     """Return a SELECT of the facts as of the revision that pass the tests."""
     revision = dialect.number((REVISION,))
-    begun: Text = (f"{alias}.since + 0 <= ", *revision)  # `+ 0`: not by the index that leads with `since`
+    begun: Text = (f"{alias}.since + 0 <= ", *revision)  # `+ 0`: do not use the index that leads with `since`
     held = [*tests, begun, has_not_ended(alias, dialect.number((REVISION_TIME,)))]
     shown, column = ", ".join(columns), leading(known)
     stored = _arm(shown, STORED, alias, held, column, dialect)
@@ -201,15 +201,15 @@ def _arm(shown: str, table: str, alias: str, tests: list[Text], column: str | No
 
 @dataclass
 class StoredRenderer(StoredOperands):
-    """Renders plans over stored facts. Any text may be stored, so that its methods never return None."""
+    """Renders plans over stored facts. Any text may be stored, so its methods never return None."""
 
     reads = READS
 
     stores: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
-    may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
-    rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
-    # Joined plans and domains, in WITH.
+    may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may expire
+    rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans evaluated before the statement runs
+    # Joined plans and domains, in the WITH clause.
     shared: dict[tuple[Plan, Variant] | Domain, tuple[str, Text]] = field(default_factory=dict)
     tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # tests of plans, by all that they depend on
 
@@ -218,18 +218,18 @@ class StoredRenderer(StoredOperands):
         return with_tables([*self.facts_in_with(), *self.defined(tables)])
 
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text:
-        """Return the WITH clause of one of several statements: of the shared tables, only those that its rows need."""
+        """Return the WITH clause of one of several statements, with only those shared tables that its rows need."""
         texts = dict(self.shared.values())
         named = set(reachable(tables_in(rows), lambda name: tables_in(texts.get(name, ()))))
         read = [text for name, text in texts.items() if name in named]
         return with_tables([*self.facts_in_with(), *read, *tables])
 
     def facts_in_with(self) -> list[Text]:
-        """Return the WITH tables that have facts: those that the request brings."""
+        """Return the WITH tables that contain facts: the context facts."""
         return inline_table(self.dialect, self.inline)
 
     def defined(self, tables: Iterable[Text]) -> list[Text]:
-        """Return all WITH tables except the facts that the request brings."""
+        """Return all WITH tables except the context facts."""
         return [*(text for _, text in self.shared.values()), *tables]
 
     # ---- plans ---------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class StoredRenderer(StoredOperands):
         return Formed(term, lambda text: (*self.dialect.answer(text), f" AS {name}"))
 
     def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Column:
-        """Return a column that is 1 if the tests hold for a row of the exit, and 0 if not."""
+        """Return a column that is 1 if the tests hold for a row of the exit, else 0."""
         if not tests:
             return ("1",)
         named = self.named(end.branch, scope)
@@ -269,13 +269,13 @@ class StoredRenderer(StoredOperands):
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
             made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, holes={}))
-            self.rounds[plan] = replace(made, number=len(self.rounds))  # numbered after the rounds that it reads itself
+            self.rounds[plan] = replace(made, number=len(self.rounds))  # numbered after the rounds that it reads
         return self.rounds[plan]
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
     def letter(self, source: PlanSource) -> str:
-        """Return the letter for aliases: that of stored facts is easily found in the database's query plans."""
+        """Return the letter for aliases; that of stored facts is easy to find in the database's query plans."""
         if isinstance(source, FactScan):
             return "f" if source.store == "stored" else "c"
         return "i" if isinstance(source, Ids) else "t"
@@ -294,7 +294,7 @@ class StoredRenderer(StoredOperands):
         return self._fact_tests(source, scope) if isinstance(source, FactScan) else ()
 
     def _fact_tests(self, source: FactScan, scope: Scoped) -> list[Text]:
-        """Return the tests that a row is a fact of the signature, and has not ended."""
+        """Return the tests that a row is a fact of the signature, and has not expired."""
         tests = [self.number_test(source, scope)]
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
@@ -318,13 +318,12 @@ class StoredRenderer(StoredOperands):
     def _read_apart(
         self, branch: Branch, existential: list[PlanSource], scope: Scoped
     ) -> tuple[list[Text], list[Text]]:
-        """Return the same as `read`, with each stored fact that is joined in a SELECT of its own.
+        """Like `read`, but each stored fact that is joined has a SELECT of its own.
 
             CROSS JOIN LATERAL (SELECT * FROM fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
 
-        So it is looked up by all that is known before it. Facts that the request brings have no index: the database
-        joins them as it likes. Facts that are tested with EXISTS come first, so that a slower test is often
-        not run at all.
+        So it is looked up by all that is known before it. Context facts have no index: the database joins them as it
+        likes. Facts that are tested with EXISTS come first, so that a slower test is often not run at all.
         """
         tables: list[Text] = []
         tests: list[Text] = []
@@ -405,7 +404,7 @@ class StoredRenderer(StoredOperands):
         return arms
 
     def _domain(self, source: Domain) -> Table:
-        """Return the table of a domain's ids; of Integers, also of the numbers next to them."""
+        """Return the table of a domain's ids; for Integers, also of the adjacent numbers."""
         key = replace(source, number=0)
         if key not in self.shared:
             name = f"r{len(self.shared)}"
@@ -439,12 +438,12 @@ class StoredRenderer(StoredOperands):
         if key not in self.shared:
             slot = self.rounds_of(plan).slot(source.variant) if plan.form is Form.ROUNDS else None
             name = f"r{len(self.shared)}"
-            self.shared[key] = (name, ())  # takes its place before the tables that it reads itself
+            self.shared[key] = (name, ())  # takes its place before the tables that it reads
             self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
         return (Table(self.shared[key][0]),)
 
     def _in_place(self, source: DerivedTable, scope: Scoped) -> Text:
-        """Return a derived table that mentions a row of an outer select, as a subquery in its place."""
+        """Return a derived table that mentions a row of an outer select, as an inline subquery."""
         if not source.plan.is_plain_path:
             rows = _always(self.query(source.plan, scope, self.outs, _exits_of(source)))
             return ("(SELECT * FROM (", *rows, ") x)")
@@ -459,7 +458,7 @@ class StoredRenderer(StoredOperands):
         return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
     def _fetched(self, plan: Plan, name: str, slot: str) -> Text:
-        """Return the answers that rounds came to, as a table."""
+        """Return the answers computed by rounds, as a table."""
         return (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), _columns_of(plan)), ")")
 
     def _path(self, plan: Plan, name: str, scope: Scoped) -> Text:
@@ -484,7 +483,7 @@ class StoredRenderer(StoredOperands):
         return super().condition(condition, scope)
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
-        """Return the test of the plan. Its text is kept: branches often test the same for columns of the same name."""
+        """Return the test of the plan. Its SQL is cached: branches often test the same for columns of the same name."""
         if self.holes and not is_looked_into(plan):
             return self.with_holes({}).holds(plan, negated, scope)
         key = (plan, negated, scope.around(plan))
@@ -501,8 +500,8 @@ class StoredRenderer(StoredOperands):
     def _looked_up(self, plan: Plan, end: Exit, scope: Scoped) -> Text:
         """Return the test that columns are in a set: `IN`, for which both databases build a table of the set once.
 
-        Under `IS TRUE` they do so always: PostgreSQL would else make a join of it, of sizes that it cannot know. A
-        branch that is more than a look-up in one derived table is tested with EXISTS.
+        `IS TRUE` makes sure of that: PostgreSQL might otherwise plan a join, of sizes that it cannot know. A branch
+        that is more than a lookup in one derived table is tested with EXISTS.
         """
         source, *others = end.branch.sources
         sides = [_sides(each, source.number) for each in end.branch.conditions]
@@ -533,7 +532,7 @@ def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
 
 
 def _alone(source: FactScan, conditions: list[Condition], scope: Scoped) -> Scoped:
-    """Return the scope of a SELECT of this fact alone: its columns need no alias, unless a select is nested inside."""
+    """Return the scope of a SELECT of this fact only: columns need no alias, unless a select is nested inside."""
     if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
         return scope
     return scope._replace(names={**scope.names, source.number: ""})
@@ -551,16 +550,16 @@ def _always(text: Text | None) -> Text:
 # ---- stored as of -------------------------------------------------------------------------------------------------
 # Plans over the facts of an earlier revision -> SQL: each fact is looked up among stored and past facts.
 #
-# On SQLite, each look-up nests two more SELECTs, and its parser takes only so many levels. A statement that it would
-# not take reads a table of its own instead, with all facts of that revision that the statement may look at: it nests
-# no deeper than the same statement about now, and takes longer.
+# On SQLite, each lookup nests two more SELECTs, and its parser limits the depth. A statement that is too deep reads a
+# table of its own instead, with all facts of that revision that the statement may use: it nests no deeper than the same
+# statement as of now, but takes longer.
 
 FACTS_THEN = "fact_then"
 COLUMNS = ("a0", "a1", "a2", "a3", "a4")
 
 
 class AsOfRenderer(StoredRenderer):
-    """Renders plans as of a revision: the statement has the revision and its time as parameters."""
+    """Renders plans as of a revision: the statement takes the revision and its time as parameters."""
 
     def named(self, branch: Branch, scope: Scoped) -> Scoped:
         scope = super().named(branch, scope)
@@ -568,9 +567,9 @@ class AsOfRenderer(StoredRenderer):
         return scope._replace(looked_up=scope.looked_up | own)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]]:
-        """Return the tables and tests. Nested plans that mention a fact are tested outside of its look-up.
+        """Return the tables and tests. Nested plans that mention a fact are tested outside of its lookup.
 
-        The look-up has two arms: inside, the test would stand twice.
+        The lookup has two arms, so a test inside would be duplicated.
         """
         tables: list[Text] = []
         tests: list[Text] = []
@@ -605,7 +604,7 @@ class AsOfRenderer(StoredRenderer):
 class TabledAsOfRenderer(StoredRenderer):
     """Renders plans as of a revision whose facts are a table of the statement.
 
-    `numbers` are those of the signatures that the statements read: `number_of` adds to them.
+    `numbers` are those of the signatures that the statements read; `number_of` adds to them.
     """
 
     numbers: set[int] = field(default_factory=set)

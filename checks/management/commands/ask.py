@@ -99,7 +99,7 @@ def _advice(environment: Environment, questions: Sequence[Question]) -> list[str
 
 
 def _actor_types(environment: Environment, moment: Moment | None) -> list[str]:
-    """Return the types of actors that the active policy declares, or, if a moment is given, its policy."""
+    """Return the actor types that the active policy, or the moment's policy, declares."""
     if moment is not None and moment.version is not None:
         program: Program | None = program_of_version(moment.version)
     else:
@@ -125,7 +125,7 @@ def _shown(question: Question, name: str | None) -> str:
 
 
 def _questions(*, kind: str, context: list[str], actor_type: list[str], **options: Any) -> list[Question]:
-    """Return the questions: for `who` one for each type of actor, otherwise one."""
+    """Return the questions: for `who` one for each actor type, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])

@@ -39,7 +39,7 @@ class Command(PolicyCommand):
         if not files:
             super().handle(version_number=version_number, **options)
             return
-        try:  # no database is needed
+        try:  # needs no database
             self._show(self._of_files(files), **options)
         except AuthzError as reason:
             raise CommandError(reason.message) from None

@@ -1,4 +1,4 @@
-"""Show what publishing policy files would change."""
+"""Preview the impact of publishing policy files."""
 
 import sys
 from collections.abc import Iterator

@@ -91,7 +91,7 @@ def _when(text: str | None, option: str) -> AsOf | None:
 
 
 class _Explainer:
-    """Explains a line as of each moment: why it held, or what stood in the way."""
+    """Explains a line as of each moment: why it held, or why not."""
 
     def __init__(self, environment_id: int, moments: tuple[Moment, ...], is_coloured: bool):
         self.environment_id, self.moments, self.is_coloured = environment_id, moments, is_coloured
@@ -140,7 +140,7 @@ def _csv_row(*cells: str) -> str:
 
 
 def _json(line: Access | NotAnswered, explainer: _Explainer | None) -> str:
-    """Return an object; an id of null stands for every value, as in the interface."""
+    """Return an object; an id of null stands for every value, as in the API."""
     state, actor, action, resource = line if isinstance(line, Access) else _about(line)
     found: dict[str, object] = {"state": state, "actor": _value(actor), "action": action.id or None}
     found["resource"] = _value(resource)

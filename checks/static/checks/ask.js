@@ -1,11 +1,11 @@
 "use strict";
-// Conveniences only: the page does all of its work without them.
+// Enhancements only: the page works without JavaScript.
 (() => {
   const form = document.getElementById("question");
   const tried = document.getElementById("tried");
   let waiting;
 
-  // The address has only what is filled, as it reads best.
+  // Only nonempty fields go into the URL, in readable form.
   const filled = () => {
     const chosen = [...new FormData(form)].filter(([name, value]) => value.trim() && !(name === "version" && unmoved(name)));
     return new URLSearchParams(chosen.map(([name, value]) => [name, value.trim()])).toString()
@@ -16,12 +16,12 @@
     event.preventDefault();
     location.assign(`${form.getAttribute("action")}?${filled()}`);
   });
-  // A text is asked what the fields say, if they were changed since.
+  // A draft is checked with the current values of the fields.
   tried?.addEventListener("submit", (event) => {
     if (!event.submitter?.hasAttribute("formaction")) tried.action = `${form.getAttribute("action")}?${filled()}`;
   });
 
-  // The page has the first ids; what is being written brings those that go on like it.
+  // The page contains the first ids; those with the typed prefix are fetched.
   const complete = (input, list) => {
     clearTimeout(waiting);
     if (!input.value.includes(":")) return;
@@ -36,7 +36,7 @@
     input.addEventListener("input", () => complete(input, input.getAttribute("list")));
   }
 
-  // What is copied is the text as it stands.
+  // Copy the text unchanged.
   for (const copy of document.querySelectorAll(".copy")) {
     const button = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: "Copy" });
     button.addEventListener("click", async () => {
@@ -46,7 +46,7 @@
     if (navigator.clipboard) copy.querySelector("h3").append(button);
   }
 
-  // Below a long form, on a phone, the answer would be out of sight.
+  // Scroll to the answer: on a phone it would be hidden below the long form.
   const answer = document.querySelector(".answer");
   if (answer.querySelector("h2, .note") && answer.getBoundingClientRect().top > innerHeight * 0.7) answer.scrollIntoView();
 })();
