@@ -204,9 +204,9 @@ def test_what_is_before_the_horizon_is_not_asked(repos, path):  # noqa: F811
 @pytest.mark.parametrize(
     ("member", "value", "reason"),
     [
-        ("environment", 0, "there is no environment 0"),
-        ("endpoint", "batch", "endpoint `batch` is not a check"),
-        ("endpoint", "nothing", "endpoint `nothing` is not a check"),
+        ("environment", 0, "environment 0 does not exist"),
+        ("endpoint", "batch", "endpoint `batch` is not a check and cannot be replayed"),
+        ("endpoint", "nothing", "endpoint `nothing` is not a check and cannot be replayed"),
     ],
 )
 def test_a_line_of_something_else_is_not_asked(repos, path, member, value, reason):  # noqa: F811
@@ -224,7 +224,7 @@ def test_what_was_asked_before_the_first_policy_is_asked_about_now_only(api, pat
 
 
 def test_a_file_that_is_not_there_is_told(repos, tmp_path):
-    with pytest.raises(CommandError, match="No such file"):
+    with pytest.raises(CommandError, match="no such file"):
         run(tmp_path / "nowhere")
 
 

@@ -74,7 +74,7 @@ def test_problems_are_told_to_github_in_their_own_files(files):
         '::error file=b.polar,line=2,endLine=2,col=20,endColumn=30,title=Policy::unexpected `"Nix, 100%25"` '
         "(expected a name)\n"
     )
-    assert reason.startswith("1 problem;")
+    assert reason.startswith("1 problem found")
 
 
 def test_warnings_are_told_to_github(files):
@@ -144,7 +144,7 @@ def test_a_policy_that_is_refused_is_an_error_of_junit(files):
     (error,) = case
     assert (case.get("file"), case.get("line"), error.tag) == ("b.polar", "2", "error")
     assert error.get("message") == "unexpected `{`" and error.text.startswith("b.polar:2:7: unexpected `{`")
-    assert reason.startswith("1 problem;")
+    assert reason.startswith("1 problem found")
 
 
 def test_characters_that_xml_cannot_hold_are_replaced(files):

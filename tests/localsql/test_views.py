@@ -156,7 +156,7 @@ def test_what_may_be_cut_short_unnoticed_is_not_negated(api, dialect, status):
         ({"column": "id; DROP TABLE repos"}, "must be a column name"),
         ({"column": "user"}, "reserved word"),
         ({"column": None}, "`column`"),
-        ({"bindings": "facts: ["}, "not YAML"),
+        ({"bindings": "facts: ["}, "not valid YAML"),
         ({"bindings": 5}, "data_bindings"),
         ({"bindings": "facts:\n  is_publik(Repo:_): {query: SELECT * FROM repos}"}, "is_publik(Repo:_)"),
         ({"bindings": "facts:\n  is_publik(Repo:_, Repo:_): {query: SELECT id FROM repos}"}, "is_publik("),
