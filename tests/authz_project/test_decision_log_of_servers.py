@@ -76,11 +76,11 @@ def test_the_standard_output_has_it(tmp_path, migrated_urls):
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"DECISION_LOG": "/nowhere/at/all"}, "DECISION_LOG: `/nowhere/at/all` cannot be written: No such file"),
+        ({"DECISION_LOG": "/nowhere/at/all"}, "Cannot write DECISION_LOG `/nowhere/at/all`: No such file"),
         ({"DECISION_LOG_SAMPLE": "1.5"}, "DECISION_LOG_SAMPLE must be a share from 0 to 1, not '1.5'"),
         ({"DECISION_LOG_SAMPLE": "some"}, "DECISION_LOG_SAMPLE must be a share from 0 to 1, not 'some'"),
-        ({"DECISION_LOG_DENIED": "yes"}, "DECISION_LOG_DENIED must be 0 or 1, not 'yes'"),
-        ({"DECISION_LOG_CONTEXT": "no"}, "DECISION_LOG_CONTEXT must be 0 or 1, not 'no'"),
+        ({"DECISION_LOG_DENIED": "yes"}, "DECISION_LOG_DENIED must be 0, 1, false or true, not 'yes'"),
+        ({"DECISION_LOG_CONTEXT": "no"}, "DECISION_LOG_CONTEXT must be 0, 1, false or true, not 'no'"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_told_at_the_start(tmp_path, variables, said):

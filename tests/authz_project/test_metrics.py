@@ -318,7 +318,7 @@ def test_without_the_option_nothing_of_it_is_imported(services):
     for process in (psutil.Process(service.process.pid), *psutil.Process(service.process.pid).children()):
         opened = [each.path for each in process.open_files()]
         assert not [each for each in opened if "authz-metrics" in each]
-    code = "import sys, authz_project.server.intake; print('prometheus_client' in sys.modules)"
+    code = "import sys, authz_project.wsgi, authz_project.server.intake; print('prometheus_client' in sys.modules)"
     variables = os.environ | {"DATABASE_URL": "sqlite:///none.sqlite3"}
     variables |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings"}
     with tempfile.TemporaryDirectory() as home:

@@ -62,7 +62,7 @@ def test_health_checks_have_a_listener(monkeypatch):
             answer = requests.get(f"{origin}{path}", timeout=WITHIN, headers={"Host": "any.example"})
             assert (answer.status_code, answer.json()) == (200, {"message": "ready"}), path
         assert requests.get(f"{origin}/api/facts", timeout=WITHIN).status_code == 404
-        monkeypatch.setattr("authz_project.server.supervisor.FRESH", 0.0)
+        monkeypatch.setattr("authz_project.server.readiness_probe.FRESH", 0.0)
         found[0] = DATABASE_AWAY
         answer = requests.get(f"{origin}/readyz", timeout=WITHIN)
         assert (answer.status_code, answer.json()) == (503, DATABASE_AWAY.body)

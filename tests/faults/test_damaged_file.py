@@ -110,6 +110,6 @@ def test_what_is_damaged_while_it_is_served_grants_nothing(tmp_path):
         assert answer.status_code in (200, 401, 500, 503), answer.text
         assert answer.json().get("allowed") is not True
     stored = client.post("/facts", {"predicate": "change", "args": [{"type": "Number", "id": "1"}]})
-    assert stored.status_code in (500, 503) and "damaged" in stored.json()["message"], stored.text
+    assert stored.status_code in (500, 503) and "corrupt" in stored.json()["message"], stored.text
     assert "Traceback" not in service.log.read_text()
     service.stop()

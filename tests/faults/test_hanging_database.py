@@ -64,7 +64,7 @@ def test_callers_are_told_and_all_goes_on_by_itself(server, running):
     assert "before" in stored and stored <= {"before", *(f"during {n}" for n in range(4))}
     assert client.post("/facts", fact("after")).status_code == 200
     log = running.log.read_text()
-    assert "does not answer" in log and "responds again" in log and "Traceback" not in log
+    assert "does not respond" in log and "responds again" in log and "Traceback" not in log
 
 
 def test_a_statement_that_takes_long_is_let_be_while_the_database_answers(server, running):

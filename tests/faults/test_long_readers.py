@@ -115,7 +115,7 @@ def test_who_reads_for_very_long_is_told_of_and_let_be(database, crowd, monkeypa
         wait_for(lambda: sqlite_log.size_of_log(database) > 4 * SMALL)
         written = crowd.written
         sqlite_log.keep_small()
-        assert "cannot be begun anew yet: somebody has been reading for long" in caplog.text
+        assert "cannot be reset: a long-running read" in caplog.text
         wait_for(lambda: crowd.written > written)  # nobody waits for it any longer
         assert slow.execute("SELECT sum(length(ballast)) FROM account").fetchone() == (before,)
     crowd.is_over.set()
@@ -149,7 +149,7 @@ def test_who_reads_on_and_on_is_waited_for_once_and_told_of_once(database, monke
     for _ in range(5):
         keeper.keep_small()
     assert waits == [11.0, 1.0, 1.0, 11.0, 1.0]
-    assert caplog.text.count("has been reading for long") == 1
+    assert caplog.text.count("a long-running read") == 1
 
 
 def test_the_larger_it_is_the_longer_others_wait(settings):

@@ -68,7 +68,7 @@ def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, start
     (tmp_path / "sync.yaml").write_text(config_of(staff, "sqlite"))
     process = started("sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--watch", "0.2s", "--metrics-port", "0")
     assert process.stdout is not None
-    address = re.fullmatch(r"numbers at (\S+)\n", process.stdout.readline())[1]
+    address = re.fullmatch(r"metrics at (\S+)\n", process.stdout.readline())[1]
     staff.fill([("ann", "member", "acme")])
     until(lambda: stored(published) == {("ann", "member", "acme")})
     hidden = staff.path.rename(tmp_path / "hidden")
