@@ -161,7 +161,7 @@ class ApiKeyAdmin(ChangingAdmin):
                     rotated.append(rotate_key(key, by_admin(request)))
                     self.log_change(request, key, f"Rotated; replaced by {rotated[-1].new.prefix}.")
         except NotToBeRotated as reason:
-            self.message_user(request, f"No key was rotated: {reason.message}.", messages.ERROR)
+            self.message_user(request, f"No key was rotated: {reason.message}", messages.ERROR)
             return None
         return self._shown_once(request, "Rotated API keys", {"rotated": rotated})
 

@@ -163,7 +163,7 @@ def _scrub_notes(environment_id: int) -> None:
     )
     for what in ("added", "deleted"):
         notes.filter(change_message__startswith=f"{what} ", change_message__contains="{").update(
-            change_message=f"{what} a fact"
+            change_message=f"{what.capitalize()} a fact."
         )
 
 

@@ -236,7 +236,8 @@ class Writer(Generic[Queued]):
             if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
                 return
             left_out, self._left_out, self._complained = self._left_out, 0, now
-        log.error("dropped %s decisions from the decision log: %s", f"{left_out:,}", self._reason)
+        what = "1 decision" if left_out == 1 else f"{left_out:,} decisions"
+        log.error("dropped %s from the decision log: %s", what, self._reason)
 
     def _start(self) -> None:
         self._thread = start_thread("decision log", self._run)

@@ -140,7 +140,7 @@ def test_after_a_silence_each_thread_connects_anew(db, monkeypatch):
     before = connection.connection
     try:
         database.note_silence(True)
-        with pytest.raises(OperationalError, match="does not answer"):
+        with pytest.raises(OperationalError, match="does not respond"):
             database.refresh_connection()
     finally:
         database.note_silence(False)

@@ -89,7 +89,7 @@ def test_a_slow_question_is_told_by_its_shape(way, slow, path, body):  # noqa: F
         told = json.dumps(line)
         assert not re.search(r"ann-[7-8]|doc-\d|folder-4e7|unheard", told), told
         assert (line["endpoint"], line["code"], line["level"]) == (path, 200, "WARNING")
-        assert line["message"].startswith(f"slow question: {path} 200 took ")
+        assert line["message"].startswith(f"slow query: {path} 200 took ")
         assert line["shapes"] and line["shapes"][0].split("(")[0] in ("allow", "has_role", "has_permission")
         assert isinstance(line["plan_reads"], int) and line["statements"] >= 1
         assert line["microseconds"] >= line["statement_microseconds"] > 0

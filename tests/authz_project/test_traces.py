@@ -140,6 +140,7 @@ def test_waiting_for_a_thread_is_part_of_it(spans):
 
 LOOK = """
 import sys
+import authz_project.wsgi
 import authz_project.server.intake as intake
 intake.Intake(1)
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry")), end="")

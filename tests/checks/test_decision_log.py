@@ -274,7 +274,7 @@ def test_what_has_no_room_is_counted_and_told_once(repos, path, monkeypatch, cap
     log.writer.complain()
     log.writer.complain()
     (record,) = [each for each in caplog.records if each.name == "authz.decisions"]
-    assert record.getMessage().startswith(f"{10 - written} decisions are not in the decision log: ")
+    assert record.getMessage().startswith(f"dropped {10 - written} decisions from the decision log: ")
 
 
 def test_a_log_that_cannot_be_written_fails_no_answer(repos, path, caplog):
@@ -283,7 +283,7 @@ def test_a_log_that_cannot_be_written_fails_no_answer(repos, path, caplog):
         assert repos.post("/authorize", QUESTIONS["authorize"][0]).json() == {"allowed": True}
     log.writer.flush()
     log.writer.complain()
-    assert "3 decisions are not in the decision log: IsADirectoryError" in caplog.text
+    assert "dropped 3 decisions from the decision log: IsADirectoryError" in caplog.text
     path.rmdir()
     repos.post("/authorize", QUESTIONS["authorize"][0])
     assert len(lines(path)) == 1
@@ -293,7 +293,7 @@ def test_a_mistake_of_the_log_fails_no_answer(repos, path, monkeypatch, caplog):
     monkeypatch.setattr(log, "_entry", lambda *args: 1 / 0)
     assert repos.post("/authorize", QUESTIONS["authorize"][0]).json() == {"allowed": True}
     log.writer.complain()
-    assert "1 decisions are not in the decision log: ZeroDivisionError" in caplog.text
+    assert "dropped 1 decision from the decision log: ZeroDivisionError" in caplog.text
 
 
 def test_what_nobody_can_summarise_costs_its_own_line_only(repos, path, monkeypatch, caplog):
@@ -304,7 +304,7 @@ def test_what_nobody_can_summarise_costs_its_own_line_only(repos, path, monkeypa
     repos.post("/actions", QUESTIONS["actions"][0])
     assert [line["endpoint"] for line in lines(path)] == ["actions"]
     log.writer.complain()
-    assert "1 decisions are not in the decision log: ZeroDivisionError" in caplog.text
+    assert "dropped 1 decision from the decision log: ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -329,7 +329,7 @@ def test_what_is_cut_off_spoils_no_other_line(repos, path, monkeypatch, caplog, 
     log.writer.flush()
     assert [orjson.loads(line)["endpoint"] for line in path.read_bytes().splitlines()] == ["authorize"] * (1 + more)
     log.writer.complain()
-    assert "1 decisions are not in the decision log: OSError: [Errno 28]" in caplog.text
+    assert "dropped 1 decision from the decision log: OSError: [Errno 28]" in caplog.text
 
 
 def test_a_pipe_is_gone_on_with_after_what_was_cut_off(repos, path, monkeypatch):

@@ -384,7 +384,7 @@ def test_the_terminal_says_that_an_explanation_is_not_complete(api, monkeypatch,
     chain(api, 5)
     monkeypatch.setattr("checks.asking.snapshot.TIME_LIMIT", -1.0)
     call_command("ask", "authorize", "--explain", "User:u", "read", "Folder:0")
-    assert "the explanation is not complete: it takes longer than -1 seconds" in capsys.readouterr().out
+    assert "the explanation is incomplete: it takes longer than -1 seconds" in capsys.readouterr().out
 
 
 # ---- obstacles -----------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_an_end_is_said(repos):
     set_end(repos.environment, fact_from_json(WRITER, ""), END)
     (leaf,) = explained(repos, "User:bob", "write", "Repo:b")
     assert leaf["expires_at"] == "2026-12-01T00:00:00Z"
-    assert run(*WHY).endswith("(revision 4), until 2026-12-01\n")
+    assert run(*WHY).endswith("(revision 4), until 2026-12-01T00:00Z\n")
 
 
 def test_a_fact_of_before_revisions_says_so(repos):
@@ -128,7 +128,7 @@ def test_a_fact_that_has_come_to_its_end_says_so(repos):
     set_end(repos.environment, given, 1_000_000_000_000_000)  # 2001-09-09 01:46:40
     Signature.objects.filter(environment=repos.environment, predicate="has_role").update(may_end=True)
     Environment.objects.filter(pk=repos.environment.pk).update(ends_mark=7, signature_mark=7)
-    said = "; was there until 2001-09-09 01:46, when it ended\n"
+    said = "; expired 2001-09-09T01:46Z\n"
     assert said in run(*WHY)
     remove(repos, WRITER)
     assert said in run(*WHY)
