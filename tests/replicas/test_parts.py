@@ -162,7 +162,7 @@ def test_what_was_remembered_by_number_is_forgotten_with_a_timeline():
     assert (mine.number, forgotten, mine.has_moved) == (3, [], False)
     mine.meet(4)
     assert (mine.number, forgotten, mine.has_moved) == (4, [3], True)
-    with pytest.raises(OperationalError, match="a server on timeline \d+ has taken over"):
+    with pytest.raises(OperationalError, match=r"a server on timeline \d+ has taken over"):
         mine.meet(3)
 
 
@@ -193,7 +193,7 @@ def test_a_connection_to_a_server_of_before_is_refused(watching):
     timeline.meet(2)
     assert is_outdated(mine)
     mine.close()
-    with pytest.raises(OperationalError, match="a server on timeline \d+ has taken over"):
+    with pytest.raises(OperationalError, match=r"a server on timeline \d+ has taken over"):
         mine.ensure_connection()
     begin_anew()
 

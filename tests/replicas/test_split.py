@@ -72,5 +72,5 @@ def test_new_connections_lead_to_the_server_that_has_taken_over_and_never_back(s
     look.close()
     standby.kill()
     connection.close()
-    with pytest.raises(OperationalError, match="a server on timeline \d+ has taken over"):
+    with pytest.raises(OperationalError, match=r"a server on timeline \d+ has taken over"):
         connection.ensure_connection()
