@@ -19,7 +19,7 @@ from facts.models import ROW_LENGTH, NewRow, Row
 from facts.numbering import known_number, numbers_that_may_end
 from facts.store import Change, ChangeCounts, Deletes, Inserts, is_exact
 from facts.table import INSERTING, columns_of, fact_table
-from facts.wire import rows_of, some_end
+from facts.wire import Fact, rows_of, some_end
 from policy.active import Caller, confirm, key_check, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.ground import spans
@@ -268,22 +268,19 @@ def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Write
 
 def _plain_rows(environment_id: int, turn: WriterTurn, numbered: Sequence[tuple[int, _Writer]]) -> list[NewRow] | None:
     """Return the rows that the writers insert; None if one of them deletes or ends facts, or is not accepted."""
-    program = program_of_version(turn.policy_version_id)
-    rows: dict[Row, NewRow] = {}
+    changes = [(number, change) for number, writer in numbered for change in writer.changes]
+    inserts = [(number, change) for number, change in changes if isinstance(change, Inserts)]
+    if len(inserts) < len(changes) or any(writer.caller.needs is not Scope.FACTS for _, writer in numbered):
+        return None
+    program, number_of = program_of_version(turn.policy_version_id), partial(known_number, environment_id)
     try:
-        for number, writer in numbered:
-            if writer.caller.needs is not Scope.FACTS:
-                return None
-            for change in writer.changes:
-                if not isinstance(change, Inserts):
-                    return None
-                check_facts(program, change.facts, change.path)
-                for row in rows_of(change.facts, partial(known_number, environment_id), number):
-                    rows.setdefault(row[:ROW_LENGTH], row)
+        for _, change in inserts:
+            check_facts(program, change.facts, change.path)
+        rows = _first_rows(inserts, lambda facts, number: rows_of(facts, number_of, number))
     except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
         return None
     may_end = numbers_that_may_end(environment_id, turn.ends_mark)
-    return None if may_end and any(row[0] in may_end for row in rows) else list(rows.values())
+    return None if may_end and any(row[0] in may_end for row in rows) else rows
 
 
 # ---- step by step --------------------------------------------------------------------------------------------------
@@ -354,13 +351,19 @@ def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
 
 
 def _insert(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
-    """Insert the facts of all changes together; of equal facts, only the first one."""
+    work.insert(_first_rows(changes, partial(store.rows_of_facts, work.environment_id)))
+
+
+def _first_rows(
+    changes: Iterable[tuple[int, Change]], rows_of_facts: Callable[[Sequence[Fact], int], list[NewRow]]
+) -> list[NewRow]:
+    """Return the rows of all inserted facts; of equal facts, only the first one."""
     rows: dict[Row, NewRow] = {}
     for number, change in changes:
         if isinstance(change, Inserts):
-            for row in store.rows_of_facts(work.environment_id, change.facts, number):
+            for row in rows_of_facts(change.facts, number):
                 rows.setdefault(row[:ROW_LENGTH], row)
-    work.insert(list(rows.values()))
+    return list(rows.values())
 
 
 def _done(number: int, writer: _Writer, turn: WriterTurn, counts: ChangeCounts) -> Done:

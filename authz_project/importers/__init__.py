@@ -4,7 +4,7 @@ Read it in this order:
 
 * `model`               a common form for what all engines express, and the report of what cannot be converted
 * `files`               reads files with the place of each value, parses texts by grammars, and writes results
-* `openfga`, `spicedb`  read the files of each engine; both use `cel`, for conditions
+* `openfga`, `spicedb`  read the files of each engine (`spicedb_schema` its schemas); both use `cel`, for conditions
 * `layout`              how each relation is expressed in Polar
 * `facts`               tuples as facts, and tests as tests of the policy
 * `policy`              the model as a policy, with `conditions`; `terms` builds formulas

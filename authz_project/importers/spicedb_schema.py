@@ -1,0 +1,373 @@
+"""Parse schemas of SpiceDB, and combine them into a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from authz_project.importers.cel import test_of
+from authz_project.importers.files import (
+    Comments,
+    Grammar,
+    NotParsed,
+    SyntaxTree,
+)
+from authz_project.importers.model import (
+    NOWHERE,
+    Arrow,
+    Computed,
+    Direct,
+    Exclusion,
+    Expression,
+    Fault,
+    Intersection,
+    Itself,
+    Model,
+    ModelCondition,
+    ModelParameter,
+    ModelRelation,
+    ModelWords,
+    Nothing,
+    Place,
+    Subject,
+    Type,
+    Union,
+    faults_of,
+    leaves,
+    refuse,
+    relations_of,
+    repeated,
+    wrong,
+)
+from policy.language.source import Source
+from policy.rules.declarations import did_you_mean
+
+# ---- one file -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartialNamed:
+    """`...name`: includes the contents of the partial."""
+
+    name: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    members: tuple[ModelRelation | PartialNamed, ...]
+    is_partial: bool = False
+    comment: tuple[str, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ImportStatement:
+    path: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class SchemaText:
+    """One file as written, without resolving names."""
+
+    comment: tuple[str, ...]  # at the start and at the end of the file
+    definitions: tuple[Definition, ...]
+    conditions: tuple[ModelCondition, ...]
+    imports: tuple[ImportStatement, ...]
+
+
+_GRAMMAR = Grammar(
+    r"""
+    start: (definition | caveat | partial | import | use | ";")*
+    definition: "definition" path _members
+    partial: "partial" path _members
+    _members: OPEN (relation | permission | named | ";")* "}"
+    named: _DOTS path
+    relation: "relation" NAME ":" subject ("|" subject)*
+    subject: path [userset | everybody] ["with" path [AND NAME]]
+    userset: "#" (NAME | _DOTS)
+    everybody: ":" "*"
+    permission: "permission" NAME (":" path ("|" path)*)? "=" term
+    ?term: common (_MINUS common)*
+    ?common: sum ("&" sum)*
+    ?sum: single ("+" single)*
+    ?single: NAME -> computed | along | "(" term ")"
+    along: NAME _ARROW NAME | NAME _DOT NAME "(" NAME ")"
+    path: NAME (_SLASH NAME)*
+    caveat: "caveat" path "(" parameter ("," parameter)* ")" body
+    parameter: NAME type
+    type: NAME ("<" type ("," type)* ">")?
+    !body: "{" _inside+ "}"
+    !_inside: TEXT | OTHER | "{" _inside* "}"
+    import: "import" PATH
+    use: "use" NAME
+
+    AND: "and"
+    OPEN: "{"
+    _ARROW: "->"
+    _DOT: "."
+    _MINUS: /-(?!>)/
+    _DOTS: "..."
+    _SLASH: /\/(?!\*)/
+    NAME: /[^\W\d]\w*/
+    PATH: /"[^"\n]*"|'[^'\n]*'/
+    TEXT.2: /"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"([^"\\\n]|\\.)*"|'([^'\\\n]|\\.)*'/
+    OTHER.-1: /[^\s\ufeff{}"'\/]+|\/(?![\/*])/
+    %ignore /[\s\ufeff]+|\/\/[^\n]*|\/\*[\s\S]*?\*\//
+    """,
+    {
+        "NAME": "a name", "PATH": "the path of a file in quotes", "TEXT": "a condition", "OTHER": "a condition",
+        "_SLASH": "`/`", "_MINUS": "`-`", "SEMICOLON": "", "_DOTS": "",
+    },
+)  # fmt: skip
+_COMMENT = re.compile(
+    r""""{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+    r"""|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)"""
+)
+_FLAGS = ("expiration", "import", "partial", "self", "typechecking")
+
+
+def place_in(source: Source, offset: int) -> Place:
+    return Place(source.filename, *source.position(offset))
+
+
+def parse(source: Source) -> SchemaText:
+    """Parse a schema. Raise `ImportRejected` if it is invalid."""
+    return _SchemaReader(source).read()
+
+
+def tree_of(source: Source) -> SyntaxTree:
+    try:
+        return _GRAMMAR.parse(source.text)
+    except NotParsed as reason:
+        message = reason.message
+        if source.text.startswith("/*", reason.at):
+            message = "this comment has no end; close it with `*/`"
+        elif reason.found in ("_ARROW", "_DOT"):
+            message = "one arrow takes one step; make a permission of it on the type between, and refer to that"
+        raise wrong(place_in(source, reason.at), message) from None
+
+
+class _SchemaReader:
+    """Traverses the syntax tree of a schema in order, so that comments stay with what they describe."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.comments = Comments(
+            source.text,
+            ((*each.span(), _lines_of(each[0])) for each in _COMMENT.finditer(source.text) if each["comment"]),
+        )
+        self.flags: set[str] = set()
+
+    def read(self) -> SchemaText:
+        tree = tree_of(self.source)
+        head = self._comment_at_the_start(tree)
+        found: dict[str, list[Any]] = {"definition": [], "caveat": [], "import": []}
+        for each in tree.children:
+            comment = self.comments.until(each.meta.start_pos)
+            match each.data:
+                case "use":
+                    self._use(each, bool(found["definition"] or found["caveat"]))
+                    head += comment
+                case "import":
+                    found["import"].append(ImportStatement(each.children[0][1:-1], self.place(each)))
+                    head += comment
+                case "caveat":
+                    found["caveat"].append(self._caveat(each, comment))
+                case _:
+                    found["definition"].append(self._definition(each, comment))
+        head += self.comments.until(len(self.source.text))
+        return SchemaText(head, *map(tuple, found.values()))
+
+    def place(self, node: SyntaxTree) -> Place:
+        return place_in(self.source, (node.meta if hasattr(node, "meta") else node).start_pos)
+
+    def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
+        """Return the comments above the first blank line: they describe the file, and not its first definition."""
+        text = self.source.text
+        start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
+        free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
+        return self.comments.until(free.start()) if free else ()
+
+    def _use(self, tree: SyntaxTree, is_late: bool) -> None:
+        (flag,) = tree.children
+        if flag not in _FLAGS:
+            known = ", ".join(_FLAGS)
+            raise wrong(self.place(flag), f"nobody knows what `use {flag}` means; known are {known}")
+        if is_late:
+            raise wrong(self.place(tree), f"`use {flag}` stands behind a definition; move it to the top")
+        self.flags.add(str(flag))
+
+    # ---- definitions ------------------------------------------------------------------------------------------------
+
+    def _definition(self, tree: SyntaxTree, comment: tuple[str, ...]) -> Definition:
+        path, opening, *members = tree.children
+        comment += self.comments.beside(opening.end_pos)
+        read = tuple(map(self._member, members))
+        comment += self.comments.until(tree.meta.end_pos)
+        return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
+
+    def _member(self, tree: SyntaxTree) -> ModelRelation | PartialNamed:
+        place = self.place(tree)
+        if tree.data == "named":
+            return PartialNamed(_path(tree.children[0]), place)
+        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
+        name, *parts = tree.children
+        if tree.data == "permission":  # the types before its expression are known from the relations anyway
+            return ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
+        return ModelRelation(str(name), Direct(place), tuple(map(self._subject, parts)), False, comment, place)
+
+    def _subject(self, tree: SyntaxTree) -> Subject:
+        path, kind, given, _and, end = tree.children
+        relation = str(kind.children[0]) if kind and kind.children else None
+        condition, expires = _path(given) if given else None, False
+        if "expiration" in self.flags and condition == "expiration":
+            condition, expires = None, True
+            if _and:
+                raise wrong(self.place(_and), "the caveat comes first: `with caveat and expiration`")
+        elif _and:
+            if "expiration" not in self.flags or end != "expiration":
+                raise wrong(self.place(end), f"expected `expiration`, after `use expiration`, found `{end}`")
+            expires = True
+        is_everybody = bool(kind) and kind.data == "everybody"
+        return Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
+
+    def _expression(self, tree: SyntaxTree) -> Expression:
+        """Convert an expression. `-` has the lowest precedence, then `&`, then `+`."""
+        place = self.place(tree)
+        match tree.data, tree.children:
+            case "computed", ["nil"]:
+                return Nothing()
+            case "computed", ["self"] if "self" in self.flags:
+                return Itself(place)
+            case "computed", [name]:
+                return Computed(str(name), place)
+            case "along", [relation, target]:
+                return Arrow(str(relation), str(target), False, place)
+            case "along", [relation, ("any" | "all") as function, target]:
+                return Arrow(str(relation), str(target), function == "all", place)
+            case "along", [_, function, _]:
+                raise wrong(self.place(function), f"`{function}` is no arrow; write `any` or `all`")
+            case "term", parts:
+                return reduce(Exclusion, map(self._expression, parts))
+            case "common", parts:
+                return Intersection(tuple(_flat(map(self._expression, parts), Intersection)))
+        return Union(tuple(_flat(map(self._expression, tree.children), Union)))
+
+    # ---- caveats ----------------------------------------------------------------------------------------------------
+
+    def _caveat(self, tree: SyntaxTree, comment: tuple[str, ...]) -> ModelCondition:
+        path, *parameters, body = tree.children
+        start, end = body.children[1].start_pos, body.children[-2].end_pos
+        name, text = _path(path), self.source.text[start:end]
+        comment += self.comments.beside(tree.meta.end_pos)
+        read = tuple(ModelParameter(str(each.children[0]), _type(each.children[1]), self.place(each))
+                     for each in parameters)  # fmt: skip
+
+        def place_of(offset: int) -> Place:
+            return place_in(self.source, start + offset)
+
+        try:
+            return ModelCondition(name, read, test_of(text, read, place_of), text, comment, self.place(tree))
+        except NotParsed as reason:
+            raise wrong(place_of(reason.at), f"the condition of `{name}`: {reason.message}") from None
+
+
+def _path(tree: SyntaxTree) -> str:
+    return "/".join(tree.children)
+
+
+def _type(tree: SyntaxTree) -> str:
+    name, *inner = tree.children
+    return f"{name}<{', '.join(map(_type, inner))}>" if inner else str(name)
+
+
+def _flat(parts: Iterable[Expression], kind: type[Union | Intersection]) -> Iterator[Expression]:
+    """Yield the parts, flattened: `(a + b) + c` has three."""
+    for part in parts:
+        yield from part.parts if isinstance(part, kind) else (part,)
+
+
+def _lines_of(comment: str) -> list[str]:
+    """Return the lines of a comment without comment marks."""
+    if comment.startswith("//"):
+        return [comment.lstrip("/").strip()]
+    inner = comment.removeprefix("/*").removesuffix("*/").strip("*")
+    lines = [line.strip().lstrip("*").strip() for line in inner.split("\n")]
+    while lines and not lines[0]:
+        lines.pop(0)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+# ---- combining schemas --------------------------------------------------------------------------------------------
+# Several texts -> one model: partials are expanded, and all names are checked.
+
+
+_WORDS = ModelWords("definition", "caveat", follows_everybody=False, leads_to_nothing=True)
+
+
+def model_of(texts: Sequence[SchemaText]) -> Model:
+    """Combine the texts. Raise `ImportRejected` with all errors."""
+    written = [definition for text in texts for definition in text.definitions]
+    conditions = tuple(condition for text in texts for condition in text.conditions)
+    faults = [*repeated([*written, *conditions], "there is another definition, partial or caveat")]
+    partials = _Partials({each.name: each for each in written if each.is_partial}, faults)
+    types = tuple(partials.put_into(each) for each in written if not each.is_partial)
+    model = Model(types, conditions, tuple(line for text in texts for line in text.comment))
+    refuse([*faults, *faults_of(model, _WORDS)])
+    return model
+
+
+@dataclass
+class _Partials:
+    by_name: dict[str, Definition]
+    faults: list[Fault]
+
+    def put_into(self, definition: Definition) -> Type:
+        members = tuple(self._members(definition, ()))
+        return Type(definition.name, members, definition.comment, definition.place)
+
+    def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ModelRelation]:
+        for member in definition.members:
+            if not isinstance(member, PartialNamed):
+                yield member
+            elif member.name in within:
+                self.faults.append(Fault(member.place, f"the partial `{member.name}` contains itself; remove this"))
+            elif member.name not in self.by_name:
+                meant = did_you_mean(member.name, self.by_name)
+                advice = f"there is no partial `{member.name}`{f'; {meant}' if meant else ''}"
+                self.faults.append(Fault(member.place, advice))
+            else:
+                yield from self._members(self.by_name[member.name], (*within, member.name))
+
+
+# ---- usersets that permissions pass through -----------------------------------------------------------------------
+# For example `group#member`, if a permission refers to `member` there, or to `->member` on the way to it.
+
+SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
+
+
+def passed_through(model: Model) -> frozenset[SubjectKind]:
+    return frozenset(
+        kind
+        for type_, relation in relations_of(model)
+        if relation.is_permission
+        for leaf, _ in leaves(relation.expression)
+        for kind in _of_leaf(leaf, type_)
+    )
+
+
+def _of_leaf(leaf: Expression, type_: Type) -> Iterator[SubjectKind]:
+    if isinstance(leaf, Computed):
+        yield type_.name, leaf.relation
+    elif isinstance(leaf, Arrow):
+        for relation in type_.relations:
+            if relation.name == leaf.tupleset:
+                yield from ((subject.type, leaf.relation) for subject in relation.subjects)
