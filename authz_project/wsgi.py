@@ -26,8 +26,7 @@ ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
 # Connections belong to threads here, never to coroutines. Django's storage checks for a coroutine first, which takes a
 # microsecond, twice per request.
 _of_thread = threading.local()
-for _connection in connections.all(initialized_only=True):
-    setattr(_of_thread, _connection.alias, _connection)
+_of_thread.__dict__.update({each.alias: each for each in connections.all(initialized_only=True)})
 connections._connections = _of_thread  # type: ignore[attr-defined]
 
 # Imported objects are permanent: freeze them. Requests allocate much and leave no garbage behind.

@@ -22,21 +22,9 @@ from facts.table import INSERTING, columns_of, fact_table
 from facts.wire import Fact, rows_of, some_end
 from policy.active import Caller, confirm, key_check, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
-from policy.ground import spans
+from policy.ground import journal, spans
 from policy.ground.clock import is_to_come
-from policy.ground.journal import (
-    COLUMNS,
-    By,
-    Done,
-    Kind,
-    WriterTurn,
-    advance,
-    changing,
-    claim,
-    note_recorded,
-    record,
-    time_of_revision,
-)
+from policy.ground.journal import By, Done, Kind, WriterTurn, advance, changing, claim, record
 from policy.ground.waking import run_with_connection
 from policy.rules.program import Program
 from policy.scopes import Scope
@@ -247,8 +235,8 @@ def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Write
             f" FROM {check.before}ANY(%s::text[]){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
             f" stored AS ({INSERTING} WHERE (SELECT COUNT(*) FROM holder) = %s"
             f" ON CONFLICT DO NOTHING RETURNING since)"
-            f" INSERT INTO revision ({COLUMNS})"
-            f" SELECT %s, each.number, {time_of_revision()}, holder.author, each.request, %s::bigint, %s,"
+            f" INSERT INTO revision ({journal.COLUMNS})"
+            f" SELECT %s, each.number, {journal.time_of_revision()}, holder.author, each.request, %s::bigint, %s,"
             f" (SELECT COUNT(*) FROM stored WHERE since = each.number), 0"
             f" FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS each (number, hash, request)"
             f" JOIN holder USING (hash) RETURNING number, inserted",
@@ -262,7 +250,7 @@ def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Write
     if len(inserted) < len(group):
         raise _KeyRefused
     done = [_done(number, each, turn, ChangeCounts(inserted[number])) for number, each in numbered]
-    note_recorded(environment_id, done)
+    journal.note_recorded(environment_id, done)
     return group, sum(inserted.values())
 
 

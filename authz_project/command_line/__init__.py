@@ -1,7 +1,7 @@
 """The command line, `authz` or `manage.py`: list of commands, dispatch, and error messages.
 
-`overview.py` lists the commands by topic, `running.py` finds and runs a command, and `endings.py` reports errors. Only
-the last two import Django, so help and version are printed immediately.
+`overview.py` lists the commands by topic, `running.py` finds and runs a command, `endings.py` reports errors, and
+`arguments.py` has types of arguments. Neither `overview.py` nor this file imports Django, so help is printed at once.
 """
 
 import gc

@@ -17,10 +17,7 @@ from authz_project.importers.cel import (
     sums,
     unasked,
 )
-from authz_project.importers.layout import (
-    variable,
-    word,
-)
+from authz_project.importers.layout import variable, word
 from authz_project.importers.model import (
     AllOf,
     Always,

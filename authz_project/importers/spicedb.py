@@ -10,12 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from authz_project.importers.files import (
-    neighbour_file,
-    node_of_yaml,
-    pairs_of,
-    value_of_json,
-)
+from authz_project.importers.files import neighbour_file, node_of_yaml, pairs_of, value_of_json
 from authz_project.importers.model import (
     NOWHERE,
     ContextValues,

@@ -9,12 +9,7 @@ from functools import reduce
 from typing import Any
 
 from authz_project.importers.cel import test_of
-from authz_project.importers.files import (
-    Comments,
-    Grammar,
-    NotParsed,
-    SyntaxTree,
-)
+from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree
 from authz_project.importers.model import (
     NOWHERE,
     Arrow,

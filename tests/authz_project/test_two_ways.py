@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from itertools import count, product
 from unittest import mock
@@ -10,7 +11,7 @@ from unittest import mock
 import orjson
 import pytest
 from django.core.exceptions import SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connections
 
 from authz_project import wsgi
 from authz_project.keys import create_key
@@ -308,3 +309,13 @@ def test_without_memory_to_write_it_an_answer_is_refused_and_a_change_that_is_ma
     }  # fmt: skip
     with mock.patch.object(memory, "demand_to_write", side_effect=NoMemory):
         assert answered(environ)[0].startswith(status)
+
+
+def test_a_connection_belongs_to_its_thread(db):
+    """Also after an upgrade of Django, in whose storage of connections `wsgi` takes part."""
+    mine, others = connections["default"], []
+    thread = threading.Thread(target=lambda: others.append(connections["default"]))
+    thread.start()
+    thread.join()
+    assert isinstance(connections._connections, threading.local)
+    assert connections["default"] is mine and others[0] is not mine

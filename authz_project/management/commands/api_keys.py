@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from authz_project.command_line.arguments import above_nothing, duration
 from authz_project.environments import environment_made
 from authz_project.keys import (
     ALL,
@@ -19,7 +20,6 @@ from authz_project.keys import (
     state_of,
     used_text,
 )
-from authz_project.management.durations import above_nothing, duration
 from authz_project.models import ApiKey
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import now, time_of

@@ -21,7 +21,7 @@ from django.utils.module_loading import import_string
 
 from authz_project import environments
 from authz_project.checkup import connection_findings
-from authz_project.command_line.numbers import at_least_one, port_number
+from authz_project.command_line.arguments import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.database import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key

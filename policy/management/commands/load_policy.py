@@ -9,15 +9,7 @@ from policy.errors import PolicyTestsFailed
 from policy.files import bundle_of_files
 from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected
-from policy.management.command import (
-    FILES,
-    PolicyCommand,
-    add_version,
-    failures,
-    note,
-    rejection,
-    warnings,
-)
+from policy.management.command import FILES, PolicyCommand, add_version, failures, note, rejection, warnings
 from policy.models import Environment
 from policy.publishing import CheckedDraft, activate, draft, ignored_facts, publish, remarks_on, results_of
 
