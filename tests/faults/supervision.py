@@ -2,9 +2,10 @@
 
     python -m tests.faults.supervision --seconds 60 [--database postgres]
 
-Workers are killed 1, 2 and 20 times a minute, one at a time, while clients ask and change things. A killed worker takes
-the requests with it that it was answering; all others must be answered, and right. Then the parent is killed: its
-workers must end within two seconds, and a server that is started on the same port must serve.
+Workers are killed 1, 2 and 20 times a minute, while clients ask and change things, and never the only one that serves: so
+fewer are killed while the parent waits longer and longer before it restarts one. A killed worker takes the requests
+with it that it was answering; all others must be answered, and right. Then the parent is killed: its workers must end
+within two seconds, and a server that is started on the same port must serve.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def main() -> int:
     for kind in kinds_of(options):
         for rate in RATES:
             with world(kind) as place:
-                found = supervised(place, max(1, round(rate * options.seconds / 60)), 60 / rate)
-                failed |= printed(marks(found), f"\n{kind}, a worker killed {rate} times a minute")
+                found = supervised(place, options.seconds, 60 / rate)
+                failed |= printed(marks(found), f"\n{kind}, a worker killed {rate} times a minute ({found.kills})")
         with world(kind) as place:
             failed |= printed(marks_of_orphans(orphaned(place)), f"\n{kind}, the parent killed")
     return failed
@@ -82,17 +83,19 @@ def marks_of_orphans(found: Orphaned) -> list[Mark]:
     ]
 
 
-def supervised(place: World, kills: int, every: float) -> Supervised:
-    """Kill so many workers, one every so many seconds but never the only one."""
+def supervised(place: World, seconds: float, every: float) -> Supervised:
+    """Kill a worker every so many seconds, at least one, but never the only one that serves."""
     service = place.started("--workers", str(WORKERS))
     place.filled(service)
     with _load(place, service) as (changes, told, asked):
-        for number in range(kills):
+        until, kills = time.monotonic() + seconds, 0
+        while kills == 0 or time.monotonic() < until:
             began = time.monotonic()
             workers = _serving(service)
-            workers[number % WORKERS].send_signal(signal.SIGKILL)
-            workers[number % WORKERS].wait(REPLACED_WITHIN)
-            time.sleep(max(0.0, min(every, 60.0) - (time.monotonic() - began)))
+            workers[kills % WORKERS].send_signal(signal.SIGKILL)
+            workers[kills % WORKERS].wait(REPLACED_WITHIN)
+            kills += 1
+            time.sleep(max(0.0, min(began + every, until) - time.monotonic()))
         _serving(service)
         parent_ended = int(service.process.poll() is not None)
     lost = len(_acknowledged(told) - changes.made(service.client(place.key)))

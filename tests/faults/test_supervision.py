@@ -9,7 +9,7 @@ ENDS_WITHIN = 30  # seconds; two where nobody else uses the machine, which `supe
 def test_workers_that_are_killed_in_quick_succession_are_replaced_and_the_others_answer():
     """Each worker dies once, as soon as both are there."""
     with world("sqlite") as place:
-        found = supervision.supervised(place, kills=2, every=0)
+        found = supervision.supervised(place, seconds=2, every=0)
     assert [each for each in supervision.marks(found) if not each.is_met] == []
 
 
