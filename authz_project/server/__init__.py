@@ -2,8 +2,8 @@
 
 - `supervisor` runs in the parent: it starts worker processes and replaces them until it receives a signal to stop.
 - `listening` has the socket that the workers share, and closes connections that keep others out.
-- `process` is a worker. It passes each request to `intake`, which decides whose body is read, and enforces size limits
-  and deadlines.
+- `process` is a worker. It passes each request from granian (by `granian_internals`, or by the public interface) to
+  `intake`, which decides whose body is read, and enforces size limits and deadlines.
 - `workers` has the thread pools: for checks, for small changes (group commit), and for long polling of the change feed.
 - `exchange` calls the application and sends the response.
 - `database_waits` ends waits for a PostgreSQL server that hangs; `readiness_probe` checks whether the database is up;

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
-from granian._granian import RSGIHTTPProtocol as HTTPProtocol
-from granian.rsgi import Scope
+from granian.rsgi import HTTPProtocol, Scope
 
 from authz_project import observing
 from authz_project.database import Readiness, draining

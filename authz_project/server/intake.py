@@ -19,9 +19,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import Error
 from django.http import HttpRequest, parse_cookie
 from django.utils.module_loading import import_string
-from granian._granian import RSGIHTTPProtocol as HTTPProtocol
-from granian._granian import RSGIProtocolClosed as ProtocolClosed
-from granian.rsgi import Scope
+from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope
 
 from authz_project.database import HEALTH, MEMORY, READINESS, refresh_connection
 from authz_project.errors import too_large
@@ -164,7 +162,12 @@ class _BodyReading:
     def _go_on(self) -> None:
         """Process the chunks that have arrived, and register a callback for the next one."""
         while self in _open:
-            chunk = self._chunk = self._chunks.__anext__()
+            try:
+                chunk = self._chunk = self._chunks.__anext__()
+            except StopAsyncIteration:  # on an event loop, the last chunk may arrive without an empty one after it
+                self.take(b"")
+                self._end()
+                return
             if not chunk.done():
                 chunk.add_done_callback(self._arrived)
                 return

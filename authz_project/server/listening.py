@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from django.conf import settings
-from granian._granian import SocketHolder
+from granian.http import HTTP1Settings
 
 from policy.ground.threads import start_thread
 
@@ -338,28 +338,34 @@ class Signals:
 
 BACKLOG = 4096  # of each worker, if the system allows that many
 TAKEN_WITHIN = 0.05  # seconds to accept the clients that have connected; usually immediate
+HTTP1 = HTTP1Settings(header_read_timeout=int(IDLE * 1000))
 USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to read a response; then the kernel closes it
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
 _TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: accept 0 bytes of each packet
 
 
 class Listening:
-    """A worker's listening socket, created in the worker; `holder` is the form that granian takes."""
+    """A worker's listening socket, or the one that all share. If granian opens its own, this one is only bound."""
 
-    def __init__(self, address: str, port: int, backlog: int):
-        own = opened(address, port)
+    def __init__(self, own: socket.socket, is_shared: bool = False):
+        self._own, self._is_shared = own, is_shared
         self._mine = own.dup()  # for `end`: granian owns and closes the other one
-        self.holder = SocketHolder(own.detach(), False, backlog)
+
+    def detach(self) -> int:
+        """Return the descriptor, for granian, which calls `listen`."""
+        return self._own.detach()
 
     def limit_connections(self, places: int) -> None:
         """Start closing connections that keep others out of the worker's `places`."""
-        if can_be_limited():
+        if can_be_limited() and not self._is_shared:
             share = settings.CONNECTIONS_PER_ADDRESS
             per_address = max(LEAST, ceil(places * share)) if share else 0
             ConnectionLimits(self._mine, Limits(places, per_address)).start()
 
     def end(self) -> None:
         """Reject new connections, and give granian time to accept those in the backlog."""
+        if self._is_shared:
+            return
         program = ctypes.create_string_buffer(_TAKE_NOTHING)
         pointer = struct.pack("HP", 1, ctypes.addressof(program))
         self._mine.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)

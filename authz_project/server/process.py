@@ -1,46 +1,45 @@
 """Worker processes, and how granian passes requests to them.
 
-Granian's WSGI interface assigns a thread to each request before its body has arrived, and that thread waits for the
-body without a timeout. Its RSGI interface reads bodies without a thread, but runs everything through an event loop,
-which takes a third more CPU time. So the worker uses RSGI with a substitute for the event loop (`AtOnce`), which runs
-each callback immediately, in the granian thread that delivers it.
+Requests arrive by `granian_internals`, or, with `serve --event-loop`, by granian's public interface: an event loop, on
+which a coroutine waits for each response.
 """
 
+import asyncio
+import atexit
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from math import ceil
+from typing import NamedTuple, Protocol
 
 from django.conf import settings
-from granian._granian import CallbackScheduler, RSGIWorker, SocketHolder, WorkerSignal
-from granian.constants import HTTPModes, SSLProtocols
-from granian.http import HTTP1Settings
+from granian.constants import HTTPModes
+from granian.rsgi import HTTPProtocol, Scope
+from granian.server.embed import Server
 
 from authz_project.database import draining
 from authz_project.server import listening
-from authz_project.server.listening import BACKLOG, IDLE, Listening, Signals, is_possible, opened
+from authz_project.server.listening import BACKLOG, HTTP1, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, WorkerReport
 from policy.ground.threads import start_thread
 from policy.ground.waking import watch
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
 LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses tell clients to reconnect elsewhere
-IDLE_THREADS = 600  # seconds after which granian ends its own idle threads
-ONE = 1  # thread of granian that runs Python: it hands requests over, and never waits
 
 
-def run_server(host: str, port: int, workers: int, threads: int) -> None:
+def run_server(host: str, port: int, workers: int, threads: int, event_loop: bool = False) -> None:
     """Serve until a signal to stop. In each process, one thread takes requests in; the others answer (see `Slots`)."""
     listening.allow_as_many_as_possible()
     signals = Signals()
     shared = None if is_possible() else opened(host, port)
     connections = listening.connections_of_worker(threads)
-    supervisor = Supervisor(workers, worker, host, port, max(2, threads), connections, shared)
+    supervisor = Supervisor(workers, worker, host, port, max(2, threads), connections, shared, event_loop)
     with turns_shared():
         supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
 
@@ -71,62 +70,45 @@ def worker(
     threads: int,
     connections: int,
     shared: socket.socket | None,
+    event_loop: bool,
 ) -> None:
     """Serve until a signal to stop, with up to `connections` clients; `shared` is the parent's socket, if any."""
     with report.starting():
-        listening = Listening(host, port, BACKLOG) if shared is None else None
-        holder = listening.holder if listening is not None else _holder_of(shared)
-        stop, stopped = stop_signal(listening), threading.Event()
-        stop.add_cb(stopped.set)
-        at_once = AtOnce()
-        scheduler = CallbackScheduler(at_once, None, None, None, None)
-        import_module("authz_project.wsgi")  # first, and not at import: it sets up Django and everything that answers
+        listening = Listening(shared or opened(host, port), is_shared=shared is not None)
+        signals = Signals()
+        server: ServesRequests
+        if event_loop:
+            server = OnEventLoop(host, port, connections)
+        else:
+            server = import_module("authz_project.server.granian_internals").Granian(number, listening, connections)
+        import_module("authz_project.wsgi")  # not at import: it sets up Django and everything that answers
         intake = import_module("authz_project.server.intake")
-        scheduler._schedule_fn = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
-        if listening is not None:
-            listening.limit_connections(connections)
-        rust = _rust(number, holder, connections)
-        rust.serve_str(scheduler, at_once, stop)
-    stopped.wait()
+        receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
+        listening.limit_connections(connections)
+        start_thread("end", stop_on_signal, signals, listening, server.stop)
+    server.serve(receive)
 
 
-def _holder_of(shared: socket.socket | None) -> SocketHolder:
-    assert shared is not None, "a worker without a socket of its own shares its parent's"
-    return SocketHolder(shared.detach(), False, BACKLOG)
+class ServesRequests(Protocol):
+    def serve(self, receive: Callable[..., None]) -> None: ...
+
+    def stop(self) -> None: ...
 
 
-def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
-    """Return granian's worker. Its arguments are positional, and its stub does not declare all of them."""
-    nothing = None
-    runtime = (1, 512, ONE, IDLE_THREADS, connections)  # threads, blocking threads; Python's threads; connections
-    protocols = (HTTPModes.http1, HTTP1Settings(header_read_timeout=int(IDLE * 1000)), nothing, False, nothing)
-    encryption: tuple[object, ...] = (False, nothing, nothing, nothing, str(SSLProtocols.tls13), nothing, [], False)
-    metrics = (nothing, nothing)
-    return RSGIWorker(number, (nothing, holder), nothing, *runtime, *protocols, *encryption, metrics)
-
-
-def stop_signal(listening: Listening | None) -> WorkerSignal:
-    """Return granian's stop signal, which a thread sets once this process has been told to stop and has drained.
+def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], None]) -> None:
+    """Wait for a signal to stop, drain, and call `stop`.
 
     SIGTERM starts draining, for `DRAIN_SECONDS`. Meanwhile the process reports that it is not ready, and each response
     closes its connection, so that no connection is closed later with a request in flight. SIGINT (Ctrl-C) skips
     draining. In both cases, requests in flight finish; those waiting for changes are answered at once.
     """
-    stop: WorkerSignal = WorkerSignal()
-    signals = Signals()
-
-    def end() -> None:
-        if signals.next() == signal.SIGTERM:
-            draining.set()
-            _await_end_of_draining(signals)
+    if signals.next() == signal.SIGTERM:
         draining.set()
-        watch.end()
-        if listening is not None:
-            listening.end()
-        stop.set()  # only once: the third call would block forever
-
-    start_thread("end", end)
-    return stop
+        _await_end_of_draining(signals)
+    draining.set()
+    watch.end()
+    listening.end()
+    stop()
 
 
 def _await_end_of_draining(signals: Signals) -> None:
@@ -139,11 +121,56 @@ def _await_end_of_draining(signals: Signals) -> None:
         pass
 
 
-class AtOnce:
-    """Passed to granian instead of an event loop: runs each callback immediately, in the calling thread."""
+# ---- granian's public interface -----------------------------------------------------------------------------------
 
-    @staticmethod
-    def call_soon(callback: Callable, *arguments: object, context: object = None) -> None:
-        callback(*arguments)
 
-    call_soon_threadsafe = call_soon
+class Request(NamedTuple):
+    scope: Scope
+    proto: "HeldProtocol"
+
+
+class HeldProtocol:
+    """Granian's protocol. It calls `free` once nothing refers to it: the response is sent, and the body is read."""
+
+    def __init__(self, protocol: HTTPProtocol, free: Callable[[], object]):
+        self._protocol, self._free = protocol, free
+        self.response_bytes, self.response_file = protocol.response_bytes, protocol.response_file
+
+    def __call__(self) -> object:
+        return self._protocol()
+
+    def __aiter__(self) -> object:
+        return self._protocol.__aiter__()
+
+    def __del__(self) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._free()
+
+
+class OnEventLoop:
+    """A server on granian's public interface, which listens on a socket of its own."""
+
+    def __init__(self, host: str, port: int, connections: int):
+        # Runs last of all at exit: were the interpreter finalized, a thread of granian could abort the process.
+        atexit.register(os._exit, 0)
+        self._server = Server(
+            self._app, host, port, backpressure=connections, backlog=BACKLOG,
+            http=HTTPModes.http1, http1_settings=HTTP1, websockets=False, log_enabled=False,
+        )  # fmt: skip
+
+    def serve(self, receive: Callable[[Request], None]) -> None:
+        self._receive = receive
+        asyncio.run(self._serve())
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.stop)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve()
+
+    async def _app(self, scope: Scope, protocol: HTTPProtocol) -> None:
+        """Hand the request over, and wait: when this ends, granian ends the request, even one without a response."""
+        done = asyncio.Event()
+        self._receive(Request(scope, HeldProtocol(protocol, partial(self._loop.call_soon_threadsafe, done.set))))
+        await done.wait()

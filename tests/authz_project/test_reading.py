@@ -7,7 +7,7 @@ from weakref import ref
 
 import orjson
 import pytest
-from granian._granian import RSGIProtocolClosed
+from granian.rsgi import ProtocolClosed
 
 from authz_project.errors import refusal_of
 from authz_project.route import parsed
@@ -21,7 +21,7 @@ class BrokenBody:
     """As granian's future: it keeps the error that it raises, and no garbage collection finds its way through it."""
 
     def __init__(self) -> None:
-        self.error = RSGIProtocolClosed()
+        self.error = ProtocolClosed()
         self.call: Callable[[BrokenBody], None] | None = None
 
     def add_done_callback(self, call: Callable[["BrokenBody"], None]) -> None:

@@ -1,5 +1,6 @@
 """`manage.py serve`, as its own process."""
 
+import json
 import os
 import re
 import signal
@@ -14,8 +15,10 @@ import pytest
 import requests
 
 from authz_project import __version__
+from tests.conversation import play
 from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, start_service
+from tests.test_wire_cases import CASES
 
 SECRET = "9f2c1b7a4e8d6035f1a2b3c4d5e6f708"
 
@@ -130,11 +133,12 @@ def test_a_port_that_is_taken_is_refused(tmp_path, service):
 
 
 @pytest.mark.parametrize("stop", some((signal.SIGTERM, signal.SIGINT), 2))
-def test_requests_in_flight_are_finished(tmp_path, sqlite_url, stop):
-    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1", SECRET_KEY=SECRET)
+@pytest.mark.parametrize("options", [(), ("--event-loop",)], ids=["", "event loop"])
+def test_requests_in_flight_are_finished(tmp_path, sqlite_url, options, stop):
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1", *options, SECRET_KEY=SECRET)
     facts = [{"predicate": "p", "args": [{"type": "T", "id": f"{n}"}]} for n in range(60_000)]
-    answers = []
-    sender = threading.Thread(target=lambda: answers.append(service.client().post("/batch", [{"inserts": facts}])))
+    body, client, answers = json.dumps([{"inserts": facts}]).encode(), service.client(), []
+    sender = threading.Thread(target=lambda: answers.append(client.request("POST", "/batch", data=body)))
     sender.start()
     time.sleep(0.6)
     service.process.send_signal(stop)
@@ -199,3 +203,22 @@ def test_a_half_sent_request_holds_nobody_up(service):
     with socket.create_connection(("127.0.0.1", int(service.origin.rpartition(":")[2]))) as half:
         half.sendall(b"POST /api/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n[")
         assert service.fresh_client().get("/facts").status_code == 200
+
+
+def test_the_public_interface_of_the_server_library_serves_as_well(tmp_path, sqlite_url):
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "2", "--event-loop", SECRET_KEY=SECRET)
+    for case in CASES:
+        play(service, case)
+    test_chunked_bodies_are_read_and_limited(service)
+    test_leading_slashes_do_not_matter(service)
+    test_the_body_of_a_refused_request_does_not_hide_the_refusal(service)
+    test_a_half_sent_request_holds_nobody_up(service)
+    for path in ("healthcheck", "readyz", "docs/", "admin/login/"):
+        assert requests.get(f"{service.origin}/{path}", timeout=10).status_code == 200
+    assert service.stop() == 0
+    assert "Traceback" not in service.log.read_text() and "panic" not in service.log.read_text()
+
+
+def test_one_module_knows_the_internals_of_the_server_library():
+    files = [path for path in (ROOT / "authz_project").rglob("*.py") if "granian._granian" in path.read_text()]
+    assert [path.name for path in files] == ["granian_internals.py"]

@@ -2,8 +2,8 @@
 
     python -m tests.faults.supervision --seconds 60 [--database postgres]
 
-Workers are killed 1, 2 and 20 times a minute, while clients ask and change things, and never the only one that serves: so
-fewer are killed while the parent waits longer and longer before it restarts one. A killed worker takes the requests
+Workers are killed 1, 2 and 20 times a minute, while clients ask and change things, and never the only one that serves:
+so fewer are killed while the parent waits longer and longer before it restarts one. A killed worker takes the requests
 with it that it was answering; all others must be answered, and right. Then the parent is killed: its workers must end
 within two seconds, and a server that is started on the same port must serve.
 """

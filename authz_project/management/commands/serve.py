@@ -74,6 +74,11 @@ class Command(ServiceCommand):
         parser.add_argument(
             "--dev", action="store_true", help="Enable the well-known development key and POST /test_environment."
         )
+        parser.add_argument(
+            "--event-loop",
+            action="store_true",
+            help="Use the public interface of granian, not its internals: slower, for versions of it not tested.",
+        )
 
     def handle(
         self,
@@ -83,6 +88,7 @@ class Command(ServiceCommand):
         workers: int,
         threads: int,
         dev: bool,
+        event_loop: bool,
         no_first_key: bool,
         metrics_host: str,
         metrics_port: int | None,
@@ -122,7 +128,7 @@ class Command(ServiceCommand):
             self.say(said_of_keys)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
             try:
-                run_server(host, port, workers, threads)
+                run_server(host, port, workers, threads, event_loop)
             except CannotStart:
                 raise CommandError("No worker could start. The log above tells why.") from None
 
