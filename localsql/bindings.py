@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from checks.asking import deadline
 from facts.accept import MOST_NAMED, printable, unaccepted_of
-from localsql.dialects import DIALECTS, Dialect, Family, default_family, is_sql_type
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, default_family, is_sql_type
 from localsql.errors import BindingRejected, ColumnRejected
 from policy.active import program_of_version
 from policy.fact_text import NotFactText, WrittenArgument, parsed
@@ -448,7 +448,8 @@ def _dialect(raw: object) -> Dialect:
     if raw is None:
         return DIALECTS["postgres"]
     if not isinstance(raw, str) or raw.lower() not in DIALECTS:
-        raise BindingRejected("dialect", "must be `postgres`, `mysql`, `mariadb` or `sqlite`")
+        *others, last = (f"`{name}`" for name in DIALECT_NAMES)
+        raise BindingRejected("dialect", f"must be {', '.join(others)} or {last}")
     return DIALECTS[raw.lower()]
 
 

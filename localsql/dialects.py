@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from enum import Enum
+from typing import ClassVar
 
 from checks.engine.sql.dialects import lateral_step
 from checks.engine.sql.text import MOST_ARMS, Text, joined
@@ -203,6 +204,7 @@ class Typed:
 class Dialect:
     """Defaults shared by the dialects."""
 
+    names: ClassVar[tuple[str, ...]] = ()  # in data bindings; messages show the first one
     parser = ""  # sqlglot's name of the dialect
     quotes = '"'  # around names; the first one is used for output
     recursive_arms_join = False  # if not, each rule is a recursive arm of its own
@@ -334,6 +336,7 @@ def _one_of(side: str, constants: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class PostgreSQL(Dialect):
+    names = ("postgres", "postgresql", "pg")
     parser = "postgres"
     recursive_arms_join = True  # a recursive table may be referenced once, so the arms are in a lateral union
 
@@ -384,6 +387,7 @@ def _shortest(number: str) -> str:
 
 @dataclass(frozen=True)
 class SQLite(Dialect):
+    names = ("sqlite",)
     parser = "sqlite"
     quotes = '"`'
     text_type = "TEXT"
@@ -425,6 +429,7 @@ class SQLite(Dialect):
 class MySQL(Dialect):
     """The normal form of a text is its bytes in UTF-8, because collations ignore case and trailing spaces."""
 
+    names: ClassVar[tuple[str, ...]] = ("mysql", "mysql8")
     parser = "mysql"
     quotes = "`"
     can_correlate = False
@@ -490,6 +495,7 @@ class MariaDB(MySQL):
     memory is exhausted. Arms in a derived table are visited once each, so `steps` combines them.
     """
 
+    names = ("mariadb",)
     fails_when_cut = False
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
@@ -505,12 +511,6 @@ def _truth_of_number(number: str) -> str:
     return f"(CASE {number} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
 
 
-DIALECTS: dict[str, Dialect] = {
-    "postgres": PostgreSQL(),
-    "postgresql": PostgreSQL(),
-    "pg": PostgreSQL(),
-    "mysql": MySQL(),
-    "mysql8": MySQL(),
-    "mariadb": MariaDB(),
-    "sqlite": SQLite(),
-}
+_ALL: tuple[Dialect, ...] = (PostgreSQL(), MySQL(), MariaDB(), SQLite())
+DIALECTS: dict[str, Dialect] = {name: dialect for dialect in _ALL for name in dialect.names}
+DIALECT_NAMES = tuple([dialect.names[0] for dialect in _ALL])

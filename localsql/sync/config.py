@@ -30,7 +30,7 @@ from localsql.bindings import (
     query_of,
     sql_types_of,
 )
-from localsql.dialects import DIALECTS, Dialect, Family
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family
 from localsql.errors import BindingRejected
 from policy.errors import AuthzError, Unavailable
 from policy.rules.program import Signature
@@ -452,9 +452,10 @@ def _usual_type(document: Mapping[object, object]) -> tuple[DatabaseKind, str]:
             raise ConfigRejected("source", f"must be one of {', '.join(_NAMES)}")
         return _TYPES[source.lower()]
     if dialect is not None:
-        if not isinstance(dialect, str) or dialect.lower() not in DIALECTS:
-            raise ConfigRejected("dialect", "must be one of postgres, mysql, mariadb, sqlite")
-        return _TYPES.get(dialect.lower(), _TYPES["mysql" if "mysql" in dialect.lower() else "postgres"])
+        known = DIALECTS.get(dialect.lower()) if isinstance(dialect, str) else None
+        if known is None:
+            raise ConfigRejected("dialect", f"must be one of {', '.join(DIALECT_NAMES)}")
+        return _TYPES[known.names[0]]
     return _TYPES["postgres"]
 
 

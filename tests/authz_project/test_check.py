@@ -113,6 +113,19 @@ def test_errors_raise_where_a_program_calls_it(kept_close, settings):
         call_command(*ALL, stdout=StringIO(), stderr=StringIO())
 
 
+def test_every_check_is_called_and_every_message_has_an_id_of_its_own():
+    """Ids without gaps, each in one check, and each provoked here."""
+    source, tests = Path(checkup.__file__).read_text(), Path(__file__).read_text()
+    checks = re.findall(r"^def (\w+)\(.*\) -> Found:$", source, re.MULTILINE)
+    assert len(checks) > 10
+    assert [name for name in checks if len(re.findall(rf"\b{name}\(", source)) == 1] == []
+    told = [name for each in source.split("\ndef ") for name in sorted(set(re.findall(r'id="authz\.(\w+)"', each)))]
+    assert sorted(told) == [
+        f"{letter}{number:03}" for letter in "EW" for number in range(1, sum(name[0] == letter for name in told) + 1)
+    ]
+    assert [name for name in told if f'"{name}"' not in tests and f".{name}" not in tests] == []
+
+
 # ---- the database ---------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +245,7 @@ def test_a_secret_that_can_be_guessed_is_told(settings):
 def test_a_disk_that_fills_is_told(tmp_path, free, ids):
     with mock.patch.object(checkup.shutil, "disk_usage", return_value=usage(1 << 40, 0, free)):
         assert found(disk_findings({"database": tmp_path, "decision log": tmp_path})) == ids
+        assert found(disk_findings({}, checkup.LARGE)) == ["W012"]
 
 
 @pytest.mark.parametrize(("mode", "ids"), [(0o600, []), (0o640, ["W013"]), (0o604, ["E009"])])

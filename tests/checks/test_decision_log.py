@@ -122,6 +122,7 @@ def test_each_question_is_a_line(repos, path):
         assert line["policy_version"] == 1
         assert line["key"].startswith("key ")
         assert 0 < line["microseconds"] < 60_000_000
+        assert bool(log.tally_of(said.json())) == bool(answer), "only SQL is not counted"
         if answer:
             assert line["answer"] == answer
         else:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from localsql.dialects import DIALECT_NAMES
 from policy.values import BOOLEAN, INTEGER, STRING
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
@@ -30,7 +31,7 @@ def _below(most: int) -> Callable[[str], bool]:
 
 
 def _everywhere(sql_type: str) -> dict[str, str]:
-    return dict.fromkeys(("postgres", "mariadb", "mysql", "sqlite"), sql_type)
+    return dict.fromkeys(DIALECT_NAMES, sql_type)
 
 
 def _any(text: str) -> bool:

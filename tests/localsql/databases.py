@@ -104,6 +104,9 @@ class MariaDB:
             return [column[0] for column in cursor.description], [tuple(row) for row in cursor.fetchall()]
 
 
+DATABASES = (Sqlite, PostgreSQL, MariaDB)
+
+
 def _marks(row: tuple, mark: str) -> str:
     return ", ".join([mark] * len(row))
 

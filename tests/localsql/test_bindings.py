@@ -7,7 +7,7 @@ import pytest
 from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow
 from localsql.bindings import bindings_from_text, check_column, key_from_text
-from localsql.dialects import DIALECTS, Family
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Family
 from localsql.errors import BindingRejected, ColumnRejected
 from tests.yardstick import seconds_at_most
 
@@ -111,14 +111,14 @@ def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
     assert reason in refused.value.message
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite", "mysql", "mariadb"])
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 @pytest.mark.parametrize("mark", ["?", ":p", "@p", "$1", "$p", "a.$1", "f($1)"])
 def test_placeholders_are_refused_in_every_dialect(dialect, mark):
     with pytest.raises(BindingRejected, match="placeholder"):
         bindings_from_text(one(f"SELECT id FROM a WHERE x = {mark}", dialect=dialect))
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite", "mysql", "mariadb"])
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_a_dollar_in_a_name_or_a_text_is_no_placeholder(dialect):
     query = "SELECT a$1 FROM a WHERE x = '$1'"
     assert bindings_from_text(one(query, dialect=dialect)).facts[0].query == query

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.localsql.databases import DATABASES
 from tests.localsql.test_residual import fact
 
 POLICY = """
@@ -57,15 +58,14 @@ COLUMNS = {
         "enum": Column("enum('sad','ok')", "", "sad", "sad", ("SAD", "1", "sad ")),
     },
 }
-CASES = [(dialect, name) for dialect, columns in COLUMNS.items() for name in columns]
+CASES = [(each.dialect, name) for each in DATABASES for name in COLUMNS[each.dialect]]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: "-".join(case))
 def column(request, api):
     dialect, name = request.param
     found = COLUMNS[dialect][name]
-    kinds = {"postgres": "postgresql_caller", "sqlite": "sqlite_caller", "mariadb": "mariadb_caller"}
-    database = request.getfixturevalue(kinds[dialect])
+    database = request.getfixturevalue({"postgres": "postgresql"}.get(dialect, dialect) + "_caller")
     try:
         database.fresh(f"{found.first} CREATE TABLE roles (u {found.sql}, d bigint); CREATE TABLE bans (u {found.sql})")
     except Exception as error:

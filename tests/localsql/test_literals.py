@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from localsql.dialects import DIALECTS, Family, Typed, is_possible, text_literal
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Family, Typed, is_possible, text_literal
 from localsql.errors import OtherSpelling
+from tests.localsql.conftest import CALLERS
+from tests.localsql.databases import DATABASES
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)
@@ -38,6 +40,11 @@ hostile = st.sampled_from(
     ]
 )
 values = st.one_of(texts, hostile, st.lists(hostile, min_size=1, max_size=5).map("".join))
+
+
+def test_every_dialect_is_run_on_a_real_database():
+    assert {name for each in DATABASES for name in each.dialects} == set(DIALECT_NAMES)
+    assert len(CALLERS) == len(DATABASES)
 
 
 @quick
@@ -70,7 +77,7 @@ def test_a_column_equals_its_value_and_no_other(column, value):
 @quick
 @given(value=values)
 def test_no_value_is_taken_for_a_placeholder_or_for_more_than_one_literal(value):
-    for name in ("postgres", "mysql", "mariadb", "sqlite"):
+    for name in DIALECT_NAMES:
         shown = DIALECTS[name].constant(value, Family.TEXT)
         assert not set(shown) & set(":?%@${};#\n"), shown
         assert "--" not in shown

@@ -6,7 +6,7 @@ from policy.language import parse
 from policy.language.lexer import COMPARISONS
 from policy.language.source import Source
 from policy.rules import compile_source
-from policy.rules.program import Program
+from policy.rules.program import TYPED, Program
 from tests.policy.program_clauses import clauses_of
 from tests.properties.random_policies import random_case
 from tests.reference import Model, Row, World, fixpoint, model_of
@@ -23,6 +23,7 @@ def visible(model: Model, program: Program) -> set[tuple[str, Row]]:
 def test_random_policies_compare_in_every_way():
     words = {word for seed in range(20) for word in random_case(Random(seed), ["values"]).policy.split()}
     assert {"=", *COMPARISONS} - words == set()
+    assert {"!=", *TYPED} == set(COMPARISONS)
 
 
 @seeds(range(60), 4)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from localsql.bindings import bindings_from_text
+from localsql.dialects import DIALECTS
 from localsql.sync.config import (
+    _TYPES,
     Around,
     Config,
     ConfigRejected,
@@ -18,6 +20,7 @@ from localsql.sync.config import (
     MongoQuery,
     SqlQuery,
     Tls,
+    _usual_type,
     config_from_text,
 )
 from tests.samples import page
@@ -77,6 +80,11 @@ def test_a_file_of_bindings_needs_a_connection_alone():
         read(text)
     (pattern,) = read(text, connection="mariadb://u:${PASSWORD}@h/d").patterns
     assert (pattern.database.kind, pattern.database.connection) == (DatabaseKind.MYSQL, "mariadb://u:s3cret@h/d")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_is_that_of_a_kind_of_database(dialect):
+    assert _usual_type({"dialect": dialect}) in _TYPES.values()
 
 
 def asked(query: str, url: str) -> str:
