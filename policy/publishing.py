@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
@@ -404,11 +404,8 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
     A text equal to the active policy's is not stored: the draft is deleted, and None returned.
     """
-    assert user.pk is not None, "whoever has drafts is logged in"
-    with changing():
-        # Lock the user's row, since two windows may save a first draft: there is no draft yet that could be locked.
-        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
-        draft = _drafts(user, environment).select_for_update().first()
+    with _changing_drafts(user):
+        draft = _drafts(user, environment).first()
         if draft is not None and not _is_known(draft, written, stamp):
             raise SavedElsewhere(draft)
         if is_active(environment, written.source):
@@ -425,14 +422,33 @@ def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool
     return is_active(draft.environment, draft.source)
 
 
-def discard(user: User, environment: Environment) -> None:
-    _drafts(user, environment).delete()
+def discard(user: User, environment: Environment, stamp: int | None) -> None:
+    """Delete the draft that the author saw; raise `SavedElsewhere` if the stored draft has another stamp."""
+    with _changing_drafts(user):
+        draft = _drafts(user, environment).first()
+        if draft is not None and draft.stamp != stamp:
+            raise SavedElsewhere(draft)
+        _drafts(user, environment).delete()
 
 
 def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
-    """Delete the draft that has just been published, unless it was saved again since."""
-    # A single statement, which tests the draft's content as of its deletion.
-    _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
+    """Delete the draft that has just been published, unless it was saved again since.
+
+    A save of the same text that is still in progress either finds the text active, or is waited for here.
+    """
+    with _changing_drafts(user):
+        _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
+
+
+@contextmanager
+def _changing_drafts(user: User) -> Iterator[None]:
+    """Open a transaction that serializes changes of the user's drafts.
+
+    It locks the user's row, since a first draft that is being saved cannot be seen or locked yet.
+    """
+    with changing():
+        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
+        yield
 
 
 def _drafts(user: User, environment: Environment) -> QuerySet[PolicyDraft]:

@@ -199,6 +199,8 @@ def test_a_draft_is_found_again(writer):
     writer.open(EDITOR)
     reads(writer, "#drafted", "Draft saved")
     assert writer.written_policy() == POLICY
+    put(writer, POLICY + "# saved again by this page\n")
+    reads(writer, "#saved", "Draft saved")
     writer.click("#drafted button")
     writer.shows("Draft discarded")
     assert writer.written_policy() == ""

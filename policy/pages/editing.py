@@ -457,18 +457,26 @@ class EditingAdmin(admin.ModelAdmin):
         return {"meanwhile": found, "may_look": self.has_view_or_change_permission(request)}
 
     def discard_view(self, request: HttpRequest) -> HttpResponse:
-        """Delete the draft, and redirect to a new page."""
+        """Delete the draft that the page shows, and redirect to a new page. If another was saved, only redirect."""
         form = self._sent(request)
         if isinstance(form, HttpResponse):
             return form
-        if "environment" not in form.cleaned_data:
+        if not {"environment", "stamp"} <= form.cleaned_data.keys():
             return _refused(form)
-        environment = form.cleaned_data["environment"]
-        if _is_theirs(request):
-            publishing.discard(request.user, environment)
-            self.message_user(request, "Draft discarded.")
+        environment, refusal = form.cleaned_data["environment"], ""
+        try:
+            if _is_theirs(request):
+                publishing.discard(request.user, environment, form.cleaned_data["stamp"])
+            else:
+                refusal = _OPENED_BY_ANOTHER
+        except SavedElsewhere as reason:
+            refusal = f"{reason.message}. Review it below, then discard it again if you don't need it"
+        except Unavailable as reason:
+            refusal = reason.message
+        if refusal:
+            self.message_user(request, f"Draft not discarded: {refusal}.", messages.ERROR)
         else:
-            self.message_user(request, "Draft not discarded: this page was opened by another user.", messages.ERROR)
+            self.message_user(request, "Draft discarded.")
         return HttpResponseRedirect(f"{reverse('admin:policy_policyversion_add')}?environment={environment.slug}")
 
     # ---- during editing -------------------------------------------------------------------------------------

@@ -234,11 +234,24 @@ def test_a_version_that_is_asked_for_is_shown_beside_a_draft(environment, writer
 def test_a_draft_is_discarded(environment, writer):
     published(environment, POLICY)
     writer.told(environment, "draft", source=WRONG)
-    answer = writer.ask(environment, "discard")
+    stamp = re.search(r'id="drafted">.*?name="stamp" value="(\d+)"', writer.get(EDITOR).content.decode(), re.DOTALL)[1]
+    answer = writer.ask(environment, "discard", stamp=stamp)
     assert (answer.status_code, answer["Location"]) == (302, f"{EDITOR}?environment=default")
     assert writer.get(EDITOR).context["source"] == POLICY
     assert not PolicyDraft.objects.exists()
-    assert writer.ask(environment, "discard", environment="99999").status_code == 400
+    assert writer.ask(environment, "discard", stamp=stamp).status_code == 302  # again, when there is none
+    for wrong in ({"environment": "99999"}, {"stamp": "x"}):
+        assert writer.ask(environment, "discard", **wrong).status_code == 400
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_newer_draft_is_not_discarded_unseen(environment, writer, is_known):
+    stamp = writer.told(environment, "draft", source=WRONG)["stamp"]
+    writer.told(environment, "draft", source=OTHER, stamp=stamp)
+    assert writer.ask(environment, "discard", stamp=stamp if is_known else None).status_code == 302
+    page = writer.get(EDITOR)
+    said = "Draft not discarded: a newer draft was saved in another window or on another machine. Review it below,"
+    assert said in text_of(page) and page.context["source"] == OTHER
 
 
 def test_publishing_lets_go_of_the_draft(environment, writer):
@@ -448,18 +461,6 @@ def test_saving_shows_when(environment, writer):
 # ---- at the same time ------------------------------------------------------------------------------------------------
 
 
-def in_another_thread(act) -> threading.Thread:
-    """The act, begun on a connection of its own."""
-
-    def run() -> None:
-        with closing(connection):
-            act()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 def after_tests(monkeypatch, act) -> None:
     """Do something else once the tests of a text were run, before the transaction that makes it active."""
     tested = publishing._tested
@@ -533,46 +534,3 @@ def test_the_page_names_the_version_whose_text_it_shows(environment, writer, mon
     monkeypatch.setattr(publishing, "active_version", then_publish)
     page = writer.get(EDITOR)
     assert (page.context["source"], page.context["seen"]) == (POLICY, 1)
-
-
-def test_of_two_first_saves_at_once_the_second_is_told_of_the_first(environment, writer, monkeypatch):
-    """Both look for a draft before either has saved one, if nothing keeps the second from looking."""
-    looked, others, outcomes = publishing.is_active, [], []
-
-    def then_save(*args):
-        """Called after a draft was looked for, and before it is saved."""
-        found = looked(*args)
-        if not others:
-            others.append(in_another_thread(lambda: outcomes.append(save(OTHER))))
-            others[0].join(1)  # it is done by then, or waits for this one
-        return found
-
-    def save(text: str):
-        try:
-            return publishing.keep(writer.user, environment, DraftText(text, "", None), None)
-        except publishing.SavedElsewhere as refused:
-            return refused
-
-    monkeypatch.setattr(publishing, "is_active", then_save)
-    mine = save(POLICY)
-    others[0].join(30)
-    (theirs,) = outcomes
-    refused = [each for each in (mine, theirs) if isinstance(each, publishing.SavedElsewhere)]
-    assert len(refused) == 1 and refused[0].draft.source == PolicyDraft.objects.get().source
-
-
-def test_a_draft_that_is_saved_while_another_is_published_stays(environment, writer):
-    """It is saved once the published one was found, before that is deleted."""
-    stamp = writer.told(environment, "draft", source=POLICY)["stamp"]
-    acts, others = [lambda: publishing.keep(writer.user, environment, DraftText(OTHER, "", None), int(stamp))], []
-
-    def save_first(execute, sql, params, many, context):
-        if acts and sql.startswith("DELETE") and "policy_draft" in sql:
-            others.append(in_another_thread(acts.pop()))
-            others[0].join(1)
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(save_first):
-        publishing.discard_published(writer.user, environment, POLICY, int(stamp))
-    others[0].join(30)
-    assert PolicyDraft.objects.get().source == OTHER

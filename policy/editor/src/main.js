@@ -238,6 +238,9 @@ form.addEventListener("submit", () => {
   renewToken();
   drafts.leave();
 });
+document.querySelector("form#drafted")?.addEventListener("submit", ({ target }) => {
+  target.elements.stamp.value = form.elements.stamp.value; // of the draft as this page saved it last
+});
 addEventListener("beforeunload", (event) => {
   if (drafts.isLeft || !drafts.isUnsaved()) return;
   drafts.keepHere();
