@@ -1,7 +1,7 @@
 """Endpoints that answer questions, explain answers, or accept expected ones."""
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import orjson
@@ -162,12 +162,19 @@ class List(Answering):
         body = decoded(self.body, request.data)
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
-        asked = (body["page_size"], body["page_token"], who.environment_id, question)
-        is_as_of = request.data.get("as_of") is not None
+        of, moment = partial(paging.list_of, who.environment_id, question), moment_asked(request, who)
         wanted = paging.page_request_from_json(
-            *asked, is_published_client(request), moment_asked(request, who), is_as_of
+            body["page_size"], body["page_token"], of, is_published_client(request), moment,
+            is_as_of=request.data.get("as_of") is not None,
+        )  # fmt: skip
+        page = paging.page_of(
+            who,
+            of,
+            wanted,
+            lambda then: ask.answer(who, question, wanted.page, then or wanted.moment),
+            lambda found: [row[0] for row in found.of_one],
         )
-        return paging.page_of_list(who, question, wanted)
+        return paging.page_to_json(page, wanted), page.found
 
     def least(self, request: Request) -> int:
         return paging.least_of(request.data.get("page_token"))

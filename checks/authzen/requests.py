@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
-from django.core import signing
 from rest_framework import serializers
 
-from checks.asking.paging import moment_from_token
-from checks.asking.question import Asked, Page
+from checks.asking.paging import LARGEST, PageRequest, continued
+from checks.asking.question import Asked
 from facts.wire import Fact, id_from_json, name_from_json
 from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest
-from policy.moments import Moment
+from policy.ground.pagination import digest_of
 from policy.rules.program import Program
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -347,76 +343,32 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
 
 
 # ---- Pages of a search: size and token ----------------------------------------------------------------------------
-# A token is signed. It continues one search of one environment after the last id that was sent, so no result is left
-# out or sent twice while facts change. All pages are as of the moment at which the first one was answered, as long as
-# its history is kept (`checks/asking/paging.py`).
+# All pages are as of the moment at which the first one was answered, as long as its history is kept
+# (`checks/asking/paging.py`).
 
-LARGEST = 2**31
-_SALT = "checks.authzen.requests"
 _REFUSED = "is not a valid page token for this search; start again without `token`"
 _CHANGED = "must be the limit that the search began with, or be left out"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPage:
-    """The page of a search that a request asks for."""
-
-    size: int
-    after: str | None = None
-    first: Moment | None = None  # when the first page was answered
-
-    @property
-    def page(self) -> Page:
-        return Page(self.size + 1, self.after)  # one more, to find out whether there is a next page
-
-
-def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
-    """Return a digest that identifies a search across its pages."""
+def search_of(environment_id: int, path: str, body: dict[str, object]) -> str:
+    """Return what identifies a search in tokens."""
     asked = {name: value for name, value in body.items() if name != "page"}
     try:
-        text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
+        return digest_of("search", environment_id, path, asked)
     except orjson.JSONEncodeError:  # orjson reads deeper nesting than it writes
         raise MalformedRequest("", "the request body is nested too deeply") from None
-    return sha256(text).hexdigest()
 
 
-def search_page_of(asked: PageAsked | None, digest: str) -> SearchPage | None:
+def search_page_of(asked: PageAsked | None, of: str) -> PageRequest | None:
     """Return the requested page; None for all results."""
     if asked is None or (asked.token is None and asked.limit is None):
         return None
     limit = None if asked.limit is None else min(asked.limit, LARGEST)
     if asked.token is None:
-        return SearchPage(LARGEST if limit is None else limit)
-    try:
-        of, size, last, *numbers = signing.Signer(salt=_SALT).unsign_object(asked.token)
-    except (signing.BadSignature, ValueError):
-        raise MalformedRequest("page.token", _REFUSED) from None
-    if of != digest:
-        raise MalformedRequest("page.token", _REFUSED)
-    if limit not in (None, size):
-        raise MalformedRequest("page.limit", _CHANGED)
-    return SearchPage(size, last, moment_from_token(numbers))
-
-
-def least_of(asked: object) -> int:
-    """Return the revision of the search that is continued; 0 if the token is missing or does not contain it."""
-    token = asked.get("token") if isinstance(asked, dict) else None
-    if isinstance(token, str):
-        with suppress(signing.BadSignature, ValueError):
-            _, _, _, *least = signing.Signer(salt=_SALT).unsign_object(token)
-            return int(least[0]) if least else 0
-    return 0
-
-
-def page_of(
-    wanted: SearchPage | None, ids: list[str | None], digest: str, moment: Callable[[], list[int]]
-) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and its member `page`. `moment` returns the last numbers of the next token."""
+        return PageRequest(LARGEST if limit is None else limit)
+    wanted = continued(asked.token, of)
     if wanted is None:
-        return ids, {"next_token": "", "count": len(ids)}
-    shown = ids[: wanted.size]
-    token = ""
-    if len(ids) > wanted.size:
-        last = (shown[-1] or "") if shown else wanted.after  # an empty page is continued from its own start
-        token = signing.Signer(salt=_SALT).sign_object([digest, wanted.size, last, *moment()])
-    return shown, {"next_token": token, "count": len(shown)}
+        raise MalformedRequest("page.token", _REFUSED)
+    if limit not in (None, wanted.size):
+        raise MalformedRequest("page.limit", _CHANGED)
+    return wanted

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
 from checks.asking.askers import Asker, confirmed, settled
-from checks.asking.paging import as_of_first_page, moment_to_token, not_cached
+from checks.asking.paging import LARGEST, PageRequest, least_of, page_of
 from checks.asking.question import Check, Page, Question, allow, by_ids
 from checks.asking.session import NEW_SIGNATURE, LiveSession
 from checks.authzen.requests import (
@@ -26,12 +26,10 @@ from checks.authzen.requests import (
     RequestProperties,
     ResourceSearch,
     SubjectSearch,
-    digest_of,
     evaluated,
     facts_of,
     known_of,
-    least_of,
-    page_of,
+    search_of,
     search_page_of,
 )
 from checks.compare.differences import AskedTogether
@@ -353,21 +351,24 @@ class AccessSearch(AuthZen):
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
-        digest = digest_of(who.environment_id, self.out, request.data)
-        wanted = search_page_of(body["page"], digest)
-        known, moment, page_asked = known_of(body), moment_asked(request, who), wanted.page if wanted else None
-        found, first = as_of_first_page(
+        of = search_of(who.environment_id, self.out, request.data)
+        asked, known, moment = search_page_of(body["page"], of), known_of(body), moment_asked(request, who)
+        wanted = asked or PageRequest(LARGEST)
+        page = page_of(
             who,
-            wanted.first if wanted else None,
-            lambda then: searched(who, known, self.out, page_asked, then or moment),
+            lambda: of,
+            wanted,
+            lambda then: searched(who, known, self.out, wanted.page if asked else None, then or moment),
+            ids_of,
+            moment,
         )
-        shown, page = page_of(wanted, ids_of(found), digest, lambda: moment_to_token(found, first or moment))
-        results = [self.result(body, "*" if text is None else text) for text in shown]
-        paged = {"page": page} if body["page"] is not None else {}  # first, as readers of long responses prefer
-        return paged | {"results": results}, not_cached(found) if page["next_token"] and moment is None else found
+        results = [self.result(body, "*" if text is None else text) for text in page.ids]
+        paged = {"page": {"next_token": page.token, "count": len(page.ids)}} if body["page"] is not None else {}
+        return paged | {"results": results}, page.found  # the results last, as readers of long responses prefer
 
     def least(self, request: Request) -> int:
-        return least_of(request.data.get("page"))
+        asked = request.data.get("page")
+        return least_of(asked.get("token")) if isinstance(asked, dict) else 0
 
     @abstractmethod
     def result(self, body: dict, text: str) -> dict[str, str]:

@@ -11,7 +11,8 @@ from django.db.models import F
 from authz_project.models import ApiKey
 from checks import serializers
 from checks.asking import paging
-from policy.ground import clock
+from policy.ground import clock, pagination
+from policy.ground.pagination import Cursor
 from policy.models import Environment
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store
 
@@ -367,9 +368,11 @@ def test_a_token_may_be_used_again(repos, token):
     lambda token: ":" + token.split(":")[1],
     lambda token: "é" + token,
     lambda token: "x" * 100_000,
-    lambda token: signing.dumps([1, "x", 10, "a"], salt="checks.asking.paging"),
-    lambda token: signing.Signer(salt="other").sign_object([1, "x", 10, "a"]),
-    lambda token: signing.Signer(salt="checks.asking.paging").sign_object({"a": 1}),
+    lambda token: signing.dumps(["x", "a", 10, []], salt=pagination._SALT),
+    lambda token: signing.Signer(salt="other").sign_object(["x", "a", 10, []]),
+    lambda token: pagination.signed({"a": 1}),
+    lambda token: pagination.signed(["x", "a", 10]),
+    lambda token: Cursor("x", "a", 10).token,
     lambda token: 5,
     lambda token: [token],
     lambda token: {"token": token},
