@@ -199,11 +199,11 @@ class FactAdmin(admin.ModelAdmin):
                 raise Http404("These facts do not exist.")
             shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
             title = "History of a fact" if asked[1] else f"History of {asked[0].predicate}"
-            return self._page(request, "facts_history", title, shown)
+            return self._page(request, "history", title, shown)
         environment = history_pages.environment_asked(request) or default_environment()
         shown = history_pages.timeline(request, environment, self._may_view_policies(request))
         shown["environments"] = Environment.objects.all()
-        return self._page(request, "timeline", f"History of {environment.slug}", shown)
+        return self._page(request, "history", f"History of {environment.slug}", shown)
 
     def value_history(self, request: HttpRequest) -> HttpResponse:
         """Show the history of the facts that mention a value."""
@@ -212,7 +212,7 @@ class FactAdmin(admin.ModelAdmin):
         if asked is None:
             raise Http404("This value does not exist.")
         shown = history_pages.value_page(request, *asked, self._may_view_policies(request))
-        return self._page(request, "facts_history", "History of a value", shown)
+        return self._page(request, "history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
         """Show what a revision changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -45,19 +46,23 @@ class Entry:
     deleted: tuple[FactChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryCursor:
+class HistoryKey(NamedTuple):
     """Where a page continues: after a fact, in row order, among those that a revision changed."""
 
     revision: int
     row: Row
+
+    @classmethod
+    def of(cls, key: Any) -> HistoryKey | None:
+        """Return the key in a cursor; None if it has none."""
+        return None if key is None else cls(key[0], tuple(key[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class History:
     entries: tuple[Entry, ...]
     horizon: int
-    more: HistoryCursor | None = None  # cursor of the next page
+    more: HistoryKey | None = None  # where the next page continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def of_pattern(
     predicate: str | None,
     args: Sequence[Argument],
     size: int,
-    after: HistoryCursor | None = None,
+    after: HistoryKey | None = None,
     to: int | None = None,
 ) -> History:
     """Return a page of the history of the facts that begin with these arguments, up to a revision or until now."""
@@ -94,7 +99,7 @@ def of_kinds(
     kinds: Mapping[Signature, int],
     args: Sequence[Argument],
     size: int,
-    after: HistoryCursor | None = None,
+    after: HistoryKey | None = None,
     to: int | None = None,
 ) -> History:
     """Return a page of the history of the facts of these signatures that begin with these ids."""
@@ -104,7 +109,7 @@ def of_kinds(
 
 
 @_IN_ONE_SNAPSHOT
-def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor | None = None) -> History:
+def of_value(environment_id: int, value: Value, size: int, after: HistoryKey | None = None) -> History:
     """Return a page of the history of the facts that mention a value, in any argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
     latest, horizon = newest_and_horizon(environment_id)
@@ -118,7 +123,7 @@ def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor 
 
 
 @_IN_ONE_SNAPSHOT
-def of_revision(environment_id: int, number: int, size: int, after: HistoryCursor | None = None) -> History:
+def of_revision(environment_id: int, number: int, size: int, after: HistoryKey | None = None) -> History:
     """Return a page of one revision's changes: a single entry, or none if they are unknown."""
     horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
@@ -141,7 +146,7 @@ def _page(
     kinds: Mapping[Signature, int],
     args: Sequence[Argument],
     size: int,
-    after: HistoryCursor | None,
+    after: HistoryKey | None,
     span: RevisionSpan,
     horizon: int,
 ) -> History:
@@ -155,7 +160,7 @@ def _paged(
     kept, rest = changes[:size], changes[size:]
     signatures = {number: signature for signature, number in kinds.items()}
     entries = tuple(_entries(environment_id, kept, signatures))
-    return History(entries, horizon, HistoryCursor(kept[-1].revision, kept[-1].row) if rest else None)
+    return History(entries, horizon, HistoryKey(kept[-1].revision, kept[-1].row) if rest else None)
 
 
 def _merged(changes: Iterable[_RevisionChange]) -> list[_RevisionChange]:
@@ -188,7 +193,7 @@ def _changed(change: _RevisionChange, signatures: Mapping[int, Signature]) -> Fa
 
 
 def _changes(
-    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryCursor | None, span: RevisionSpan
+    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryKey | None, span: RevisionSpan
 ) -> Iterator[_RevisionChange]:
     """Yield at least the first `most` changes in order, if there are that many.
 
@@ -215,7 +220,7 @@ def _part(
     kind: tuple[Signature, int],
     args: Sequence[Argument],
     most: int,
-    after: HistoryCursor | None,
+    after: HistoryKey | None,
     span: RevisionSpan,
 ) -> tuple[str, list[str | int]]:
     """Return the statement that reads the first changes of a signature's facts from one column, and its parameters."""
@@ -241,7 +246,7 @@ def _part(
 
 
 def _part_of_one(
-    table: str, column: str, number: int, most: int, after: HistoryCursor | None, revision: int
+    table: str, column: str, number: int, most: int, after: HistoryKey | None, revision: int
 ) -> tuple[str, list[str | int]]:
     """Return the same for a single revision: in row order, as in the index, however many there are."""
     ids_after: tuple[str, ...] = ()
@@ -273,7 +278,7 @@ def _found_by(table: str, leading: str | None) -> tuple[str, str]:
     return hint, f" AND {partial}" if partial else ""
 
 
-def _beyond(at: str, number: int, after: HistoryCursor | None) -> tuple[str, tuple[str | int, ...]]:
+def _beyond(at: str, number: int, after: HistoryKey | None) -> tuple[str, tuple[str | int, ...]]:
     """Return the condition that a change comes after the cursor; later revisions are already excluded."""
     if after is None or number > after.row[0]:
         return "", ()

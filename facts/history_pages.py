@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from urllib.parse import urlencode
 
-from django.core import signing
 from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Entry, FactChange, HistoryCursor, latest_periods, minute, since_text, until_text
+from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
@@ -19,11 +20,13 @@ from facts.read import fact_of_row
 from facts.wire import Argument
 from policy.ground.clock import microseconds_of, now
 from policy.ground.journal import Kind
+from policy.ground.pagination import Cursor, Listing, Pager, key_of
 from policy.models import Environment, PolicyVersion, Revision
 from policy.rules import program
 from policy.values import Value
 
 REVISIONS, FACTS = 50, 100  # per page
+_REVISIONS, _FACTS = "revisions", "changes of facts"  # what cursors are of
 _DONE: dict[str, str] = {
     Kind.FACTS: "Facts",
     Kind.LOAD: "Facts loaded",
@@ -62,10 +65,10 @@ class FactLine:
 
 @dataclass(frozen=True)
 class Happened:
-    """What a revision did to the facts that a page is about."""
+    """A revision, and what it did to the facts that a page is about."""
 
     step: Step
-    facts: tuple[FactLine, ...]
+    facts: tuple[FactLine, ...] = ()
 
 
 # ---- an environment ----------------------------------------------------------------------------------------------
@@ -73,19 +76,18 @@ class Happened:
 
 def timeline(request: HttpRequest, environment: Environment, may_view_policies: bool) -> dict[str, object]:
     """Return a page of the revisions, newest first."""
-    found = Revision.objects.filter(environment=environment).order_by("-number")
-    before = _number(request.GET.get("before", ""))
-    if before is not None:
-        found = found.filter(number__lt=before)
-    shown = list(found.select_related("policy_version").defer("policy_version__source")[: REVISIONS + 1])
-    steps = [step_of(each, earlier, may_view_policies) for each, earlier in zip(shown, [*shown[1:], None])][:REVISIONS]
+    found = Revision.objects.filter(environment=environment)
+    found = found.select_related("policy_version").defer("policy_version__source")
+    listing = Listing(
+        lambda key, most: [*(found if key is None else found.filter(number__lt=key)).order_by("-number")[:most]],
+        lambda key, most: [*found.filter(number__gt=key).order_by("number")[:most]][::-1],
+    )
+    page = listing.page(REVISIONS, *(key_of(request.GET.get(name), _REVISIONS) for name in ("after", "before")))
+    earlier = [*page.rows[1:], earlier_than(page.rows[-1])] if page.rows else []
     return {
         "environment": environment,
-        "steps": steps,
-        "next": f"?{urlencode({'environment': environment.pk, 'before': steps[-1].revision.number})}"
-        if len(shown) > REVISIONS
-        else "",
-        "first": timeline_url(environment.pk) if before is not None else "",
+        "happened": [Happened(step_of(*each, may_view_policies)) for each in zip(page.rows, earlier)],
+        "pager": page.pager(_REVISIONS, lambda each: each.number, partial(timeline_url, environment.pk)),
     }
 
 
@@ -124,10 +126,9 @@ def earlier_than(revision: Revision) -> Revision | None:
 
 def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
     """Return a revision's author and time, and a page of its changes."""
-    after = _cursor_asked(request)
+    after = _after(request)
     found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
     facts = fact_lines(found.entries[0]) if found.entries else ()
-    here = revision_url(revision)
     numbers = Revision.objects.filter(environment=revision.environment_id).values_list("number", flat=True)
     following = numbers.filter(number__gt=revision.number).order_by("number").first()
     previous = numbers.filter(number__lt=revision.number).order_by("-number").first()
@@ -138,8 +139,7 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
         "facts": facts,
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
-        "next": f"?{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if after else "",
+        "pager": _pager(f"{revision_url(revision)}?", after, found),
         "previous_url": _revision_url(revision.environment_id, previous) if previous else "",
         "following_url": _revision_url(revision.environment_id, following) if following else "",
     }
@@ -162,11 +162,11 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     """Return the history of one fact, given all of its ids, or of all facts of a signature, newest first."""
     types = types_of_text(kind.types)
     signature = program.Signature(kind.predicate, types)
-    after = _cursor_asked(request)
+    after = _after(request)
     args = [Argument(name, text) for name, text in zip(types, ids)]
     found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, after)
-    here = fact_url((kind.pk, *ids), len(ids))
-    return {
+    shown = _shown(fact_url((kind.pk, *ids), len(ids)), after, found, may_view_policies)
+    return shown | {
         "environment": kind.environment,
         "kind": kind,
         "types": types,
@@ -174,12 +174,6 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
         "state": _state(kind, ids) if ids else "",
         "kind_url": fact_url((kind.pk,), 0) if ids else "",
         "browse_url": _browse_url(kind, ids),
-        "happened": [
-            Happened(step_of(each.revision, None, may_view_policies), fact_lines(each)) for each in found.entries
-        ],
-        "horizon": found.horizon,
-        "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if after else "",
     }
 
 
@@ -187,21 +181,36 @@ def value_page(
     request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
 ) -> dict[str, object]:
     """Return the history of the facts that mention a value, newest first."""
-    after = _cursor_asked(request)
+    after = _after(request)
     found = history.of_value(environment.pk, value, FACTS, after)
     asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
-    here = f"{reverse('admin:facts_value_history')}?{asked}"
-    return {
+    shown = _shown(f"{reverse('admin:facts_value_history')}?{asked}", after, found, may_view_policies)
+    return shown | {
         "environment": environment,
         "value": value,
         "value_url": f"{reverse('admin:facts_value')}?{asked}",
+    }
+
+
+def _shown(here: str, after: HistoryKey | None, found: History, may_view_policies: bool) -> dict[str, object]:
+    """Return what all pages of the history of facts show; `here` is the URL of the first page."""
+    return {
         "happened": [
             Happened(step_of(each.revision, None, may_view_policies), fact_lines(each)) for each in found.entries
         ],
         "horizon": found.horizon,
-        "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if after else "",
+        "pager": _pager(f"{here}&", after, found),
     }
+
+
+def _after(request: HttpRequest) -> HistoryKey | None:
+    return HistoryKey.of(key_of(request.GET.get("after"), _FACTS))
+
+
+def _pager(start: str, after: HistoryKey | None, found: History) -> Pager:
+    """Return the URLs of the first and the next page, which begin with `start`."""
+    following = urlencode({"after": Cursor(_FACTS, found.more).token}) if found.more else ""
+    return Pager(first=start[:-1] if after else "", next=following and f"{start}{following}")
 
 
 def _state(kind: Signature, ids: Sequence[str]) -> str:
@@ -224,8 +233,8 @@ def _browse_url(kind: Signature, ids: Sequence[str]) -> str:
 # ---- URLs ----------------------------------------------------------------------------------------------------------
 
 
-def timeline_url(environment_id: int) -> str:
-    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id})}"
+def timeline_url(environment_id: int, fields: Mapping[str, str] = MappingProxyType({})) -> str:
+    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id, **fields})}"
 
 
 def fact_url(row: Sequence[object], arity: int) -> str:
@@ -265,19 +274,3 @@ def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
-
-
-def _token(after: HistoryCursor) -> str:
-    return signing.dumps([after.revision, list(after.row)])
-
-
-def _cursor_asked(request: HttpRequest) -> HistoryCursor | None:
-    """Return the cursor of the page, if its token was issued by such a page."""
-    token = request.GET.get("after", "")
-    if not token:
-        return None
-    try:
-        revision, row = signing.loads(token)
-    except (signing.BadSignature, ValueError, TypeError):
-        return None
-    return HistoryCursor(revision, tuple(row))

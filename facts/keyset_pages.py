@@ -16,6 +16,7 @@ from facts.numbering import types_of_text
 from facts.read import fact_of_row
 from facts.table import fact_table
 from facts.wire import Fact
+from policy.ground.pagination import Listing
 from policy.rules import program
 
 # ---- Pages of stored facts, forwards and backwards, by the keys of their first and last rows ----------------------
@@ -130,6 +131,11 @@ class Mark(NamedTuple):
     column: tuple[int, int]
     row: Row
 
+    @classmethod
+    def of(cls, key: Any) -> Mark | None:
+        """Return the mark in a cursor; None if it has none."""
+        return None if key is None else cls(tuple(key[0]), tuple(key[1]))
+
 
 @dataclass(frozen=True, slots=True)
 class Met:
@@ -147,33 +153,17 @@ class Met:
         return self.filed.fact
 
 
-@dataclass(frozen=True, slots=True)
-class FactPage:
-    """Consecutive facts, and whether there are others before and after them."""
+def listing(walk: Sequence[SearchColumn]) -> Listing[Met]:
+    """Return the facts on a walk as a list in pages, by marks whose columns are on the walk."""
+    places = {column.key: place for place, column in enumerate(walk)}
 
-    facts: tuple[Met, ...]
-    has_previous: bool = False
-    has_next: bool = False
+    def after(mark: Mark | None, most: int) -> list[Met]:
+        return _met(walk[places[mark.column] if mark else 0 :], mark, most, forward=True)
 
+    def before(mark: Mark, most: int) -> list[Met]:
+        return _met(walk[places[mark.column] :: -1], mark, most, forward=False)[::-1]
 
-def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> FactPage:
-    return page_after(walk, None, size)
-
-
-def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> FactPage:
-    """Return the facts that follow a mark; the first ones without a mark, or if its column is not on the walk."""
-    start = _index_of(walk, mark)
-    found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
-    return FactPage(tuple(found[:size]), start is not None, len(found) > size)
-
-
-def page_before(walk: Sequence[SearchColumn], mark: Mark, size: int = PAGE) -> FactPage:
-    """Return the facts before a mark; if they do not fill a page, return the first page."""
-    at = _index_of(walk, mark)
-    found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
-    if len(found) <= size:
-        return first_page(walk, size)
-    return FactPage(tuple(found[:size][::-1]), True, True)
+    return Listing(after, before)
 
 
 def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:
@@ -187,10 +177,6 @@ def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:
 
 def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
     return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
-
-
-def _index_of(walk: Sequence[SearchColumn], mark: Mark | None) -> int | None:
-    return None if mark is None else next((at for at, column in enumerate(walk) if column.key == mark.column), None)
 
 
 def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:

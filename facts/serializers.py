@@ -6,16 +6,13 @@ Each kind of fact is decoded by a single function: nested serializers take twent
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Protocol
 
-import orjson
-from django.core import signing
 from rest_framework import serializers
 
 from facts import wire
 from facts.feed import MOST, FeedRequest, feed_position_from_text
-from facts.history import FactChange, History, HistoryCursor
+from facts.history import FactChange, History, HistoryKey
 from facts.models import MAX_ARGUMENTS
 from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
@@ -23,6 +20,7 @@ from policy import endpoint
 from policy.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.errors import MalformedRequest
 from policy.ground.clock import short_text_of, text_of
+from policy.ground.pagination import Cursor, cursor_of, digest_of
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 
@@ -183,11 +181,10 @@ def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
 
 # ---- request and response of GET /history ----------------------------------------------------------------------
 #
-# Page tokens are signed by this service. A token continues the history of one pattern in one environment after the last
-# fact that was sent, with the page size of the first request: later changes are newer than all following pages.
+# A token continues the history of one pattern in one environment after the last fact that was sent, with the page size
+# of the first request: later changes are newer than all following pages.
 
 USUAL, LARGEST = 1_000, 10_000  # facts on a page
-_SALT = "facts.history"
 _REFUSED = "is not a valid page token for this history; start again without `page_token`"
 
 
@@ -197,7 +194,7 @@ class HistoryQuery:
     predicate: str | None
     args: tuple[Argument, ...]
     size: int
-    after: HistoryCursor | None
+    after: HistoryKey | None
 
 
 def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery:
@@ -205,13 +202,10 @@ def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery
     token = query.get("page_token")
     if not token:
         return HistoryQuery(environment_id, predicate, args, _size(query.get("page_size")), None)
-    try:
-        environment, digest, size, revision, row = _signer().unsign_object(token)
-    except (signing.BadSignature, ValueError):
-        raise MalformedRequest("page_token", _REFUSED) from None
-    if environment != environment_id or digest != _digest(predicate, args):
+    cursor = cursor_of(token)
+    if cursor is None or cursor.of != _of(environment_id, predicate, args):
         raise MalformedRequest("page_token", _REFUSED)
-    return HistoryQuery(environment_id, predicate, args, size, HistoryCursor(revision, tuple(row)))
+    return HistoryQuery(environment_id, predicate, args, cursor.size, HistoryKey.of(cursor.key))
 
 
 def _size(text: str | None) -> int:
@@ -243,16 +237,11 @@ def _changed_to_json(changed: FactChange) -> dict[str, object]:
     return fact_to_json(changed.fact) | end
 
 
-def _token(asked: HistoryQuery, more: HistoryCursor | None) -> str | None:
+def _token(asked: HistoryQuery, more: HistoryKey | None) -> str | None:
     if more is None:
         return None
-    digest = _digest(asked.predicate, asked.args)
-    return _signer().sign_object([asked.environment_id, digest, asked.size, more.revision, list(more.row)])
+    return Cursor(_of(asked.environment_id, asked.predicate, asked.args), more, asked.size).token
 
 
-def _signer() -> signing.Signer:
-    return signing.Signer(salt=_SALT)
-
-
-def _digest(predicate: str | None, args: Sequence[Argument]) -> str:
-    return sha256(orjson.dumps([predicate, [[arg.type, arg.id] for arg in args]])).hexdigest()
+def _of(environment_id: int, predicate: str | None, args: Sequence[Argument]) -> str:
+    return digest_of("history", environment_id, predicate, [[arg.type, arg.id] for arg in args])

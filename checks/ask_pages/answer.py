@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from checks.ask_pages.question import CHANGED, Note, PageQuestion, unknown_names, unknown_types, unmentioned
 from checks.asking import run
@@ -23,153 +23,117 @@ from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
 from policy.errors import Cancelled
+from policy.ground.pagination import Listing, ListPage, Pager, key_of
 from policy.moments import AsOf, Moment
 from policy.values import Value
 
 # ---- listing ------------------------------------------------------------------------------------------------------
-# A page of a list of answers, read by keyset pagination; the database counts the total.
+# A page of a list of answers; the database counts the total.
 #
-# The target may have several types, each with a question of its own, whose answers are concatenated. A URL names the
-# answer before or after its page, so that no answer is left out or shown twice while facts change.
+# The target may have several types, each with a question of its own, whose answers are concatenated.
 
 PAGE = 100  # answers
 COUNTING = 0.1  # seconds, after which it is only known that there are more
-_EVERY = "*"  # in a URL: the answer that stands for every value, which sorts before all others of its type
+_ANSWERS = "answers"  # what cursors are of
 _LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # sorts after every id
 
 
-class AnswerCursor(NamedTuple):
-    """Where a page starts or ends: an answer, and the index of its type."""
+class AnswerKey(NamedTuple):
+    """An answer: its type, and its id, which is None if it stands for every value and so precedes all others."""
 
-    type: int
-    text: str | None  # None: the answer that stands for every value
+    type: str
+    text: str | None
 
-
-class PageAddress(NamedTuple):
-    """The requested page: after or before an answer, among the answers that contain a text."""
-
-    text: str = ""
-    type: str = ""
-    after: str = ""
-    before: str = ""
-
-    @classmethod
-    def of(cls, fields: Mapping[str, str]) -> PageAddress:
-        return cls(*(fields.get(name, "") for name in ("filter", "of", "after", "before")))
+    @property
+    def value(self) -> Value:
+        return Value(self.type, ANY if self.text is None else self.text)
 
 
 @dataclass(frozen=True)
 class Listed:
     """A page of answers; an id of ANY stands for every value of its type."""
 
-    answers: tuple[Value, ...]
-    address: PageAddress
-    is_first: bool
-    is_last: bool
+    page: ListPage[AnswerKey]
+    filter: str  # a text that all answers contain
     total: int | None  # of the answers with an id; None: counting takes too long
     start: int | None  # the number of the first of these on this page, from 1
     every: tuple[str, ...] = ()  # types of which every value is an answer, on this page or on another
 
     @property
+    def is_whole(self) -> bool:
+        return not (self.page.has_previous or self.page.has_next)
+
+    @property
     def named(self) -> int:
-        return sum(each.id != ANY for each in self.answers)
+        return sum(each.text is not None for each in self.page.rows)
 
-    @property
-    def previous(self) -> dict[str, str]:
-        """Return the URL parameters of the previous page; empty if this is the first."""
-        return {} if self.is_first or not self.answers else _fields("before", self.answers[0])
-
-    @property
-    def next(self) -> dict[str, str]:
-        return {} if self.is_last or not self.answers else _fields("after", self.answers[-1])
+    def pager(self, url: Callable[[Mapping[str, str]], str]) -> Pager:
+        return self.page.pager(_ANSWERS, lambda answer: answer, url)
 
 
-def _fields(name: str, answer: Value) -> dict[str, str]:
-    return {"of": answer.type, name: _EVERY if answer.id == ANY else answer.id}
-
-
-def listed(session: Snapshot, questions: Sequence[Question], column: str, address: PageAddress) -> Listed:
-    """Return the page, and the number of answers."""
-    return _Listing(session, questions, [each.variables[column].type for each in questions], address).page()
-
-
-class _Counted(NamedTuple):
-    every: Set[int]  # indexes of types of which every value is an answer
-    total: int | None
-    start: int | None
+def listed(session: Snapshot, questions: Sequence[Question], column: str, fields: Mapping[str, str]) -> Listed:
+    """Return the page that a URL's fields name, and the number of answers."""
+    found = _Answers(session, {each.variables[column].type: each for each in questions}, fields.get("filter", ""))
+    return found.listed(*(key_of(fields.get(name), _ANSWERS) for name in ("after", "before")))
 
 
 @dataclass(frozen=True)
-class _Listing:
+class _Answers:
     session: Snapshot
-    questions: Sequence[Question]
-    types: Sequence[str]
-    address: PageAddress
+    questions: Mapping[str, Question]  # by type
+    filter: str
 
-    def page(self) -> Listed:
-        found, is_first, is_last = self._found()
-        answers = tuple([Value(self.types[place], ANY if text is None else text) for place, text in found])
-        here = {place for place, text in found if text is None}
-        if is_first and is_last:
-            return Listed(answers, self.address, True, True, len(found) - len(here), 1, self._types(here))
-        counted = self._counted(found[0] if found else None)
-        every = self._types(here | counted.every)
-        return Listed(answers, self.address, is_first, is_last, counted.total, counted.start, every)
+    def listed(self, after: Sequence[Any] | None, before: Sequence[Any] | None) -> Listed:
+        keys = (AnswerKey(*key) if key and key[0] in self.questions else None for key in (after, before))
+        page = Listing(self._after, self._before).page(PAGE, *keys)
+        every = {each.type for each in page.rows if each.text is None}
+        if not (page.has_previous or page.has_next):
+            return Listed(page, self.filter, len(page.rows) - len(every), 1, self._in_order(every))
+        total = start = None
+        with suppress(QueryTooSlow, Cancelled), run.limited(COUNTING):
+            for name in self.questions:
+                every |= {name} if self._has_every(name) else set()
+            total, start = self._counted(page.rows[0] if page.rows else None)
+        return Listed(page, self.filter, total, start, self._in_order(every))
 
-    def _types(self, places: Set[int]) -> tuple[str, ...]:
-        return tuple([self.types[place] for place in sorted(places)])
+    def _in_order(self, types: Set[str]) -> tuple[str, ...]:
+        return tuple([name for name in self.questions if name in types])
 
-    def _found(self) -> tuple[list[AnswerCursor], bool, bool]:
-        """Return the answers of the page, whether it is the first one, and whether it is the last."""
-        known = self.address.type in self.types
-        place = self.types.index(self.address.type) if known else 0
-        if self.address.before:
-            found = self._before(place, self.address.before)
-            if len(found) > PAGE:
-                return found[-PAGE:], False, False
-        after = self.address.after if not self.address.before else ""
-        found = self._after(place if after else 0, after)
-        return found[:PAGE], not after, len(found) <= PAGE
-
-    def _after(self, place: int, text: str) -> list[AnswerCursor]:
-        """Return the answers after one, up to one more than a page has, which shows that there is a next page."""
-        after = None if not text else "" if text == _EVERY else text
-        found: list[AnswerCursor] = []
-        while place < len(self.questions) and len(found) <= PAGE:
-            found += self._read(place, Page(PAGE + 1 - len(found), after, None, self.address.text))
-            place, after = place + 1, None
+    def _after(self, key: AnswerKey | None, most: int) -> list[AnswerKey]:
+        names, found = list(self.questions), list[AnswerKey]()
+        for name in names[names.index(key.type) :] if key else names:
+            if len(found) < most:
+                after = key.text or "" if key and key.type == name else None
+                found += self._read(name, Page(most - len(found), after, None, self.filter))
         return found
 
-    def _before(self, place: int, text: str) -> list[AnswerCursor]:
-        found: list[AnswerCursor] = []
-        before, has_every = ("", False) if text == _EVERY else (text, True)
-        while place >= 0 and len(found) <= PAGE:
-            some = self._read(place, Page(PAGE + 1 - len(found), None, before, self.address.text)) if before else []
-            if has_every and len(found) + len(some) <= PAGE:
-                some = [*(each for each in self._read(place, Page(1)) if each.text is None), *some]
-            found = [*some, *found]
-            place, before, has_every = place - 1, _LAST, True
+    def _before(self, key: AnswerKey, most: int) -> list[AnswerKey]:
+        names, found = list(self.questions), list[AnswerKey]()
+        for name in names[names.index(key.type) :: -1]:
+            before = key.text if key.type == name else _LAST
+            if before is not None and len(found) < most:
+                found = [*self._read(name, Page(most - len(found), None, before, self.filter)), *found]
+                if len(found) < most and self._has_every(name):
+                    found = [AnswerKey(name, None), *found]
         return found
 
-    def _read(self, place: int, page: Page) -> list[AnswerCursor]:
-        return [AnswerCursor(place, text) for (text,) in self.session.page(self.questions[place], page)]
+    def _has_every(self, name: str) -> bool:
+        return any(each.text is None for each in self._read(name, Page(1)))
 
-    def _counted(self, first: AnswerCursor | None) -> _Counted:
-        """Count all answers, and those before the page's first one; the counts are None if that takes too long."""
-        every: set[int] = set()
+    def _read(self, name: str, page: Page) -> list[AnswerKey]:
+        return [AnswerKey(name, text) for (text,) in self.session.page(self.questions[name], page)]
+
+    def _counted(self, first: AnswerKey | None) -> tuple[int, int | None]:
+        """Return the number of all answers, and that of the page's first one."""
         total = before = 0
-        try:
-            with run.limited(COUNTING):
-                for place in range(len(self.questions)):
-                    every.update(place for each in self._read(place, Page(1)) if each.text is None)
-                for place, question in enumerate(self.questions):
-                    start = (first.text or "") if first and place == first.type else None
-                    count, sooner = self.session.count(question, self.address.text, start)
-                    total += count
-                    before += 0 if first is None or place > first.type else sooner if place == first.type else count
-        except (QueryTooSlow, Cancelled):
-            return _Counted(every, None, None)
-        return _Counted(every, total, before + 1 if first else None)
+        for name, question in self.questions.items():
+            if first is not None and name == first.type:
+                count, sooner = self.session.count(question, self.filter, first.text or "")
+                before = total + sooner
+            else:
+                count, _ = self.session.count(question, self.filter, None)
+            total += count
+        return total, before + 1 if first else None
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------
@@ -200,7 +164,7 @@ def answered(asked: PageQuestion) -> PageAnswer:
         questions = asked.questions(session.program)
         goal = found = None
         if asked.kind.column:
-            found = listed(session, questions, asked.kind.column, PageAddress.of(asked.fields))
+            found = listed(session, questions, asked.kind.column, asked.fields)
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun

@@ -30,8 +30,7 @@ from checks.ask_pages.question import (
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import snapshot
 from checks.compare.review import Access, AccessState
-from checks.compare.review_page import looked_text, shown_action, value_shown, why_url
-from checks.compare.review_walk import page_start_text
+from checks.compare.review_page import shown_action, stretch_shown, value_shown, why_url
 from checks.explain.cases import ANY
 from facts.pages.addresses import ask_url, value_url
 from facts.pages.browse import Ability, Answer, QuestionChoice, Section
@@ -321,18 +320,16 @@ def _explained(answer: PageAnswer) -> ShownQuestion:
 def _listed(answer: PageAnswer, found: Listed) -> ShownQuestion:
     asked, column = answer.asked, answer.asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
-    again = asked_again(asked.fields, filter=found.address.text)
+    again = asked_again(asked.fields, filter=found.filter)
     return {
         "headline": _headline(found, column),
         "question": question_html(answer.questions, slug) if answer.questions else "",
         "every": found.every,
-        "answers": [_answer(asked.fields, version, column, each, slug) for each in found.answers],
+        "answers": [_answer(asked.fields, version, column, each.value, slug) for each in found.page.rows],
         "range": _range(found),
-        "previous": page_url("ask", version, again | found.previous) if found.previous else "",
-        "next": page_url("ask", version, again | found.next) if found.next else "",
-        "first": "" if found.is_first else page_url("ask", version, again),
-        "filter": found.address.text,
-        "is_filterable": bool(found.address.text) or not (found.is_first and found.is_last) or len(found.answers) > 10,
+        "pager": found.pager(lambda fields: page_url("ask", version, again | fields)),
+        "filter": found.filter,
+        "is_filterable": bool(found.filter) or not found.is_whole or len(found.page.rows) > 10,
         "unfiltered": page_url("ask", version, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
     }
@@ -346,12 +343,12 @@ def _headline(found: Listed, column: str) -> str:
     if count is None:
         return f"More than {max(found.named, 1):,} {noun}s"
     if not count:
-        return _NOTHING[column] if not found.address.text else f"No {noun}s"
+        return _NOTHING[column] if not found.filter else f"No {noun}s"
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _range(found: Listed) -> str:
-    if not found.named or (found.is_first and found.is_last):
+    if not found.named or found.is_whole:
         return ""
     if found.start is None or found.total is None:
         return f"{found.named:,} shown; there are more"
@@ -398,15 +395,10 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
     again = asked_again(asked.fields, filter=text)
-    next_fields = asked_again(asked.fields, filter=text, after=page_start_text(found.next)) if found.next else {}
-    return {
+    return stretch_shown(found, lambda fields: page_url("ask", asked.version.pk, again | fields)) | {
         "headline": found.headline,
         "lines": [_change(answer, line) for line in found.lines],
         "range": found.range,
-        "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
-        "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
-        "looked": looked_text(found.looked) if found.looked else "",
-        "is_short": found.is_short,
         "filter": text,
         "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
         "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),

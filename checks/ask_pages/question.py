@@ -138,20 +138,15 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 # All fields that a URL may have, in that order.
 NAMES = (
     "kind", "actor", "action", "resource", "from", "to", "context", "revision", "at",
-    "filter", "of", "after", "before",
+    "filter", "after", "before",
 )  # fmt: skip
-_OF_PAGES = ("filter", "of", "after", "before")
-_CURSORS = ("after", "before")  # ids, which are not trimmed: leading and trailing spaces belong to them
+_OF_PAGES = ("filter", "after", "before")
 
 
 def filled(sent: Mapping[str, str]) -> dict[str, str]:
     """Return the nonempty fields, in order."""
-    texts = {name: _trimmed(name, sent.get(name, "")) for name in NAMES}
+    texts = {name: sent.get(name, "").replace("\r\n", "\n").strip() for name in NAMES}
     return {name: text for name, text in texts.items() if text}
-
-
-def _trimmed(name: str, text: str) -> str:
-    return text if name in _CURSORS else text.replace("\r\n", "\n").strip()
 
 
 def asked_again(fields: Mapping[str, str], **changed: str) -> dict[str, str]:

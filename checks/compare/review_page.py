@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -32,6 +32,7 @@ from facts.notation import value_from_text
 from facts.numbering import numbers_as_of
 from policy.errors import MalformedRequest
 from policy.ground.clock import now, text_of, time_of
+from policy.ground.pagination import Pager
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
 from policy.values import Value, quoted
@@ -146,7 +147,7 @@ class ReviewForm(forms.Form):
     action = forms.CharField(strip=True, required=False)
     resource_type = forms.CharField(strip=True, required=False)
     filter = forms.CharField(strip=True, required=False)
-    after = forms.CharField(strip=False, required=False, max_length=4_000)
+    after = forms.CharField(required=False, max_length=8_000)
 
     def clean(self) -> dict:
         super().clean()
@@ -167,15 +168,22 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     found = reviewed(Review(environment.pk, moments, _wanted(sent)), Filter(sent["filter"]), page_start)
     again = tuple(asked_of_page(asked, moments, page_start))
     fields = {name: text for name, text in sent.items() if text and name != "after"}
-    return {
+    return stretch_shown(found, lambda after: page_url("review", version.pk, fields | after)) | {
         "stretch": found,
         "described": described(moments),
         "is_compared": len(moments) > 1,
-        "looked": looked_text(found.looked) if found.looked else "",
         "lines": [_row(line, moments, again, environment.slug) for line in found.lines],
-        "first": "" if found.is_first else page_url("review", version.pk, fields),
-        "next": page_url("review", version.pk, fields | {"after": page_start_text(found.next)}) if found.next else "",
         "command": _command(environment, sent),
+    }
+
+
+def stretch_shown(found: Stretch, url: Callable[[Mapping[str, str]], str]) -> dict[str, object]:
+    """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
+    following = url({"after": page_start_text(found.next)}) if found.next else ""
+    return {
+        "looked": looked_text(found.looked) if found.looked else "",
+        "onwards": following if found.is_short else "",
+        "pager": Pager("" if found.is_first else url({}), next="" if found.is_short else following),
     }
 
 

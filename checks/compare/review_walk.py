@@ -12,7 +12,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-import orjson
 from django.db import connection
 
 from checks.asking import run
@@ -29,19 +28,18 @@ from checks.errors import QueryTooSlow, TooManyRows
 from checks.explain.cases import ANY
 from facts.mentioned_ids import MentionedAsOf
 from policy.errors import AuthzError, Cancelled, MalformedRequest
-from policy.moments import LAST_REVISION, NoSuchMoment, check_kept
+from policy.ground.pagination import Cursor, cursor_of
+from policy.moments import NoSuchMoment, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- review cursor ------------------------------------------------------------------------------------------------
-# A cursor stands after the lines that were shown. The next page begins there, so URLs contain it.
-#
-#     ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
+# A cursor stands after the lines that were shown, and the next page begins there.
 #
 # Kinds of access come in order. Within a kind one column leads (resources, or actors), and the other follows. What was
-# "now" on the first page stays so on its continuation pages: the last two numbers are that revision and its time.
+# "now" on the first page stays so on its continuation pages: URLs contain that revision and its time.
 
 COUNTED = ("has", "gained", "lost")  # states of lines, in the order of their counts in a URL
-_MOST = 10**12
+_LINES = "lines of a review"  # what cursors in URLs are of
 RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: one actor at a time, resource by resource
 WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, matching resources, or matching actors
 
@@ -117,25 +115,19 @@ class PageStart(NamedTuple):
 
 def page_start_text(page_start: PageStart) -> str:
     cursor, shown, last = page_start
-    return orjson.dumps([*cursor, [shown.get(state, 0) for state in COUNTED], [*last]]).decode()
+    return Cursor(_LINES, [cursor, [shown.get(state, 0) for state in COUNTED]], then=last).token
 
 
 def page_start_from_text(text: str) -> PageStart | None:
     """Return the start of a page from its URL parameter; None for the first page."""
     if not text:
         return None
-    try:
-        parts = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        parts = None
-    match parts:
-        case [str(), str() | None, str(), int(), int(), str() | None, str() | None, str(), [_, _, _], [_, _]]:
-            *cursor, numbers, last = parts
-            limits = (*[_MOST] * len(numbers), *[LAST_REVISION] * len(last))
-            if all(type(each) is int and 0 <= each <= limit for each, limit in zip((*numbers, *last), limits)):
-                shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-                return PageStart(ReviewCursor(*cursor), shown, Last(*last))
-    raise MalformedRequest("after", "is not a valid cursor; start again from the first page")
+    found = cursor_of(text)
+    if found is None or found.of != _LINES:
+        raise MalformedRequest("after", "is not a valid cursor; start again from the first page")
+    cursor, numbers = found.key
+    shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+    return PageStart(ReviewCursor(*cursor), shown, Last(*found.then))
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------

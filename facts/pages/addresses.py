@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import cache
 from urllib.parse import urlencode
 
-from django.core import signing
 from django.urls import reverse
 
-from facts.keyset_pages import Mark
 from policy.values import Value
 
 BROWSE = "admin:facts_signature_changelist"
@@ -36,19 +34,3 @@ def browse_url(environment_id: int | None = None, **narrowed: str) -> str:
 def ask_url(slug: str, kind: str, **asked: str) -> str:
     """Return the URL of the Check page, with this check filled in."""
     return f"{reverse('admin:go', args=['ask'])}?{urlencode({'environment': slug, 'kind': kind, **asked})}"
-
-
-def token_of(mark: Mark) -> str:
-    """Return a signed token for a mark, to be put into a URL."""
-    return signing.dumps([*mark.column, *mark.row], compress=True)
-
-
-def mark_of(token: str) -> Mark | None:
-    """Return the mark of a token; None if the token is empty or was not issued by a page."""
-    if not token:
-        return None
-    try:
-        number, position, *row = signing.loads(token)
-        return Mark((number, position), tuple(row))
-    except (signing.BadSignature, ValueError, TypeError):
-        return None

@@ -33,21 +33,21 @@ def shown(request: HttpRequest) -> dict[str, object]:
     """Return the template context of a page of the facts that the URL selects."""
     asked = narrowed(request.GET)
     walk = asked.walk
-    found = turned(request, walk, asked.asked)
+    page, pager = turned(request, walk, lambda fields: f"?{urlencode({**asked.asked, **fields})}")
     is_searched = bool(asked.text)
     return {
         "narrowing": asked.form,
         "asked": asked.asked,
         "is_narrowed": bool(asked.asked.keys() - {"environment"}),
         "environment": only_environment(asked),
-        "groups": groups(found.page.facts),
-        "turned": found,
+        "groups": groups(page.rows),
+        "pager": pager,
         "summary": _summary(asked, str(count(walk).facts)),
-        "near": _near(asked) if is_searched and not found.page.facts and not found.first else [],
+        "near": _near(asked) if is_searched and not page.rows and not pager.first else [],
         "offered": [] if not asked.is_valid else offered(asked, asked.text if asked.begins else ""),
         "history_url": _history_url(asked),
         "ids_url": reverse("admin:facts_ids"),
-        "useless": _useless(asked) if not found.first else [],
+        "useless": _useless(asked) if not pager.first else [],
         "here": request.GET.urlencode(),
         "exports": EXPORTS,
         "export_query": urlencode(asked.asked),
@@ -224,7 +224,9 @@ def shown_value(request: HttpRequest, environment: Environment, value: Value) ->
     columns = keyset_pages.search_columns(fitting, exactly(value.id), value.type)
     chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}
-    found = turned(request, [chosen] if chosen else columns, asked | ({"in": _name_of(chosen)} if chosen else {}))
+    asked |= {"in": _name_of(chosen)} if chosen else {}
+    walk = [chosen] if chosen else columns
+    page, pager = turned(request, walk, lambda fields: f"?{urlencode({**asked, **fields})}#facts")
     numbers = counts(columns, COUNTED)
     met = [
         Where(
@@ -239,8 +241,8 @@ def shown_value(request: HttpRequest, environment: Environment, value: Value) ->
         "met": met,
         "total": Count(sum(each.count.number for each in met), any(each.count.more for each in met)),
         "chosen": chosen is not None,
-        "groups": groups(found.page.facts, value, by_column=True),
-        "turned": found,
+        "groups": groups(page.rows, value, by_column=True),
+        "pager": pager,
         "here": value_url(environment.slug, value),
         "type_url": browse_url(environment.pk, type=value.type),
         "browse_url": browse_url(environment.pk, type=value.type, id=value.id),

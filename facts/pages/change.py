@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django import forms
-from django.core import signing
 from django.http import QueryDict
 
 from facts import store
 from facts.accept import UnknownName, unknown_names
 from facts.ends import EndIsPast, EndsStay
-from facts.keyset_pages import Kept, kept
+from facts.keyset_pages import Kept, Mark, kept
 from facts.models import Row, Signature
 from facts.notation import fact_from_text
 from facts.numbering import types_of_text
-from facts.pages.addresses import mark_of
-from facts.pages.listing import end_of
+from facts.pages.listing import MARKS, end_of
 from facts.read import fact_of_row
 from facts.store import Deletes, Inserts
 from facts.wire import Fact, exact_pattern
@@ -26,6 +24,7 @@ from policy.active import active_program
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import microseconds_of
 from policy.ground.journal import By, changing
+from policy.ground.pagination import Cursor, key_of
 from policy.models import Environment
 from policy.rules import program
 from policy.rules.program import Program
@@ -118,6 +117,8 @@ def _named(types: frozenset[str]) -> str:
 # The confirmation applies to the facts as the page showed them. If one has got another expiry since then, or was
 # deleted and stored again, nothing is deleted and the page asks again. A fact that is gone by then is only reported.
 
+_CHOSEN = "facts to delete"
+
 
 @dataclass(frozen=True)
 class ChosenFact:
@@ -129,7 +130,7 @@ class ChosenFact:
 
     @property
     def token(self) -> str:
-        return signing.dumps([list(self.row), self.since, self.expires_at], compress=True)
+        return Cursor(_CHOSEN, [self.row, self.since, self.expires_at]).token
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class DeletionOutcome:
 
 def asked_about(tokens: Iterable[str]) -> tuple[tuple[ShownFact, ...], tuple[Fact, ...]]:
     """Return the selected facts that are stored, in the order of the tokens, and those that are no longer stored."""
-    rows = {mark.row: None for mark in map(mark_of, tokens) if mark is not None}
+    marks = (Mark.of(key_of(token, MARKS)) for token in tokens)
+    rows = {mark.row: None for mark in marks if mark is not None}
     kinds = _kinds(rows)
     found = kept(kinds.values(), rows.keys())
     shown = [_shown(kinds[row[0]], row, found[row]) for row in rows if row in found]
@@ -208,8 +210,5 @@ def _fact(kind: Signature, row: Row) -> Fact:
 
 
 def _chosen_fact(token: str) -> ChosenFact | None:
-    try:
-        row, since, expires_at = signing.loads(token)
-    except (signing.BadSignature, ValueError, TypeError):
-        return None
-    return ChosenFact(tuple(row), since, expires_at) if isinstance(row, list) else None
+    key = key_of(token, _CHOSEN)
+    return None if key is None else ChosenFact(tuple(key[0]), key[1], key[2])

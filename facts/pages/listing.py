@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from urllib.parse import urlencode
 
 from django import forms
 from django.http import HttpRequest
@@ -15,20 +14,21 @@ from facts.history import minute
 from facts.history_pages import fact_url
 from facts.keyset_pages import (
     EVERY,
-    FactPage,
+    PAGE,
     IdRange,
+    Mark,
     Met,
     SearchColumn,
     beginning,
     exactly,
-    page_after,
-    page_before,
+    listing,
     search_columns,
 )
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.pages.addresses import browse_url, mark_of, token_of, value_url
+from facts.pages.addresses import browse_url, value_url
 from facts.wire import Fact
+from policy.ground.pagination import Cursor, ListPage, Pager, key_of
 from policy.models import Environment
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
@@ -198,7 +198,9 @@ def _group(met: list[Met], is_about: Value | None, by_column: bool) -> FactGroup
 def _line(met: Met, is_about: Value | None) -> ListingLine:
     fact, slug = met.fact, met.column.kind.environment.slug
     cells = tuple(ListingCell(value, value_url(slug, value), value == is_about) for value in fact.args)
-    return ListingLine(fact, cells, end_of(fact), token_of(met.mark), fact_url(met.filed.row, len(fact.args)))
+    return ListingLine(
+        fact, cells, end_of(fact), Cursor(MARKS, met.mark).token, fact_url(met.filed.row, len(fact.args))
+    )
 
 
 def end_of(fact: Fact) -> str:
@@ -208,38 +210,17 @@ def end_of(fact: Fact) -> str:
 
 # ---- pagination --------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Turned:
-    """A page of a walk, and the URLs of the first, previous and next pages; empty if there is none."""
-
-    page: FactPage
-    first: str = ""
-    previous: str = ""
-    next: str = ""
+MARKS = "facts"  # what the cursors of facts are of
 
 
-def turned(request: HttpRequest, walk: list[SearchColumn], asked: Mapping[str, str]) -> Turned:
-    """Return the page that the URL asks for: after a fact, before one, or the first page."""
-    after, before = mark_of(request.GET.get("after", "")), mark_of(request.GET.get("before", ""))
-    page = page_after(walk, after) if before is None else page_before(walk, before)
-    here = f"?{urlencode(asked)}" if asked else "?"
-    step = f"{here}&" if asked else here
-    last = after if not page.facts else None
-    return (
-        Turned(
-            page,
-            first=here if page.has_previous else "",
-            previous=_step(step, "before", page.facts[0] if page.has_previous and page.facts else None),
-            next=_step(step, "after", page.facts[-1] if page.has_next else None),
-        )
-        if last is None
-        else Turned(page, first=here)
-    )
-
-
-def _step(step: str, name: str, met: Met | None) -> str:
-    return "" if met is None else f"{step}{urlencode({name: token_of(met.mark)})}"
+def turned(
+    request: HttpRequest, walk: list[SearchColumn], url: Callable[[Mapping[str, str]], str]
+) -> tuple[ListPage[Met], Pager]:
+    """Return the page that the request asks for: after a fact, before one, or the first page."""
+    columns = {column.key for column in walk}
+    marks = (Mark.of(key_of(request.GET.get(name), MARKS)) for name in ("after", "before"))
+    page = listing(walk).page(PAGE, *(mark if mark and mark.column in columns else None for mark in marks))
+    return page, page.pager(MARKS, lambda met: met.mark, url)
 
 
 # ---- Stored facts that the active policy doesn't use, with a link to the facts of each signature ------------------

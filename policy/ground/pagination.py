@@ -28,37 +28,27 @@ class Cursor(NamedTuple):
 
     @property
     def token(self) -> str:
-        return signed(self)
+        return signing.Signer(salt=_SALT).sign_object(self, compress=True)
 
 
 def cursor_of(token: object) -> Cursor | None:
     """Return the cursor; None if this service did not write the token."""
-    found = unsigned(token)
-    return Cursor(*found) if isinstance(found, list) and len(found) == len(Cursor._fields) else None
+    try:
+        found = signing.Signer(salt=_SALT).unsign_object(token) if isinstance(token, str) else None
+    except (signing.BadSignature, ValueError):
+        return None
+    return None if found is None else Cursor(*found)
 
 
-def key_in(query: Mapping[str, str], name: str, of: str) -> Any:
-    """Return the key of the cursor in a URL; None without one, or if it is of another list."""
-    found = cursor_of(query.get(name, ""))
+def key_of(token: object, of: str) -> Any:
+    """Return the key of the cursor; None if there is none, or if it is of another list."""
+    found = cursor_of(token)
     return found.key if found is not None and found.of == of else None
 
 
 def digest_of(*listed: object) -> str:
     """Return a digest that identifies a list by all that determines it. Raises `orjson.JSONEncodeError`."""
     return sha256(orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def signed(value: object) -> str:
-    """Return the value as signed text, for a URL or a form."""
-    return signing.Signer(salt=_SALT).sign_object(value, compress=True)
-
-
-def unsigned(token: object) -> Any:
-    """Return the value that was signed; None if this service did not write the token."""
-    try:
-        return signing.Signer(salt=_SALT).unsign_object(token) if isinstance(token, str) else None
-    except (signing.BadSignature, ValueError):
-        return None
 
 
 # ---- lists --------------------------------------------------------------------------------------------------------
@@ -78,7 +68,7 @@ class Pager(NamedTuple):
 class ListPage(Generic[Row]):
     """Consecutive rows, and whether there are others before and after them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     has_previous: bool = False
     has_next: bool = False
 

@@ -29,6 +29,7 @@ from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from policy.errors import MalformedRequest
 from policy.ground.clock import now, text_of
+from policy.ground.pagination import Cursor
 from policy.values import STRING, Value
 from tests.checks.conftest import fact, publish, store, url
 from tests.checks.test_ask_page import links, words
@@ -85,8 +86,9 @@ def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
     cursor = ReviewCursor("Repo", "read", "User", WHOLE, RESOURCES)
     after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)))
     assert "a time in the future" in words(admin.get(url("review", version), BEGUN | {"after": after}))
-    with pytest.raises(MalformedRequest):
-        page_start_from_text(after.replace("[3,", "[3.5,"))
+    for wrong in (after[:-1], f"x{after}", Cursor("another list", None).token):
+        with pytest.raises(MalformedRequest):
+            page_start_from_text(wrong)
 
 
 def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos):

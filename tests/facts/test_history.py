@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from facts import history, read, store
-from facts.history import HistoryCursor
+from facts.history import HistoryKey
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
@@ -325,7 +325,7 @@ def test_one_revision_is_told_in_pages(environment):
     first = history.of_revision(environment.id, second, 1)
     rest = history.of_revision(environment.id, second, 1, first.more)
     assert [[each.fact for each in page.entries[0].inserted] for page in (first, rest)] == [[OTHER], [ADMIN]]
-    assert isinstance(first.more, HistoryCursor) and rest.more is None
+    assert isinstance(first.more, HistoryKey) and rest.more is None
     assert history.of_revision(environment.id, 99, 1).entries == ()
 
 

@@ -100,11 +100,11 @@ def test_a_timeline_has_pages(staff, environment, monkeypatch):
     page, seen = staff.get(f"{HISTORY}?environment={environment.pk}"), []
     while True:
         seen += re.findall(r"<th><a [^>]*>(\d+)</a>", page.content.decode())
-        if not links(page, "Next page"):
+        if not links(page, "Next"):
             break
-        page = follow(staff, page, "Next page")
+        page = follow(staff, page, "Next")
     assert seen == ["5", "4", "3", "2", "1"]
-    assert links(page, "First page") == [f"{HISTORY}?environment={environment.pk}"]
+    assert links(page, "First") == [f"{HISTORY}?environment={environment.pk}"]
 
 
 def test_a_policy_that_begins_a_page_is_compared_with_that_before(staff, environment, monkeypatch):
@@ -130,9 +130,9 @@ def test_a_revision_has_pages(staff, environment, monkeypatch):
     page, seen = staff.get(f"{REVISION}{environment.pk}/{number}/"), []
     while True:
         seen += re.findall(r"User:(u\d)\b", page.content.decode())
-        if not links(page, "Next page"):
+        if not links(page, "Next"):
             break
-        page = follow(staff, page, "Next page")
+        page = follow(staff, page, "Next")
     assert seen == [f"u{each}" for each in range(8)]
 
 
@@ -171,8 +171,8 @@ def test_facts_of_a_kind_have_pages(staff, environment, monkeypatch):
     insert(environment, *[fact("member", f"User:u{each}", "Team:t") for each in range(5)])
     kind = Signature.objects.get(environment=environment)
     page = staff.get(f"{HISTORY}?signature={kind.pk}")
-    page = follow(staff, follow(staff, page, "Next page"), "Next page")
-    assert "u4" in words(page) and links(page, "First page") == [f"{HISTORY}?signature={kind.pk}"]
+    page = follow(staff, follow(staff, page, "Next"), "Next")
+    assert "u4" in words(page) and links(page, "First") == [f"{HISTORY}?signature={kind.pk}"]
 
 
 def test_all_that_is_shown_is_text(staff, environment):

@@ -105,11 +105,11 @@ def test_a_value_with_many_facts_has_pages(staff, environment):
     page, seen = staff.get(VALUE, {"environment": "default", "type": "Team", "id": "t"}), []
     while True:
         seen += [line.fact.args[0].id for group in page.context["groups"] for line in group.lines]
-        if not page.context["turned"].next:
+        if not page.context["pager"].next:
             break
-        page = staff.get(VALUE + page.context["turned"].next)
+        page = staff.get(VALUE + page.context["pager"].next)
     assert seen == [f"{n:03}" for n in range(230)]
-    before = staff.get(VALUE + page.context["turned"].previous)
+    before = staff.get(VALUE + page.context["pager"].previous)
     assert [line.fact.args[0].id for group in before.context["groups"] for line in group.lines] == seen[100:200]
 
 

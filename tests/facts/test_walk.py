@@ -5,14 +5,17 @@ from itertools import product
 
 import pytest
 from django.db import connection
+from django.test import RequestFactory
 
 from facts import keyset_pages, store
-from facts.keyset_pages import beginning, exactly, page_after, page_before, search_columns
+from facts.keyset_pages import beginning, exactly, listing, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
+from facts.pages.listing import MARKS, turned
 from facts.store import Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.ground.clock import now
+from policy.ground.pagination import Cursor, Pager
 from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
 
@@ -33,23 +36,23 @@ def stored(environment, *facts: Fact) -> list[Signature]:
 
 
 def pages(steps, size: int = 3) -> list[list[Fact]]:
-    found, page = [], keyset_pages.first_page(steps, size)
+    found, page = [], listing(steps).page(size)
     while True:
-        found.append([met.fact for met in page.facts])
+        found.append([met.fact for met in page.rows])
         if not page.has_next:
             return found
-        page = page_after(steps, page.facts[-1].mark, size)
+        page = listing(steps).page(size, after=page.rows[-1].mark)
 
 
 def back(steps, size: int = 3) -> list[list[Fact]]:
     """The same pages, from the last one on."""
-    page = keyset_pages.first_page(steps, size)
+    page = listing(steps).page(size)
     while page.has_next:
-        page = page_after(steps, page.facts[-1].mark, size)
-    found = [[met.fact for met in page.facts]]
+        page = listing(steps).page(size, after=page.rows[-1].mark)
+    found = [[met.fact for met in page.rows]]
     while page.has_previous:
-        page = page_before(steps, page.facts[0].mark, size)
-        found.insert(0, [met.fact for met in page.facts])
+        page = listing(steps).page(size, before=page.rows[0].mark)
+        found.insert(0, [met.fact for met in page.rows])
     return found
 
 
@@ -109,12 +112,12 @@ def test_bounds_of_a_beginning_leave_out_what_no_text_has():
 
 def test_a_page_goes_on_after_a_fact_that_is_gone(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(9)])
-    steps = search_columns(kinds)
-    second = page_after(steps, keyset_pages.first_page(steps, 3).facts[-1].mark, 3)
-    mark = second.facts[-1].mark
-    store.apply(environment.id, [store.Deletes([pattern(second.facts[-1].fact)])])
-    assert [met.fact.args[0].id for met in page_after(steps, mark, 3).facts] == ["6", "7", "8"]
-    assert [met.fact.args[0].id for met in page_before(steps, mark, 3).facts] == ["2", "3", "4"]
+    facts = listing(search_columns(kinds))
+    second = facts.page(3, after=facts.page(3).rows[-1].mark)
+    mark = second.rows[-1].mark
+    store.apply(environment.id, [store.Deletes([pattern(second.rows[-1].fact)])])
+    assert [met.fact.args[0].id for met in facts.page(3, after=mark).rows] == ["6", "7", "8"]
+    assert [met.fact.args[0].id for met in facts.page(3, before=mark).rows] == ["2", "3", "4"]
 
 
 def pattern(one: Fact):
@@ -124,9 +127,11 @@ def pattern(one: Fact):
 def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(4)])
     steps = search_columns(kinds)
-    other = keyset_pages.Mark((-1, 0), (-1, "x", "", "", "", ""))
-    for page in (page_after(steps, other, 3), page_before(steps, other, 3)):
-        assert [met.fact.args[0].id for met in page.facts] == ["0", "1", "2"] and not page.has_previous
+    other = Cursor(MARKS, keyset_pages.Mark((-1, 0), (-1, "x", "", "", "", ""))).token
+    for token in (other, Cursor("another list", steps[0].key).token, "not a token"):
+        for name in ("after", "before"):
+            page, pager = turned(RequestFactory().get("/", {name: token}), steps, lambda fields: f"?{fields}")
+            assert [met.fact.args[0].id for met in page.rows] == ["0", "1", "2", "3"] and pager == Pager()
 
 
 def test_what_has_ended_is_not_met(environment):

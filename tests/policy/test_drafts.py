@@ -10,8 +10,13 @@ from policy import publishing
 from policy.models import PolicyDraft
 from policy.publishing import DraftText
 from tests.policy.test_admin import EDITOR
-from tests.policy.test_editor import Writer, writer  # noqa: F401  a fixture
+from tests.policy.test_editor import Writer
 from tests.policy.test_publishing import OTHER, POLICY, tests_pass  # noqa: F401  a fixture
+
+
+@pytest.fixture
+def writer(db) -> Writer:
+    return Writer("view", "add")
 
 
 class Interrupted:

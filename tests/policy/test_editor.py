@@ -5,12 +5,10 @@ import json
 import re
 import threading
 import time
-from contextlib import closing
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
