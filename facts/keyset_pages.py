@@ -75,14 +75,6 @@ def _after_all(text: str) -> str | None:
 # ---- which columns -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Filed:
-    """A fact, and its row."""
-
-    row: Row
-    fact: Fact
-
-
 @dataclass(frozen=True)
 class SearchColumn:
     """Where ids are searched: an argument of a signature. Facts that also match in an `earlier` one are shown there."""
@@ -105,9 +97,9 @@ class SearchColumn:
         """Return the columns by which its facts are sorted."""
         return ORDERS[self.name]
 
-    def sorted_by(self, filed: Filed) -> tuple[str, ...]:
+    def sorted_by(self, met: Met) -> tuple[str, ...]:
         """Return the sort key. Python compares texts by code point, which is the databases' order of UTF-8 bytes."""
-        ids = dict(zip(COLUMNS, filed.row[1:]))
+        ids = dict(zip(COLUMNS, met.row[1:]))
         return tuple(ids[name] for name in self.order)
 
 
@@ -142,15 +134,12 @@ class Met:
     """A fact on a walk."""
 
     column: SearchColumn
-    filed: Filed
+    row: Row
+    fact: Fact
 
     @property
     def mark(self) -> Mark:
-        return Mark(self.column.key, self.filed.row)
-
-    @property
-    def fact(self) -> Fact:
-        return self.filed.fact
+        return Mark(self.column.key, self.row)
 
 
 def listing(walk: Sequence[SearchColumn]) -> Listing[Met]:
@@ -201,12 +190,12 @@ def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forw
         rows = cursor.fetchall()
     for number, column in enumerate(group):
         # SQL does not guarantee that UNION ALL keeps the order.
-        of_column = [_filed(column, row[1:]) for row in rows if row[0] == number]
-        yield from [Met(column, filed) for filed in sorted(of_column, key=column.sorted_by, reverse=not forward)]
-
-
-def _filed(column: SearchColumn, row: Sequence[Any]) -> Filed:
-    return Filed(tuple(row[:ROW_LENGTH]), _fact(_signature(column.kind), row))
+        of_column = [
+            Met(column, row[1 : ROW_LENGTH + 1], _fact(_signature(column.kind), row[1:]))
+            for row in rows
+            if row[0] == number
+        ]
+        yield from sorted(of_column, key=column.sorted_by, reverse=not forward)
 
 
 def _signature(kind: Signature) -> program.Signature:

@@ -446,6 +446,7 @@ def _changing_drafts(user: User) -> Iterator[None]:
 
     It locks the user's row, since a first draft that is being saved cannot be seen or locked yet.
     """
+    assert user.pk is not None, "whoever has drafts is logged in"
     with changing():
         get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
         yield

@@ -67,7 +67,7 @@ class Listed:
     def named(self) -> int:
         return sum(each.text is not None for each in self.page.rows)
 
-    def pager(self, url: Callable[[Mapping[str, str]], str]) -> Pager:
+    def pager(self, url: Callable[[dict[str, str]], str]) -> Pager:
         return self.page.pager(_ANSWERS, lambda answer: answer, url)
 
 

@@ -177,7 +177,7 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     }
 
 
-def stretch_shown(found: Stretch, url: Callable[[Mapping[str, str]], str]) -> dict[str, object]:
+def stretch_shown(found: Stretch, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
     """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
     following = url({"after": page_start_text(found.next)}) if found.next else ""
     return {

@@ -198,9 +198,7 @@ def _group(met: list[Met], is_about: Value | None, by_column: bool) -> FactGroup
 def _line(met: Met, is_about: Value | None) -> ListingLine:
     fact, slug = met.fact, met.column.kind.environment.slug
     cells = tuple(ListingCell(value, value_url(slug, value), value == is_about) for value in fact.args)
-    return ListingLine(
-        fact, cells, end_of(fact), Cursor(MARKS, met.mark).token, fact_url(met.filed.row, len(fact.args))
-    )
+    return ListingLine(fact, cells, end_of(fact), Cursor(MARKS, met.mark).token, fact_url(met.row, len(fact.args)))
 
 
 def end_of(fact: Fact) -> str:
@@ -214,7 +212,7 @@ MARKS = "facts"  # what the cursors of facts are of
 
 
 def turned(
-    request: HttpRequest, walk: list[SearchColumn], url: Callable[[Mapping[str, str]], str]
+    request: HttpRequest, walk: list[SearchColumn], url: Callable[[dict[str, str]], str]
 ) -> tuple[ListPage[Met], Pager]:
     """Return the page that the request asks for: after a fact, before one, or the first page."""
     columns = {column.key for column in walk}

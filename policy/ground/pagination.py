@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -24,7 +24,7 @@ class Cursor(NamedTuple):
     of: str
     key: Any
     size: int = 0
-    then: Sequence[int | None] = ()
+    then: Sequence[Any] = ()
 
     @property
     def token(self) -> str:
@@ -72,7 +72,7 @@ class ListPage(Generic[Row]):
     has_previous: bool = False
     has_next: bool = False
 
-    def pager(self, of: str, key: Callable[[Row], object], url: Callable[[Mapping[str, str]], str]) -> Pager:
+    def pager(self, of: str, key: Callable[[Row], object], url: Callable[[dict[str, str]], str]) -> Pager:
         """Return the URLs of the other pages; `url` makes one of the parameters that it gets."""
 
         def beside(name: str, row: Row) -> str:
