@@ -16,7 +16,7 @@ from facts.history import Entry, FactChange, History, HistoryKey, latest_periods
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
-from facts.read import fact_of_row
+from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
 from policy.ground.clock import microseconds_of, now
 from policy.ground.journal import Kind
@@ -37,6 +37,7 @@ _DONE: dict[str, str] = {
     Kind.ENVIRONMENT: "Environment renamed",
     Kind.UPGRADE: "Facts from before history began",
 }
+_IN_ONE_SNAPSHOT = read_snapshot(has_time_limit=True)
 MINUTE = 60_000_000  # microseconds
 _LONGEST_NUMBER = 18  # digits
 
@@ -74,6 +75,7 @@ class Happened:
 # ---- an environment ----------------------------------------------------------------------------------------------
 
 
+@_IN_ONE_SNAPSHOT
 def timeline(request: HttpRequest, environment: Environment, may_view_policies: bool) -> dict[str, object]:
     """Return a page of the revisions, newest first."""
     found = Revision.objects.filter(environment=environment)
@@ -124,6 +126,7 @@ def earlier_than(revision: Revision) -> Revision | None:
 # ---- a revision ----------------------------------------------------------------------------------------------------
 
 
+@_IN_ONE_SNAPSHOT
 def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
     """Return a revision's author and time, and a page of its changes."""
     after = _after(request)
@@ -158,6 +161,7 @@ def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
 # ---- facts ---------------------------------------------------------------------------------------------------------
 
 
+@_IN_ONE_SNAPSHOT
 def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_view_policies: bool) -> dict[str, object]:
     """Return the history of one fact, given all of its ids, or of all facts of a signature, newest first."""
     types = types_of_text(kind.types)
@@ -177,6 +181,7 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     }
 
 
+@_IN_ONE_SNAPSHOT
 def value_page(
     request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
 ) -> dict[str, object]:

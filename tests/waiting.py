@@ -1,6 +1,6 @@
 """Others who write: one that has what all writers of an environment take first, and one that drops history."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
@@ -36,12 +36,12 @@ def another_writer(environment_id: int) -> Iterator[Event]:
             working.result()
 
 
-def pruned_elsewhere() -> None:
-    """Drop all history, as another process would."""
+def elsewhere(act: Callable[[], object]) -> None:
+    """Do it as another process would."""
 
     def work() -> None:
         try:
-            prune(0)
+            act()
         finally:
             connection.close()
 
@@ -49,15 +49,20 @@ def pruned_elsewhere() -> None:
         thread.submit(work).result()
 
 
-def prune_before(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[int]:
-    """Prune before a function is called for the first time; how often that was."""
+def do_before(monkeypatch: pytest.MonkeyPatch, module: object, name: str, act: Callable[[], object]) -> list[int]:
+    """Have another do something before a function is called for the first time; how often that was."""
     usual, times = getattr(module, name), []
 
     def called(*args, **more):
         if not times:
             times.append(1)
-            pruned_elsewhere()
+            elsewhere(act)
         return usual(*args, **more)
 
     monkeypatch.setattr(module, name, called)
     return times
+
+
+def prune_before(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[int]:
+    """Drop all history before a function is called for the first time; how often that was."""
+    return do_before(monkeypatch, module, name, lambda: prune(0))

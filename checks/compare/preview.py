@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import orjson
@@ -166,11 +166,14 @@ def preview(
     `questions` is a text, as `questions_of_text` reads it; by default, ask what the difference reaches.
     """
     drafted = publishing.draft(text, filename, force=True)
-    unused = tuple(unused_signatures(environment_id, drafted.program))
-    active = publishing.active_version(environment_id)
-    programs = (program_of_version(active.pk) if active else None, drafted.program)
-    given, refused = questions_of_text(questions, environment_id, programs) if questions is not None else ([], [])
-    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, active, drafted.program, given) as sides:
+    with ExitStack() as stack:
+        for context in (Deadline(3 * seconds + _SHORTEST), run.question_time(), run.snapshot()):  # all of one moment
+            stack.enter_context(context)
+        unused = tuple(unused_signatures(environment_id, drafted.program))
+        active = publishing.active_version(environment_id)
+        programs = (program_of_version(active.pk) if active else None, drafted.program)
+        given, refused = questions_of_text(questions, environment_id, programs) if questions is not None else ([], [])
+        sides = stack.enter_context(_sides(environment_id, active, drafted.program, given))
         changed = changes_between(*sides)
         until = time.monotonic() + seconds
         if questions is None:

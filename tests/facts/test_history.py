@@ -2,14 +2,16 @@
 
 import random
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection
+from django.test import RequestFactory
 
-from facts import history, read, store
+from facts import history, history_pages, read, store
 from facts.history import HistoryKey
+from facts.models import Signature
 from facts.numbering import signature_numbers
+from facts.pruning import prune
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.ground.clock import microseconds_of, text_of, time_of
@@ -18,7 +20,7 @@ from policy.models import Environment, Revision
 from policy.moments import NoSuchMoment, moment_of
 from policy.publishing import publish
 from policy.values import Value
-from tests.waiting import prune_before
+from tests.waiting import do_before, elsewhere, prune_before
 
 ANN = By("admin ann")
 
@@ -267,14 +269,62 @@ def test_all_above_the_horizon_that_is_told_is_told(environment, monkeypatch, na
     assert history.of_pattern(given[0], None, (), 10).entries == ()
 
 
+PAGES = {
+    "timeline": [(history_pages, "step_of"), (history_pages, "earlier_than")],
+    "revision": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
+    "fact": [(history, "_changes"), (history, "revisions"), (history_pages, "latest_periods")],
+    "kind": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
+    "value": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
+}
+
+
+def shown_on(page: str, revision: Revision, kind: Signature) -> dict[str, object]:
+    """What a page of the admin shows."""
+    request, where = RequestFactory().get("/"), revision.environment
+    match page:
+        case "timeline":
+            return history_pages.timeline(request, where, True)
+        case "revision":
+            return history_pages.revision_page(request, revision, True)
+        case "fact":
+            return history_pages.facts_page(request, kind, [arg.id for arg in MEMBER.args], True)
+        case "kind":
+            return history_pages.facts_page(request, kind, [], True)
+    return history_pages.value_page(request, where, MEMBER.args[0], True)
+
+
+@pytest.mark.parametrize(("page", "place"), [(page, place) for page, places in PAGES.items() for place in places])
+@pytest.mark.parametrize("does", ["change", "prune"])
+def test_a_page_of_history_is_of_one_moment(environment, monkeypatch, page, place, does):
+    """Facts change, or their history is dropped, between any two statements of the page."""
+    insert(environment, MEMBER)
+    delete(environment, MEMBER)
+    newest = insert(environment, MEMBER, ADMIN)
+    revision, kind = Revision.objects.get(number=newest), Signature.objects.get(predicate=MEMBER.predicate)
+    monkeypatch.setattr(history_pages, "REVISIONS", 2)
+    before = shown_on(page, revision, kind)
+
+    def act() -> None:
+        if does == "prune":
+            prune(0)
+            return
+        delete(environment, MEMBER)
+        insert(environment, OTHER)
+
+    with monkeypatch.context() as patched:
+        done = do_before(patched, *place, act)
+        meanwhile = shown_on(page, revision, kind)
+    assert done and meanwhile == before
+    assert shown_on(page, revision, kind) != before
+
+
 def test_signatures_that_come_while_a_history_is_read_are_not_half_of_it(environment, monkeypatch):
     insert(environment, MEMBER)
     listed = history.signature_numbers
 
     def and_then(environment_id: int):
         found = listed(environment_id)
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: (insert(environment, OTHER, fact("p", "T:x")), connection.close())).result()
+        elsewhere(lambda: insert(environment, OTHER, fact("p", "T:x")))
         return found
 
     monkeypatch.setattr(history, "signature_numbers", and_then)
