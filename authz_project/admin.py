@@ -32,7 +32,7 @@ from authz_project.keys import (
 )
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
-from facts.history_pages import timeline_url
+from facts.pages.listing import timeline_url
 from policy.errors import Unavailable
 from policy.ground.journal import Done, Kind, advance, by_admin, changing, record
 from policy.models import DEFAULT_SLUG, Environment

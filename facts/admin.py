@@ -20,9 +20,8 @@ from facts.accept import sentences
 from facts.models import Signature
 from facts.pages import browse, change, files
 from facts.pages import browse as value_page
-from facts.pages.addresses import browse_url
 from facts.pages.files import FileOnDisk
-from facts.pages.listing import end_of, narrowed
+from facts.pages.listing import browse_url, end_of, narrowed
 from facts.wire import Fact
 from policy.errors import AuthzError, Unavailable
 from policy.ground.journal import by_admin

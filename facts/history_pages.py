@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -15,7 +14,7 @@ from facts import history
 from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
-from facts.pages.addresses import address_of
+from facts.pages.listing import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
 from policy.ground.clock import microseconds_of, now
@@ -95,20 +94,15 @@ def timeline(request: HttpRequest, environment: Environment, may_view_policies: 
 
 def step_of(revision: Revision, earlier: Revision | None, may_view_policies: bool) -> Step:
     """Return the line of a revision. The preceding revision is only needed for its policy."""
-    when, version = minute(revision.at), revision.policy_version
-    facts_url = revision_url(revision)
-    what = _DONE.get(revision.kind, revision.kind)
-    if revision.kind != Kind.POLICY or version is None:
-        return Step(revision, when, what, facts_url)
-    what = f"Policy version {version.number} activated"
-    if not may_view_policies:
-        return Step(revision, when, what, facts_url)
-    url = reverse("admin:policy_policyversion_change", args=[version.pk])
-    old = earlier.policy_version if earlier else None
-    if old is None or old.pk == version.pk:
-        return Step(revision, when, what, facts_url, url)
-    difference = reverse("admin:policy_policyversion_difference", args=[version.pk])
-    return Step(revision, when, what, facts_url, url, f"{difference}?from={old.number}")
+    version = revision.policy_version if revision.kind == Kind.POLICY else None
+    what = f"Policy version {version.number} activated" if version else _DONE.get(revision.kind, revision.kind)
+    url = difference = ""
+    if version and may_view_policies:
+        url = reverse("admin:policy_policyversion_change", args=[version.pk])
+        old = earlier.policy_version if earlier else None
+        if old and old.pk != version.pk:
+            difference = f"{reverse('admin:policy_policyversion_difference', args=[version.pk])}?from={old.number}"
+    return Step(revision, minute(revision.at), what, revision_url(revision), url, difference)
 
 
 def activated_url(version: PolicyVersion) -> str:
@@ -177,7 +171,12 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
         "fact": fact_of_row(signature, ids) if ids else None,
         "state": _state(kind, ids) if ids else "",
         "kind_url": fact_url((kind.pk,), 0) if ids else "",
-        "browse_url": _browse_url(kind, ids),
+        "browse_url": browse_url(
+            kind.environment_id,
+            predicate=kind.predicate,
+            type=types[0] if ids else "",
+            id=ids[0] if ids else "",
+        ),
     }
 
 
@@ -188,12 +187,11 @@ def value_page(
     """Return the history of the facts that mention a value, newest first."""
     after = _after(request)
     found = history.of_value(environment.pk, value, FACTS, after)
-    asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
-    shown = _shown(f"{reverse('admin:facts_value_history')}?{asked}", after, found, may_view_policies)
-    return shown | {
+    here = value_url(environment.slug, value, page="admin:facts_value_history")
+    return _shown(here, after, found, may_view_policies) | {
         "environment": environment,
         "value": value,
-        "value_url": f"{reverse('admin:facts_value')}?{asked}",
+        "value_url": value_url(environment.slug, value),
     }
 
 
@@ -228,24 +226,7 @@ def _state(kind: Signature, ids: Sequence[str]) -> str:
     return f"Not stored: {until_text(period)}." if is_over else f"Stored, {since_text(period)}."
 
 
-def _browse_url(kind: Signature, ids: Sequence[str]) -> str:
-    asked = {"environment": kind.environment_id, "predicate": kind.predicate}
-    if ids:
-        asked |= {"type": types_of_text(kind.types)[0], "id": ids[0]}
-    return f"{reverse('admin:facts_signature_changelist')}?{urlencode(asked)}"
-
-
 # ---- URLs ----------------------------------------------------------------------------------------------------------
-
-
-def timeline_url(environment_id: int, fields: Mapping[str, str] = MappingProxyType({})) -> str:
-    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id, **fields})}"
-
-
-def fact_url(row: Sequence[object], arity: int) -> str:
-    """Return the URL of a fact's history; without arguments, that of its signature."""
-    asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
-    return f"{address_of('admin:facts_signature_history')}?{urlencode(asked)}"
 
 
 def revision_url(revision: Revision) -> str:

@@ -8,15 +8,23 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from facts import keyset_pages
-from facts.history_pages import fact_url, timeline_url
-from facts.keyset_pages import Count, SearchColumn, count, counts, exactly
+from facts.keyset_pages import Count, SearchColumn, count, counts, exactly, search_columns
 from facts.mentioned_ids import known_ids
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.pages.addresses import browse_url, value_url
 from facts.pages.change import program_of
-from facts.pages.listing import Narrowed, Useless, groups, narrowed, turned, useless
+from facts.pages.listing import (
+    Narrowed,
+    Useless,
+    browse_url,
+    fact_url,
+    groups,
+    narrowed,
+    timeline_url,
+    turned,
+    useless,
+    value_url,
+)
 from policy.models import Environment
 from policy.values import Value
 
@@ -221,7 +229,7 @@ def shown_value(request: HttpRequest, environment: Environment, value: Value) ->
     """Return the template context: a page of the value's facts, in all columns or in the one the URL names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
-    columns = keyset_pages.search_columns(fitting, exactly(value.id), value.type)
+    columns = search_columns(fitting, exactly(value.id), value.type)
     chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}
     asked |= {"in": _name_of(chosen)} if chosen else {}

@@ -1,38 +1,68 @@
-"""How pages select facts, and how they display them, one per line."""
+"""How pages of facts are addressed, how they select facts, and how they display them, one per line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
+from types import MappingProxyType
+from urllib.parse import urlencode
 
 from django import forms
 from django.http import HttpRequest
+from django.urls import reverse
 
 from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
 from facts.history import minute
-from facts.history_pages import fact_url
-from facts.keyset_pages import (
-    EVERY,
-    PAGE,
-    IdRange,
-    Mark,
-    Met,
-    SearchColumn,
-    beginning,
-    exactly,
-    listing,
-    search_columns,
-)
+from facts.keyset_pages import PAGE, IdRange, Mark, Met, SearchColumn, beginning, exactly, listing, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.pages.addresses import browse_url, value_url
 from facts.wire import Fact
 from policy.ground.pagination import Cursor, ListPage, Pager, key_of
 from policy.models import Environment
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
 from policy.values import PRIMITIVES, Value
+
+# ---- URLs ---------------------------------------------------------------------------------------------------------
+
+BROWSE = "admin:facts_signature_changelist"
+
+
+@cache
+def address_of(name: str) -> str:
+    """Return the URL of a page without parameters. It is cached, as resolving it for each link would take long."""
+    return reverse(name)
+
+
+def value_url(slug: str, value: Value, *, page: str = "admin:facts_value", **others: str) -> str:
+    """Return the URL of a value's page."""
+    asked = {"environment": slug, "type": value.type, "id": value.id, **others}
+    return f"{address_of(page)}?{urlencode(asked)}"
+
+
+def browse_url(environment_id: int | None = None, **narrowed: str) -> str:
+    """Return the URL of the list of stored facts, optionally filtered by predicate, type or id."""
+    asked = {} if environment_id is None else {"environment": str(environment_id)}
+    asked |= {name: text for name, text in narrowed.items() if text}
+    return f"{address_of(BROWSE)}?{urlencode(asked)}" if asked else address_of(BROWSE)
+
+
+def ask_url(slug: str, kind: str, **asked: str) -> str:
+    """Return the URL of the Check page, with this check filled in."""
+    return f"{reverse('admin:go', args=['ask'])}?{urlencode({'environment': slug, 'kind': kind, **asked})}"
+
+
+def timeline_url(environment_id: int, fields: Mapping[str, str] = MappingProxyType({})) -> str:
+    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id, **fields})}"
+
+
+def fact_url(row: Sequence[object], arity: int) -> str:
+    """Return the URL of a fact's history; without arguments, that of its signature."""
+    asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
+    return f"{address_of('admin:facts_signature_history')}?{urlencode(asked)}"
+
 
 # ---- filters ------------------------------------------------------------------------------------------------------
 # Which facts a page is about: those of an environment, a predicate and a type, with an id or a prefix of one.
@@ -95,9 +125,7 @@ class Narrowed:
 
     @property
     def ids(self) -> IdRange:
-        if not self.text:
-            return EVERY
-        return beginning(self.text) if self.begins else exactly(self.text)
+        return beginning(self.text) if self.begins or not self.text else exactly(self.text)
 
     @property
     def walk(self) -> list[SearchColumn]:

@@ -53,7 +53,7 @@ def digest_of(*listed: object) -> str:
 
 # ---- lists --------------------------------------------------------------------------------------------------------
 
-Row = TypeVar("Row")
+T = TypeVar("T")
 
 
 class Pager(NamedTuple):
@@ -65,17 +65,17 @@ class Pager(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage(Generic[Row]):
+class ListPage(Generic[T]):
     """Consecutive rows, and whether there are others before and after them."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[T, ...] = ()
     has_previous: bool = False
     has_next: bool = False
 
-    def pager(self, of: str, key: Callable[[Row], object], url: Callable[[dict[str, str]], str]) -> Pager:
+    def pager(self, of: str, key: Callable[[T], object], url: Callable[[dict[str, str]], str]) -> Pager:
         """Return the URLs of the other pages; `url` makes one of the parameters that it gets."""
 
-        def beside(name: str, row: Row) -> str:
+        def beside(name: str, row: T) -> str:
             return url({name: Cursor(of, key(row)).token})
 
         return Pager(
@@ -86,17 +86,17 @@ class ListPage(Generic[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[Row]):
+class Listing(Generic[T]):
     """A list that is read in pages.
 
     Both functions return at most a number of rows, in the list's order: those after a key, or from the start without
     one; and those immediately before a key.
     """
 
-    rows_after: Callable[[Any, int], Sequence[Row]]
-    rows_before: Callable[[Any, int], Sequence[Row]]
+    rows_after: Callable[[Any, int], Sequence[T]]
+    rows_before: Callable[[Any, int], Sequence[T]]
 
-    def page(self, size: int, after: Any = None, before: Any = None) -> ListPage[Row]:
+    def page(self, size: int, after: Any = None, before: Any = None) -> ListPage[T]:
         """Return the page after or before a key. If the rows before a key do not fill a page, return the first page."""
         if before is not None:
             found = self.rows_before(before, size + 1)
