@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_840,
+    "lines": 66_790,
     "files": 310,
-    "lines with imports": 4_503,
+    "lines with imports": 4_496,
     "files with `FROM fact`": 14,
     "files that start threads": 1,
     "loops while the policy changes": 1,

@@ -2,6 +2,7 @@
 
 * `journal`, `clock`    revisions, the transactions that add them, and the database's clock
 * `waking`, `threads`   wait for the next change of an environment, and start threads
+* `pagination`          cursors, and lists that are read in pages
 * `cache`, `memory`     a cache whose hits take no lock, and the memory budget of a process
 * `spans`               timed spans of a request
 """
