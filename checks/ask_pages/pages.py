@@ -30,7 +30,7 @@ from checks.ask_pages.question import (
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import snapshot
 from checks.compare.review import Access, AccessState
-from checks.compare.review_page import shown_action, stretch_shown, value_shown, why_url
+from checks.compare.review_page import ShownLine, shown_action, stretch_shown, value_shown, why_url
 from checks.explain.cases import ANY
 from facts.pages.browse import Ability, Answer, QuestionChoice, Section
 from facts.pages.listing import ask_url, value_url
@@ -382,13 +382,6 @@ def _action(name: str) -> str:
 # ---- what changed --------------------------------------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
-    state: str
-    action: str
-    resource: SafeString | str
-    whys: tuple[Link, Link]
-
-
 def _changes(answer: PageAnswer) -> ShownQuestion:
     asked, found = answer.asked, answer.changes
     assert found is not None and asked.actor is not None, "what changed is asked of an actor"
@@ -397,6 +390,7 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     again = asked_again(asked.fields, filter=text)
     return stretch_shown(found, lambda fields: page_url("ask", asked.version.pk, again | fields)) | {
         "headline": found.headline,
+        "columns": ("Action", "Resource"),
         "lines": [_change(answer, line) for line in found.lines],
         "range": found.range,
         "filter": text,
@@ -410,9 +404,9 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     }
 
 
-def _change(answer: PageAnswer, line: Access) -> _Change:
+def _change(answer: PageAnswer, line: Access) -> ShownLine:
     labels = ("before", "now" if answer.whens[-1] is None else "after")
     each = zip(labels, answer.moments, answer.whens)
-    whys = [Link(label, why_url(line, moment, when)) for label, moment, when in each]
     resource = value_shown(line.resource, answer.asked.version.environment.slug)
-    return _Change(line.state, shown_action(line.action), resource, (whys[0], whys[1]))
+    whys = {label: why_url(line, moment, when) for label, moment, when in each}
+    return ShownLine(line.state, (shown_action(line.action), resource), whys)

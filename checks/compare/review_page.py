@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from typing import NamedTuple
 
 from django import forms
 from django.utils.safestring import SafeString
@@ -159,6 +160,14 @@ class ReviewForm(forms.Form):
         return sent
 
 
+class ShownLine(NamedTuple):
+    """A line of a review: its state, its values, and the URLs of its explanations by their labels."""
+
+    state: str
+    values: tuple[SafeString | str, ...]
+    whys: Mapping[str, str]
+
+
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
@@ -172,7 +181,8 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
         "stretch": found,
         "described": described(moments),
         "is_compared": len(moments) > 1,
-        "lines": [_row(line, moments, again, environment.slug) for line in found.lines],
+        "columns": ("Actor", "Action", "Resource"),
+        "lines": [_shown_line(line, moments, again, environment.slug) for line in found.lines],
         "command": _command(environment, sent),
     }
 
@@ -187,13 +197,11 @@ def stretch_shown(found: Stretch, url: Callable[[dict[str, str]], str]) -> dict[
     }
 
 
-def _row(
-    line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str
-) -> tuple[str, tuple[SafeString | str, ...], str]:
-    """Return the line's state, its values, and the URL of its explanation as of the moment when it held."""
+def _shown_line(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str) -> ShownLine:
+    """Return the line with the URL of its explanation as of the moment when it held."""
     place = 0 if line.state == AccessState.LOST else -1
     values = value_shown(line.actor, slug), shown_action(line.action), value_shown(line.resource, slug)
-    return line.state, values, why_url(line, moments[place], asked[place])
+    return ShownLine(line.state, values, {"Explain": why_url(line, moments[place], asked[place])})
 
 
 def why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:

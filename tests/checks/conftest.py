@@ -11,8 +11,9 @@ from tests.conftest import Api
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Give reviews the time to find all that there is, however busy the machine."""
+    """Give reviews and counts the time to find all that there is, however busy the machine."""
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", 60)
+    monkeypatch.setattr("checks.ask_pages.answer.COUNTING", 60)
 
 
 POLICY = """
