@@ -1,5 +1,6 @@
 """Every test that takes `db` or `service` runs twice: over SQLite, and over a real PostgreSQL."""
 
+import gc
 import os
 import shutil
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connections, transaction
 from django.test import Client as DjangoClient
+from django.test.signals import setting_changed
 from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
@@ -38,6 +40,7 @@ NOT_QUICK = {  # fixtures, modules and folders of tests that start programs, or 
 
 def pytest_configure(config):
     config.pluginmanager.register(_Order())
+    gc.disable()  # while all tests are imported and collected
     settings.SECRET_KEY = secret_that_is_set() or "s" * 50  # as `serve` makes one; not for servers that tests start
 
 
@@ -49,6 +52,7 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(items):
     """Leave out tests that need one database only, and mark the quick ones, before `-m` chooses."""
     items[:] = [item for item in items if not (_is_of_other_database(item) and item.get_closest_marker("one_database"))]
+    items[:] = [item for item in items if _is_in_turn(item)]
     for item in items:
         if not (_is_of_other_database(item) or _takes_long(item) or {"long", "alone"} & {*item.keywords}):
             item.add_marker("quick")
@@ -56,9 +60,22 @@ def pytest_collection_modifyitems(items):
 
 def _is_of_other_database(item: pytest.Item) -> bool:
     """Say whether the test is run over another database than SQLite, by no choice of its own."""
-    values = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(_database(item, name) in DATABASES[1:] for name in ("db", "service"))
+
+
+def _is_in_turn(item: pytest.Item) -> bool:
+    """Say whether a case of many that run over one database each is run over this one: see `tests/sampling.py`."""
+    turns = [mark.args[0] for mark in item.iter_markers("in_turn")]
+    kind = _database(item, "db")
+    return not turns or kind is None or DATABASES.index(kind) == sum(turns) % len(DATABASES)
+
+
+def _database(item: pytest.Item, fixture: str) -> str | None:
+    """Return the database that the fixture has for this test, unless the test chooses it itself."""
     chosen = {mark.args[0] for mark in item.iter_markers("parametrize")}
-    return any(values.get(name) in DATABASES[1:] and name not in chosen for name in ("db", "service"))
+    values = item.callspec.params if hasattr(item, "callspec") and fixture not in chosen else {}
+    kind = values.get(fixture)
+    return kind if kind in DATABASES else None
 
 
 def _takes_long(item: pytest.Item) -> bool:
@@ -73,6 +90,13 @@ class _Order:
         items[:] = dealt(
             items, lambda item: item.path, lambda item: item.get_closest_marker("long") is not None, processes()
         )
+
+    def pytest_collection_finish(self):
+        """Collect garbage as the service does: rarely, and without going through all tests each time."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
+        gc.enable()
 
 
 @pytest.fixture
@@ -240,7 +264,9 @@ class Api:
     key: str
 
     def request(self, method: str, path: str, json: object = None, **headers: str):
-        return DjangoClient(raise_request_exception=False).generic(
+        client = DjangoClient(raise_request_exception=False)
+        client.handler = _handler(client)
+        return client.generic(
             method, whole(path), b"" if json is None else _json(json), "application/json",
             headers={"Authorization": f"Bearer {self.key}", **headers},
         )  # fmt: skip
@@ -253,6 +279,20 @@ class Api:
 
     def delete(self, path: str, json: object = None, **headers: str):
         return self.request("DELETE", path, json, **headers)
+
+
+_handlers: dict[str, object] = {}
+
+
+def _handler(client: DjangoClient) -> object:
+    """Return one that has loaded the middleware: each new client would load it anew, and read all static files."""
+    return _handlers.setdefault("api", client.handler)
+
+
+@setting_changed.connect
+def _load_anew(**_: object) -> None:
+    """The middleware reads settings when it is loaded."""
+    _handlers.clear()
 
 
 def whole(path: str) -> str:

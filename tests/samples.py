@@ -33,6 +33,7 @@ as above everywhere; `python manage.py` is the same command, for those who have 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -186,9 +187,7 @@ class Reader:
     printed: str = ""
 
     def read(self, document: Document) -> None:
-        """From where the document starts to its end."""
-        if before := document.before():
-            self.read(before)
+        """Follow the samples of the document, whose start is where the reader is."""
         for sample in document.samples:
             try:
                 self.follow(sample)
@@ -242,18 +241,25 @@ class Reader:
 
 def variables(folder: Path, service: Service) -> dict[str, str]:
     """Of the second terminal: the key that was printed in the first, and the environment that was made there."""
-    key = re.search(r"e_default_\w+", service.log.read_text())[0]
+    printed = "".join(log.read_text() for log in folder.glob("serve-*.log"))  # by the server that began with nothing
+    key = re.search(r"e_default_\w+", printed)[0]
     path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return os.environ | {"KEY": key, "PATH": path, "DATABASE_URL": "", "SECRET_KEY": ""}
 
 
 @contextmanager
-def a_reader(folder: Path, rewrite: bool = False) -> Iterator[Reader]:
-    """Who has done what every page expects: the server runs in the folder, as the first terminal starts it."""
-    (folder / "manage.py").symlink_to(ROOT / "manage.py")
-    (folder / "bin").mkdir()
-    (folder / "bin" / "authz").write_text(COMMAND)
-    (folder / "bin" / "authz").chmod(0o755)
+def a_reader(folder: Path, rewrite: bool = False, after: Path | None = None) -> Iterator[Reader]:
+    """Who has done what every page expects: the server runs in the folder, as the first terminal starts it.
+
+    A reader who goes on from the end of a page starts with a copy of the folder of one who has read it.
+    """
+    if after is not None:
+        shutil.copytree(after, folder, symlinks=True, dirs_exist_ok=True)
+    else:
+        (folder / "manage.py").symlink_to(ROOT / "manage.py")
+        (folder / "bin").mkdir()
+        (folder / "bin" / "authz").write_text(COMMAND)
+        (folder / "bin" / "authz").chmod(0o755)
     service = start_service(folder, "", "--workers", "1")
     try:
         options = {"cwd": folder, "env": variables(folder, service), "text": True}

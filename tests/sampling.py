@@ -1,4 +1,7 @@
-"""Some of many like cases on every day, and the others where what is long runs too: `pytest -m long`."""
+"""Some of many like cases on every day, and the others where what is long runs too: `pytest -m long`.
+
+The first ones run over each database, and of the others, one half over SQLite and one half over PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,22 @@ def some(cases: Iterable[object], every: int) -> list[object]:
 
     some("abcd", 2) → a, c, and as long ones b, d
     """
-    return [pytest.param(case, marks=pytest.mark.long) if place % every else case for place, case in enumerate(cases)]
+    return [_long(case, place - place // every) if place % every else case for place, case in enumerate(cases)]
+
+
+def in_turns(cases: Iterable[object]) -> list[object]:
+    """All cases, each over one database alone: the first over SQLite, the next over PostgreSQL."""
+    return [pytest.param(case, marks=pytest.mark.in_turn(place)) for place, case in enumerate(cases)]
 
 
 def seeds(numbers: Sequence[int], every: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call the test with each number as its `seed`, many in one item. Of each `every` the first is for every day."""
     parts = [pytest.param(numbers[::every], id="some")]
     others = [number for place, number in enumerate(numbers) if place % every]
-    parts += [
-        pytest.param(others[start : start + AT_ONCE], marks=pytest.mark.long, id=f"others from {others[start]} on")
-        for start in range(0, len(others), AT_ONCE)
-    ]
+    for turn in range(2):
+        half = others[turn::2]
+        for start in range(0, len(half), AT_ONCE):
+            parts.append(_long(half[start : start + AT_ONCE], turn, f"others from {half[start]} on"))
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)
@@ -40,3 +48,8 @@ def seeds(numbers: Sequence[int], every: int = 1) -> Callable[[Callable[..., Non
         return pytest.mark.parametrize("seed", parts)(of_each)
 
     return decorated
+
+
+def _long(case: object, turn: int, name: str | None = None) -> object:
+    """Return a long case, which runs over one database alone: `conftest` takes it for that whose turn it is."""
+    return pytest.param(case, marks=[pytest.mark.long, pytest.mark.in_turn(turn)], id=name)

@@ -32,20 +32,17 @@ def key(service) -> str:
     return client.key
 
 
-def test_random_requests_are_answered_as_described(service, key, tmp_path):
-    done = fuzz(
-        tmp_path,
-        service.origin,
-        "-H",
-        f"Authorization: Bearer {key}",
-        "--phases",
-        "examples,coverage,fuzzing",
-        "-n",
-        "10",
-    )
+@pytest.mark.parametrize(
+    ("service", "phases"),
+    [("sqlite", "examples,coverage,fuzzing"), ("postgresql", "examples,fuzzing")],  # coverage is of the shapes alone
+    indirect=["service"],
+)
+def test_random_requests_are_answered_as_described(service, key, tmp_path, phases):
+    done = fuzz(tmp_path, service.origin, "-H", f"Authorization: Bearer {key}", "--phases", phases, "-n", "5")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.one_database
 def test_random_requests_without_a_key_are_refused_as_described(service, tmp_path):
     done = fuzz(tmp_path, service.origin, "--phases", "examples,fuzzing", "-n", "3")
     assert done.returncode == 0, done.stdout + done.stderr

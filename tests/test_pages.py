@@ -22,6 +22,7 @@ QUICK = 300  # milliseconds of the server
 TRIES = 12  # beside other tests: what else runs makes a page slower at times, and never faster
 AXE = "4.14.1"
 OF_COLOURS = ("color-contrast", "link-in-text-block")
+DARK_PHONES = 6  # one page of so many
 WIDE, PHONE = (1440, 900), (390, 844)
 POLICY_WITH_TESTS = (
     POLICY
@@ -111,15 +112,20 @@ def service(request, migrated_urls, tmp_path_factory):
     running.stop()
 
 
-@pytest.mark.parametrize("service", ["sqlite"], indirect=True)  # pages look the same on both
+@pytest.mark.one_database
 def test_pages_are_whole_and_for_everybody(person, axe):
-    """At both widths, light and dark, nothing hangs over the edge, and axe-core finds nothing against."""
+    """At both widths, light and dark, nothing hangs over the edge, and axe-core finds nothing against.
+
+    Colours do not depend on the width: in the dark, what only a phone shows is looked at on some of the pages.
+    """
     wrong = []
     person.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})  # for axe, which comes into the page
-    for name, address in PAGES.items():
+    for number, (name, address) in enumerate(PAGES.items()):
         person.open(address)
         for size in (WIDE, PHONE):
             for scheme in ("light", "dark"):
+                if (size, scheme) == (PHONE, "dark") and number % DARK_PHONES:
+                    continue
                 look(person, size, scheme)
                 here = f"{name} {size[0]} {scheme}"
                 rules = OF_COLOURS if scheme == "dark" else ()  # nothing else is different then
@@ -168,6 +174,7 @@ def asked_as(person: Browser, address: str) -> requests.Response:
     return requests.get(f"{person.service.origin}{address}", cookies=cookies, stream=True, timeout=60)
 
 
+@pytest.mark.one_database
 def test_whatever_can_be_clicked_takes_the_focus(person):
     look(person, WIDE, "light")
     missed = {}

@@ -18,6 +18,7 @@ from tests.checks.in_memory import Engine
 from tests.checks.large_policies import GROUPS, NESTED, chain, diamond, untyped
 from tests.checks.plan_questions import signatures_of
 from tests.reference import Row, World, model_of
+from tests.sampling import in_turns
 
 GROUPED = "actor Group {}\n" + GROUPS + NESTED
 CHANGING = """actor User {}
@@ -60,7 +61,7 @@ NAMES = {"has_role": ("viewer", "viewer", "editor", "r"), "has_relation": ("pare
 IDS = 3
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", in_turns(range(2)))
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_every_decision_and_list_is_the_oracles(api, name, seed):
     text, action, resource_type = POLICIES[name]

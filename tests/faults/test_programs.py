@@ -44,12 +44,12 @@ def test_more_than_can_be_answered_is_answered_or_told_to_come_again(kind):
 
 def test_what_goes_on_for_long_goes_on_right(kind):
     with world(kind) as place:
-        assert missed(soak.marks(soak.soaked(place, 4))) == []
+        assert missed(soak.marks(soak.soaked(place, 2))) == []
 
 
 def test_a_question_that_is_too_hard_fails_alone(kind):
     with world(kind) as place:
-        assert missed(hostile.marks(hostile.attacked(place, 4))) == []
+        assert missed(hostile.marks(hostile.attacked(place, 2))) == []
 
 
 def test_what_is_repeated_leaves_nothing(kind):
@@ -61,7 +61,7 @@ def test_what_is_repeated_leaves_nothing(kind):
 
 def test_what_would_take_gigabytes_is_refused(kind):
     with world(kind) as place:
-        found = ceilings.attacked(place, size=3_000, chain=300, at_once=4, STATEMENT_TIMEOUT="5")
+        found = ceilings.attacked(place, size=1_500, chain=200, at_once=3, STATEMENT_TIMEOUT="3")
         assert [each for each in ceilings.marks(found) if not each.is_met] == []
 
 
@@ -69,5 +69,5 @@ def test_with_little_address_space_answers_are_right(kind):
     """Each process has some 400 MB when it begins: see `ceilings`."""
     limits = ceilings.Limits(address_space=600)
     with world(kind) as place:
-        found = ceilings.attacked(place, size=2_000, chain=200, at_once=3, limits=limits, STATEMENT_TIMEOUT="1")
+        found = ceilings.attacked(place, size=1_200, chain=150, at_once=3, limits=limits, STATEMENT_TIMEOUT="1")
         assert [each for each in ceilings.marks_of_limits(found) if not each.is_met] == []

@@ -152,7 +152,7 @@ def test_whatever_has_another_name_the_policy_means_the_same(path, db):
     assert everything_renamed(path.read_text()) > 5
 
 
-@seeds(range(40), 8)
+@seeds(range(16), 8)
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
 def test_a_rename_of_a_random_policy_goes_back(seed, db):
     assert everything_renamed(case_of(seed).policy) > 3
