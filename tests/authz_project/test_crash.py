@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
@@ -55,7 +56,8 @@ def kill(process_id: int) -> None:
     """The server and its workers, at once and without notice."""
     parent = psutil.Process(process_id)
     for process in [parent, *parent.children(recursive=True)]:
-        process.send_signal(signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):  # workers may end by themselves once their server is gone
+            process.send_signal(signal.SIGKILL)
 
 
 def change(number: int) -> list[dict]:
