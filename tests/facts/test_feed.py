@@ -19,6 +19,7 @@ from policy.ground.journal import NOBODY, Done, Kind, advance, changing, record
 from policy.models import Revision
 from policy.publishing import activate
 from tests.facts.changes import answers, path_of, plain, replayed, together
+from tests.sampling import in_turns
 
 POLICY = """
 actor User {}
@@ -160,7 +161,7 @@ class World:
             assert each.policy_version == (self.versions[each.revision] if each.kind == "policy" else None)
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=in_turns(range(3)))
 def world(request, api) -> World:
     world = World(api, random.Random(request.param))
     world.publish()
