@@ -286,7 +286,10 @@ _handlers: dict[str, object] = {}
 
 def _handler(client: DjangoClient) -> object:
     """Return one that has loaded the middleware: each new client would load it anew, and read all static files."""
-    return _handlers.setdefault("api", client.handler)
+    if "api" not in _handlers:
+        client.handler.load_middleware()  # before others have it: threads may ask at the same time
+        _handlers["api"] = client.handler
+    return _handlers["api"]
 
 
 @setting_changed.connect
