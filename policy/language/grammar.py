@@ -472,24 +472,24 @@ def p_values_clause(p: Production) -> None:
 def p_refused_type(p: Production) -> None:
     "items : items TYPE application SEMI"
     p[0] = p[1]
-    nodes.refuse(p, 2, "`type` is not supported", "use `declare` to say which facts may be stored")
+    nodes.refuse(p, 2, "`type` is not supported", "use `declare` to list the facts that can be stored")
 
 
 def p_refused_query(p: Production) -> None:
     "items : items INLINE_QUERY formula SEMI"
     p[0] = p[1]
-    nodes.refuse(p, 2, "`?=` is not supported", 'use a `test "..." { assert ...; }`')
+    nodes.refuse(p, 2, "`?=` is not supported", 'use `test "..." { assert ...; }`')
 
 
 def p_refused_flag(p: Production) -> None:
     """items : items AT_NAME
     entries : entries AT_NAME"""
     p[0] = p[1]
-    nodes.refuse(p, 2, "rule flags are not supported", "remove it")
+    nodes.refuse(p, 2, "rule flags are not supported", "remove the flag")
 
 
 def p_refused_assert(p: Production) -> None:
     """assertion : ASSERT NOT application SEMI
     assertion : ASSERT_NOT NOT application SEMI"""
     p[0] = ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, nodes.tokens_span(p, 1, 4))
-    nodes.refuse(p, 2, "`not` cannot stand in an assertion", "write `assert_not`, or `assert`")
+    nodes.refuse(p, 2, "`not` is not allowed in an assertion", "use `assert_not` or `assert`")

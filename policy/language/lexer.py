@@ -25,10 +25,10 @@ CONTEXTUAL = {
     "assert_not": "ASSERT_NOT",
 }  # fmt: skip  # the production `name` turns these into names where they are not keywords
 LEGACY = {  # word -> hint: the word is rejected with this hint, and then parsed as a name
-    "cut": "rules have no order; state the exception with `not`",
-    "debug": "policies print nothing; state what you expect in a `test` block",
-    "print": "policies print nothing; state what you expect in a `test` block",
-    "forall": 'write "for all" as `not (... and not ...)`',
+    "cut": "rules are unordered; express exceptions with `not`",
+    "debug": "policies have no output; check results in a `test` block",
+    "print": "policies have no output; check results in a `test` block",
+    "forall": 'express "for all" as `not (... and not ...)`',
     "of": "choose another name",
 }
 COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`
@@ -72,22 +72,22 @@ _MISTAKES = {
 # Kind -> message, hint, and the token to continue with: its kind and value.
 _MESSAGES: dict[str, tuple[str, str, tuple[str, str] | None]] = {
     "UNCLOSED": (
-        "the string is not closed on its line",
-        r"end it with a quote, and write a line break as `\n`",
+        "unterminated string",
+        r"close it on the same line; write a line break as `\n`",
         ("STRING", '"unclosed"'),
     ),
     "FLOAT": ("floats are not supported", "use an Integer", ("INTEGER", "0")),
-    "NUMBERED": ("{} is not a name", "a name cannot start with a digit", ("NAME", "_numbered")),
-    "QUOTED": ("strings stand in double quotes", 'write `"..."`', ("STRING", '"quoted"')),
+    "NUMBERED": ("{} is not a valid name", "names cannot start with a digit", ("NAME", "_numbered")),
+    "QUOTED": ("strings need double quotes", 'write `"..."`', ("STRING", '"quoted"')),
     "ATTRIBUTE": (
-        "attributes do not exist: {}",
-        "store a fact such as is_owner(User, Repo), and ask for it with a call",
+        "attribute access is not supported: {}",
+        "store a fact such as `is_owner(User, Repo)`, and call `is_owner(user, repo)`",
         None,
     ),
-    "FOREIGN_COMMENT": ("{} does not start a comment", "a comment starts with `#` and ends with its line", None),
-    "ARITHMETIC": ("arithmetic does not exist: {}", "store the result as a fact, and compare that", None),
-    "NEW": ("`new` does not exist", 'an entity is written with its id: `User{"alice"}`', None),
-    "STRAY": ("unexpected character {}", "choose a name without it, or put it inside a string", None),
+    "FOREIGN_COMMENT": ("{} does not start a comment", "comments start with `#` and end with the line", None),
+    "ARITHMETIC": ("arithmetic is not supported: {}", "store the result as a fact, and compare it", None),
+    "NEW": ("`new` is not supported", 'write an entity with its id: `User{"alice"}`', None),
+    "STRAY": ("unexpected character {}", "remove it, or put it inside a string", None),
 }
 _SHOWN = {"FOREIGN_COMMENT": 2, "ARITHMETIC": 1}  # characters of the text to show; of others, the whole text
 _OPERATORS = {  # operator -> hint, and the token to continue with
@@ -100,12 +100,12 @@ _OPERATORS = {  # operator -> hint, and the token to continue with
     "!==": ("write `!=`", ("COMPARE", "!=")),
     "&": ("write `and`", ("AND", "and")),
     "&&": ("write `and`", ("AND", "and")),
-    "|": ("write `or`; a relation has one type", ("OR", "or")),
+    "|": ("write `or`; a relation can have only one type", ("OR", "or")),
     "||": ("write `or`", ("OR", "or")),
     "!": ("write `not`", ("NOT", "not")),
     ":-": ("write `if`", ("IF", "if")),
     "<-": ("write `if`", ("IF", "if")),
-    "->": ("Polar has no arrow", ("COLON", ":")),
+    "->": ("write `:` before a type, or `on` to follow a relation", ("COLON", ":")),
 }
 
 
@@ -181,7 +181,7 @@ def _instead(notes: Notes, token: Token) -> Token | None:
             token.type = "NAME"
             return token
         case "LEGACY":
-            message, hint = "{} is reserved, and not supported", LEGACY[written]
+            message, hint = "{} is reserved and not supported", LEGACY[written]
         case "OPERATOR":
             message, (hint, instead) = "{} is not an operator", _OPERATORS[written]
         case _:

@@ -41,7 +41,7 @@ class Notes:
     def enter(self, span: Span) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.problems.append(Problem(f"nested more than {MAX_DEPTH} deep", span, "give inner parts names as rules"))
+            self.problems.append(Problem(f"nested more than {MAX_DEPTH} levels deep", span, "use separate rules"))
             self.reject()
 
     def leave(self) -> None:
@@ -207,11 +207,11 @@ def entity_value(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span
 def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
     """Return whether facts can contain the text. If not, report a problem, which calls the text `what`."""
     if not text:
-        notes.refuse(span, f"{what} cannot be empty", "for any value, use a variable or `_`")
+        notes.refuse(span, f"{what} cannot be empty", "to match any value, use a variable or `_`")
     elif text == "*":
-        notes.refuse(span, f"{what} cannot be `*`", "`*` stands for any value in answers; use a variable or `_`")
+        notes.refuse(span, f"{what} cannot be `*`", "`*` means any value in results; use a variable or `_`")
     elif "\0" in text:
-        notes.refuse(span, f"{what} cannot hold the character NUL")
+        notes.refuse(span, f"{what} cannot contain the character NUL")
     elif len(text) > MAX_BYTES // 4 and len(text.encode()) > MAX_BYTES:
         notes.refuse(span, f"{what} cannot be longer than {MAX_BYTES} bytes")
     else:
@@ -247,8 +247,8 @@ def entity(p: Production) -> ast.Literal:
 
 
 def unusable_id(p: Production, n: int) -> ast.Literal:
-    hint = "for any entity of a type, use a variable of that type"
-    p.lexer.notes.refuse(p[n].span, f"an id is a string, a number, `true` or `false`, not {shown(p[n].text)}", hint)
+    hint = "to match any entity of a type, use a variable of that type"
+    p.lexer.notes.refuse(p[n].span, f"id {shown(p[n].text)} is not a string, a number, `true` or `false`", hint)
     return ast.Literal(Value("String", "unknown"), p[n].span)
 
 
@@ -270,19 +270,19 @@ def membership(p: Production, n: int) -> ast.Membership:
     """Return `x in [...]`, where the list is the n-th symbol. Report elements that are not literals."""
     for term in p[n].terms:
         if not isinstance(term, ast.Literal):
-            p.lexer.notes.refuse(term.span, "a list holds strings, numbers or entities", "variables cannot stand in it")
+            p.lexer.notes.refuse(term.span, "a list can contain only values", "to compare with a variable, use `=`")
     literals_only = tuple(term for term in p[n].terms if isinstance(term, ast.Literal))
     return ast.Membership(p[1], literals_only, p[1].span.to(p[n].span))
 
 
 def misplaced_list(p: Production) -> ast.Literal:
     span = p[1].span
-    p.lexer.notes.refuse(span, "a list is not a value", "pass one value, and use `in` for several")
+    p.lexer.notes.refuse(span, "a list is not allowed here", "pass one value, or a variable that is tested with `in`")
     return ast.Literal(Value("String", "list"), span)
 
 
 def compared_list(p: Production) -> ast.Membership:
-    refuse(p, 2, "a list cannot be compared", 'write `x in ["a", "b"]`')
+    refuse(p, 2, "a list cannot be compared", 'test membership with `x in ["a", "b"]`')
     return ast.Membership(p[1], (), p[1].span)
 
 
@@ -294,8 +294,8 @@ def call(p: Production, n: int) -> ast.Call:
     called: ast.Call = p[n]
     for arg in called.args:
         if isinstance(arg, ast.Parameter):
-            hint = f"write `{clipped(arg.variable.name)} matches {clipped(arg.type.text)}` beside the call"
-            p.lexer.notes.refuse(arg.span, "a call in a body has no types", hint)
+            hint = f"add the condition `{clipped(arg.variable.name)} matches {clipped(arg.type.text)}`"
+            p.lexer.notes.refuse(arg.span, "an argument in a rule body cannot have a type", hint)
     return called
 
 
@@ -315,23 +315,23 @@ def reference(p: Production, term: ast.Term) -> ast.Reference:
         case ast.Variable(name, span) if name in WORDS:
             return ast.Reference(name, True, None, span)
         case ast.Variable(name, span):
-            hint = f'a role, permission or relation is a string, `"{clipped(name)}"`; others are calls'
-            p.lexer.notes.refuse(span, f"{shown(name)} alone is not a condition", hint)
+            hint = f'quote a role, permission or relation: `"{clipped(name)}"`; call a predicate with arguments'
+            p.lexer.notes.refuse(span, f"{shown(name)} is not a condition", hint)
         case _:
-            p.lexer.notes.refuse(term.span, "a value alone is not a condition", "compare it, or pass it to a call")
+            p.lexer.notes.refuse(term.span, "a value is not a condition", "compare it, or pass it to a predicate")
     return ast.Reference("unknown", False, None, term.span)
 
 
 def on(p: Production) -> ast.Reference:
     left, right = reference(p, p[1]), reference(p, p[3])
     if right.is_word:
-        p.lexer.notes.refuse(right.span, f"{shown(right.name)} cannot follow `on`", "name one relation of this block")
+        p.lexer.notes.refuse(right.span, f"{shown(right.name)} cannot follow `on`", "write a relation of this block")
     return ast.Reference(left.name, left.is_word, right.name, left.span.to(right.span), right.span)
 
 
 def second_hop(p: Production) -> ast.Reference:
-    hint = "declare a role or permission on the type between, and refer to that"
-    p.lexer.notes.refuse(p[3].span, "`on` takes one step", hint)
+    hint = "declare a role or permission on the type in between, and use that"
+    p.lexer.notes.refuse(p[3].span, "`on` cannot be chained", hint)
     first: ast.Reference = p[1]
     return first
 
@@ -343,13 +343,13 @@ def global_reference(p: Production) -> ast.GlobalReference:
 
 def matches(p: Production, exact: bool = False) -> ast.Matches:
     if not isinstance(p[1], ast.Variable):
-        p.lexer.notes.refuse(p[1].span, "only a variable can match a type", "values carry their type")
+        p.lexer.notes.refuse(p[1].span, "`matches` requires a variable", "remove it: values have known types")
         return ast.Matches(ast.Variable("_"), p[3], exact, p[1].span.to(p[3].span))
     return ast.Matches(p[1], p[3], exact, p[1].span.to(p[3].span))
 
 
 def in_no_list(p: Production) -> ast.Membership:
-    p.lexer.notes.refuse(p[3].span, "`in` takes a list that is written out", 'write `in ["a", "b"]`, or a call')
+    p.lexer.notes.refuse(p[3].span, "`in` requires a list of values", 'write `in ["a", "b"]`, or call a predicate')
     return ast.Membership(p[1], (), p[1].span)
 
 
@@ -384,22 +384,22 @@ def _listed_name(notes: Notes, keyword: str, term: ast.Term) -> ast.String:
         case ast.Literal(value, span) if value.type == "String":
             return ast.String(value.id, span)
         case ast.Variable(name, span):
-            notes.refuse(span, f"{shown(name)} stands without quotes", f'write `"{clipped(name)}"`')
+            notes.refuse(span, f"{shown(name)} must be quoted", f'write `"{clipped(name)}"`')
         case _:
-            notes.refuse(term.span, f"{shown(keyword)} lists strings", 'write `"..."`')
+            notes.refuse(term.span, f"{shown(keyword)} can contain only strings", 'write `"..."`')
     return ast.String("unknown", term.span)
 
 
 def quoted_relation(p: Production) -> ast.Relation:
     span = token_span(p, 1)
     hint = f"write `{clipped(text_of(p[1]))}: {clipped(p[3].text)}`"
-    p.lexer.notes.refuse(span, "the name of a relation stands without quotes", hint)
+    p.lexer.notes.refuse(span, "the name of a relation must not be quoted here", hint)
     return ast.Relation(ast.Name("unknown", span), p[3], span)
 
 
 def union_relation(p: Production, name: ast.Name) -> ast.Relation:
-    hint = "let the types extend one, and relate to that, or write longhand rules"
-    p.lexer.notes.refuse(name.span, f"the relation {shown(name.text)} has more than one type", hint)
+    hint = "use a common type that they extend, or write rules outside of the block"
+    p.lexer.notes.refuse(name.span, f"relation {shown(name.text)} has more than one type", hint)
     return ast.Relation(name, None, name.span)
 
 
@@ -410,14 +410,14 @@ def shorthand(p: Production, head: ast.Reference) -> ast.Shorthand:
 def shorthand_head(p: Production) -> ast.Reference:
     if p[1].text not in WORDS:
         hint = f'write `"{clipped(p[1].text)}" if ...`'
-        p.lexer.notes.refuse(p[1].span, f"{shown(p[1].text)} cannot be granted", hint)
+        p.lexer.notes.refuse(p[1].span, f"{shown(p[1].text)} must be quoted", hint)
     return ast.Reference(p[1].text, True, None, p[1].span)
 
 
 def rule_in_block(p: Production) -> ast.Rule:
     misplaced: ast.Rule = p[2]
     hint = "move it after the closing `}` of the block"
-    p.lexer.notes.refuse(misplaced.head.span, "a block holds lists and shorthand, not rules about predicates", hint)
+    p.lexer.notes.refuse(misplaced.head.span, "a rule for a predicate is not allowed in a block", hint)
     return misplaced
 
 
@@ -426,7 +426,7 @@ def rule_in_block(p: Production) -> ast.Rule:
 
 def application(p: Production) -> ast.Call:
     if p[1].text == "_":
-        p.lexer.notes.refuse(p[1].span, "`_` cannot name a predicate", "give it a name")
+        p.lexer.notes.refuse(p[1].span, "`_` is not a valid predicate name", "choose a name")
     return ast.Call(p[1], tuple(p[3]), span_to(p, p[1].span, 4))
 
 
@@ -434,7 +434,7 @@ def rule(p: Production, body: ast.Formula | None, end: int) -> ast.Rule:
     called = p[1]
     for param in called.args:
         if isinstance(param, ast.CurrentTime):
-            p.lexer.notes.refuse(param.span, "a head cannot hold `@current_unix_time`", "compare with it in the body")
+            p.lexer.notes.refuse(param.span, "a rule head cannot contain `@current_unix_time`", "use it in the body")
     if body is not None:
         _refuse_shorthand(p.lexer.notes, body)
     head = ast.Head(called.predicate, called.args, called.span)
@@ -442,7 +442,7 @@ def rule(p: Production, body: ast.Formula | None, end: int) -> ast.Rule:
 
 
 def _refuse_shorthand(notes: Notes, body: ast.Formula) -> None:
-    hint = 'write it out, such as `has_role(actor, "member", resource)`'
+    hint = 'write a call, such as `has_role(actor, "member", resource)`'
     pending = [body]
     while pending:
         match pending.pop():
@@ -451,7 +451,7 @@ def _refuse_shorthand(notes: Notes, body: ast.Formula) -> None:
             case ast.Not(formula):
                 pending.append(formula)
             case ast.Reference(name, span=span) | ast.GlobalReference(name, span=span):
-                notes.refuse(span, f"{shown(name)} alone is a condition only in the shorthand of a block", hint)
+                notes.refuse(span, f"{shown(name)} is shorthand, which is allowed only in a block", hint)
 
 
 def declare(p: Production) -> ast.Declare:
@@ -464,10 +464,10 @@ def _declared_type(notes: Notes, arg: ast.Parameter | ast.Term) -> ast.Name:
         case ast.Variable(name, span):
             return ast.Name(name, span)
         case ast.Parameter(_, type_name, span):
-            notes.refuse(span, "`declare` takes types alone", f"write `{clipped(type_name.text)}`")
+            notes.refuse(span, "`declare` can contain only types", f"write `{clipped(type_name.text)}`")
             return type_name
         case _:
-            notes.refuse(arg.span, "`declare` takes types alone", "write the name of a type, such as `String`")
+            notes.refuse(arg.span, "`declare` can contain only types", "write the name of a type, such as `String`")
             return ast.Name("unknown", arg.span)
 
 
@@ -475,35 +475,35 @@ def _declared_type(notes: Notes, arg: ast.Parameter | ast.Term) -> ast.Name:
 
 
 def fact(p: Production, n: int) -> ast.Call:
-    hint = 'write `User{"alice"}`, a string or a number'
+    hint = 'write a value, such as `User{"alice"}`, a string or a number'
     stated: ast.Call = p[n]
     for arg in stated.args:
         if not isinstance(arg, ast.Literal):
-            p.lexer.notes.refuse(arg.span, "a fact of a test holds values", hint)
+            p.lexer.notes.refuse(arg.span, "a fact in a test can contain only values", hint)
     return stated
 
 
 def conditional_fact(p: Production) -> ast.Call:
-    p.lexer.notes.refuse(token_span(p, 2), "a fact of a test has no conditions", "state the facts that hold")
+    p.lexer.notes.refuse(token_span(p, 2), "a fact in a test cannot have conditions", "remove the conditions")
     stated: ast.Call = p[1]
     return stated
 
 
 def test(p: Production, name: ast.String) -> ast.Test:
     if not p[5]:
-        p.lexer.notes.refuse(name.span, f"the test {shown(name.text)} asserts nothing", "add `assert` or `assert_not`")
+        p.lexer.notes.refuse(name.span, f"test {shown(name.text)} has no assertions", "add `assert` or `assert_not`")
     return ast.Test(name, tuple(p[4]), tuple(p[5]), tokens_span(p, 1, 6))
 
 
 def test_name(p: Production, n: int) -> ast.String:
     text, span = text_of(p[n]), token_span(p, n)
     if not text or "\0" in text:
-        p.lexer.notes.refuse(span, "a test needs a name that can be shown", 'write `test "owners can edit" { ... }`')
+        p.lexer.notes.refuse(span, "a test name is empty or contains NUL", 'write `test "owners can edit" { ... }`')
     return ast.String(text, span)
 
 
 def unquoted_test_name(p: Production, n: int) -> ast.String:
-    p.lexer.notes.refuse(p[n].span, "the name of a test is a string", f'write `test "{clipped(p[n].text)}" {{ ... }}`')
+    p.lexer.notes.refuse(p[n].span, "a test name must be quoted", f'write `test "{clipped(p[n].text)}" {{ ... }}`')
     return ast.String(p[n].text, p[n].span)
 
 
@@ -512,9 +512,9 @@ def assertion(p: Production, iff: ast.ValuesClause | None, end: int) -> ast.Asse
     for arg in called.args:
         if not isinstance(arg, ast.Parameter | ast.Literal):
             hint = f"write `{clipped(arg.name)}: Type`" if isinstance(arg, ast.Variable) else "write an Integer"
-            notes.refuse(arg.span, "an assertion holds values, and at most one variable with its type", hint)
+            notes.refuse(arg.span, "an assertion can contain only values, and one variable with a type", hint)
     if sum(isinstance(arg, ast.Parameter) for arg in called.args) > 1:
-        notes.refuse(called.span, "an assertion holds at most one variable", "split it into several assertions")
+        notes.refuse(called.span, "an assertion can contain at most one variable", "write several assertions")
     if iff:
         _refuse_stranger(notes, iff.variable, called.args)
     return ast.Assertion(p[1] == "assert", called.predicate, called.args, iff, tokens_span(p, 1, end))
@@ -524,9 +524,9 @@ def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Param
     """Report the variable of an `iff` that is not an argument of the assertion. Each `_` is a new variable."""
     variables = [arg.variable if isinstance(arg, ast.Parameter) else arg for arg in args]
     if variable.name == "_":
-        notes.refuse(variable.span, "`iff` cannot speak of `_`", "give the variable a name")
+        notes.refuse(variable.span, "`iff` cannot refer to `_`", "give the variable a name")
     elif variable not in variables:
-        hint = f"write `{clipped(variable.name)}: Type` in the call"
+        hint = f"add it as `{clipped(variable.name)}: Type`"
         notes.refuse(variable.span, f"{shown(variable.name)} is not an argument of the assertion", hint)
 
 
@@ -537,5 +537,5 @@ def values_clause(p: Production) -> ast.ValuesClause | None:
         case ast.Not(ast.Membership(ast.Variable() as variable, listed), span):
             return ast.ValuesClause(variable, True, listed, span)
     hint = 'write `iff v in ["a", "b"]` or `iff v not in ["a"]`'
-    p.lexer.notes.refuse(p[2].span, "`iff` takes the values of the variable", hint)
+    p.lexer.notes.refuse(p[2].span, "`iff` requires a list of values for the variable", hint)
     return None

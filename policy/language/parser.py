@@ -27,7 +27,7 @@ _PUNCTUATION = {
     "COMMA": "`,`", "SEMI": "`;`", "COLON": "`:`", "EQ": "`=`",
 }  # fmt: skip
 _WORDS = {kind: f"`{word}`" for word, kind in (RESERVED | CONTEXTUAL).items()}
-_OPENING = {"LPAREN": "(", "LBRACKET": "[", "LBRACE": "{"}
+_PAIRS = {"LPAREN": "()", "LBRACKET": "[]", "LBRACE": "{}"}
 _BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token only between items
 _NAMES = {"NAME", *CONTEXTUAL.values()}
 # Groups of tokens that a person regards as one thing: the tokens that identify the group, its name, and its other
@@ -89,9 +89,9 @@ def _lacks_semicolon(notes: Notes, expected: set[str], token: Token | None, befo
 
 def _at_end(parser: Parser, span: Span, expected: set[str]) -> Problem:
     for symbol in reversed(parser.symstack):
-        if symbol.type in _OPENING:
+        if pair := _PAIRS.get(symbol.type):
             place = Span(symbol.lexpos, symbol.lexpos + 1)
-            return Problem(f"this `{_OPENING[symbol.type]}` is never closed", place, "the policy ends before")
+            return Problem(f"this `{pair[0]}` is never closed", place, f"add the matching `{pair[1]}`")
     return Problem("unexpected end of the policy", span, f"expected {_in_words(expected)}")
 
 
@@ -111,21 +111,21 @@ def _hint(previous: StackSymbol, token: Token, expected: set[str]) -> str:
         case "RPAREN" | "RBRACE" if previous.type == "COMMA":
             return "remove the comma before it"
         case "EQ" | "COMPARE" if "AND" in expected:
-            return "comparisons do not chain; join two with `and`"
+            return "comparisons cannot be chained; join them with `and`"
         case "LPAREN" if "COMMA" in expected and "RPAREN" in expected:
-            return "calls do not nest; write it as a condition of its own"
+            return "calls cannot be nested; write a separate condition"
         case "INTEGER" if token.value[0] in "+-":
-            return "arithmetic does not exist; store the result as a fact, and compare that"
+            return "arithmetic is not supported; store the result as a fact, and compare it"
         case "EQ" if expected == {"LPAREN"}:
-            return "`roles`, `permissions` and `relations` stand inside a block"
+            return "`roles`, `permissions` and `relations` belong inside a block"
         case "STRING" if _BETWEEN_ITEMS in expected:
-            return "shorthand stands inside a block"
+            return "shorthand rules belong inside a block"
         case "IFF":
-            return "`iff` belongs to assertions; write `if`"
+            return "`iff` is for assertions; write `if`"
         case _ if {"EQ", "IF"} <= expected and _written(previous) in ("actor", "resource", "global"):
-            return "blocks do not nest; perhaps a `}` is missing before it"
+            return "blocks cannot be nested; is a `}` missing before it?"
         case "NAME" if "ASSERT" in expected and "SETUP" in expected:
-            return "facts stand in `setup { ... }`; then come `assert` and `assert_not`"
+            return "put facts in `setup { ... }`, before `assert` and `assert_not`"
     return f"expected {_in_words(expected)}"
 
 
@@ -207,8 +207,8 @@ def _counted(notes: Notes, kept: list[Token]) -> Iterator[Token]:
         kept.append(token)
         yield token
     if extra := next(tokens, None):
-        message = f"the policy has more than {MAX_TOKENS} words and signs"
-        notes.refuse(Span(extra.lexpos, extra.end), message, "leave out what repeats; keep data in facts")
+        message = f"the policy has more than {MAX_TOKENS:,} tokens"
+        notes.refuse(Span(extra.lexpos, extra.end), message, "store data as facts")
         notes.reject()
 
 
@@ -220,10 +220,10 @@ def _refuse_unfit(notes: Notes) -> None:
     text = notes.source.text
     found = _UNFIT.search(text)
     if found:
-        hint = "remove it; it cannot be stored, or makes the text look like another"
-        notes.refuse(Span(*found.span()), f"the policy holds the character U+{ord(found[0]):04X}", hint)
+        hint = "remove it; it cannot be stored, or can disguise the text"
+        notes.refuse(Span(*found.span()), f"the policy contains the character U+{ord(found[0]):04X}", hint)
     elif len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
-        notes.refuse(Span(0, 0), f"the policy is larger than {MAX_BYTES:,} bytes", "split the service, or share rules")
+        notes.refuse(Span(0, 0), f"the policy is larger than {MAX_BYTES:,} bytes", "store data as facts")
     if notes.problems:
         notes.reject()
 

@@ -217,8 +217,8 @@ def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems:
     for name, _ in Counter(name.text for name in named).most_common():
         if name in spoken_for and not near(name, [*declared, *found]):
             found.append(name)
-            hint = f"if it is meant, declare it: `resource {name} {{}}`"
-            problems.warn(first[name].span, f"no block declares the type {shown(name)}; rules speak of its facts", hint)
+            hint = f"if this is intended, declare it: `resource {name} {{}}`"
+            problems.warn(first[name].span, f"type {shown(name)} is used in rules, but not declared", hint)
     return tuple(found)
 
 
@@ -313,7 +313,7 @@ class Vocabulary:
         """Return the concrete types that the name covers; if it is unknown, report a problem and return None."""
         mask = self.bits.get(name.text) if exact else self.masks.get(name.text)
         if mask is None and exact and name.text in self.masks:
-            problems.error(name.span, f"no value is exactly {shown(name.text)}", "write `matches` for its subtypes")
+            problems.error(name.span, f"no value is exactly {shown(name.text)}, which is abstract", "use `matches`")
         elif mask is None:
             problems.error(name.span, f"unknown type {shown(name.text)}", self.advice_on_type(name.text))
         return mask
@@ -327,7 +327,7 @@ class Vocabulary:
             return
         span = literal.type_span or literal.span
         if name in ABSTRACT:
-            problems.error(span, f"an entity has an exact type, and {shown(name)} is none", "name a declared type")
+            problems.error(span, f"no entity is exactly {shown(name)}, which is abstract", "use a declared type")
         else:
             problems.error(span, f"unknown type {shown(name)}", self.advice_on_type(name))
 
@@ -400,17 +400,17 @@ def _unique_blocks(policy: ast.Policy, problems: Problems) -> dict[str | None, a
             continue
         name = block.name.text if block.name else None
         if block.name and (name in PRIMITIVES or name in ABSTRACT):
-            message = f"{shown(block.name.text)} is built in"
+            message = f"{shown(block.name.text)} is a built-in type"
             problems.error(block.name.span, message, "choose another name for this block")
         elif len(blocks) > MAX_TYPES:
-            problems.error(block.span, f"a policy declares at most {MAX_TYPES} types", "keep kinds of things as facts")
+            problems.error(block.span, f"the policy declares more than {MAX_TYPES:,} types", "store kinds as facts")
             return blocks
         elif name not in blocks:
             blocks[name] = block
         elif block.name is None:
-            problems.error(block.span, "there is more than one `global` block", "put everything into one")
+            problems.error(block.span, "the `global` block is declared more than once", "merge them")
         else:
-            hint = "an actor is a resource too" if blocks[name].kind != block.kind else "put everything into one block"
+            hint = "an actor is a resource too" if blocks[name].kind != block.kind else "merge the blocks"
             problems.error(block.name.span, f"{shown(block.name.text)} is declared more than once", hint)
     return blocks
 
@@ -426,7 +426,7 @@ def _own_names(block: ast.Block, problems: Problems) -> TypeDef:
         if isinstance(item, ast.Shorthand) or not _is_known_item(item, block, problems):
             continue
         if item.keyword.text in strings:
-            problems.error(item.keyword.span, f"{shown(item.keyword.text)} is given twice in one block", "use one list")
+            problems.error(item.keyword.span, f"{shown(item.keyword.text)} occurs twice in a block", "merge the lists")
         if isinstance(item, ast.NameList):
             _check_unique(((name.text, name.span) for name in item.names), item.keyword.text[:-1], seen, problems)
             strings[item.keyword.text] = tuple(dict.fromkeys(name.text for name in item.names))
@@ -442,10 +442,10 @@ def _own_names(block: ast.Block, problems: Problems) -> TypeDef:
 def _is_known_item(item: ast.NameList | ast.RelationMap, block: ast.Block, problems: Problems) -> bool:
     word = item.keyword.text
     if word not in _LISTS:
-        hint = did_you_mean(word, _LISTS) or "a block has `roles`, `permissions` and `relations`"
-        problems.error(item.keyword.span, f"a block has no {shown(word)}", hint)
+        hint = did_you_mean(word, _LISTS) or "a block can have `roles`, `permissions` and `relations`"
+        problems.error(item.keyword.span, f"{shown(word)} is not allowed in a block", hint)
     elif block.name is None and word == "relations":
-        problems.error(item.keyword.span, "the `global` block has no relations", "declare them on a resource")
+        problems.error(item.keyword.span, "the `global` block cannot have relations", "declare them on a resource")
     elif isinstance(item, ast.RelationMap) != (word == "relations"):
         problems.error(item.keyword.span, f"{shown(word)} must be {_LISTS[word]}")
     else:
@@ -456,10 +456,10 @@ def _is_known_item(item: ast.NameList | ast.RelationMap, block: ast.Block, probl
 def _check_unique(names: Iterator[tuple[str, Span]], kind: str, seen: dict[str, str], problems: Problems) -> None:
     for name, span in names:
         if seen.get(name) == kind:
-            problems.error(span, f"the {kind} {shown(name)} is declared twice", "remove one of them")
+            problems.error(span, f"{kind} {shown(name)} is declared twice", "remove one of them")
         elif name in seen:
-            message = f"{shown(name)} cannot be a {kind}: it is a {seen[name]} of the same block"
-            problems.error(span, message, "shorthand could not tell them apart; rename one")
+            message = f"{shown(name)} cannot be a {kind}: it is already a {seen[name]} of this block"
+            problems.error(span, message, "rename one of them")
         seen.setdefault(name, kind)
 
 
@@ -467,7 +467,7 @@ def _check_typed(item: ast.RelationMap, problems: Problems) -> None:
     for relation in item.relations:
         if relation.type is None:
             name = relation.name.text
-            problems.error(relation.span, f"the relation {shown(name)} needs a type", f"write `{name}: Type`")
+            problems.error(relation.span, f"relation {shown(name)} has no type", f"write `{name}: Type`")
 
 
 def _check_relation_types(
@@ -479,8 +479,8 @@ def _check_relation_types(
                 continue
             target = relation.type.text
             if target in PRIMITIVES:
-                hint = f"store the value as a fact: `declare {relation.name.text}({name}, {target});`"
-                problems.error(relation.type.span, f"a relation cannot lead to {shown(target)}", hint)
+                hint = f"store such values as facts: `declare {relation.name.text}({name}, {target});`"
+                problems.error(relation.type.span, f"a relation cannot have the type {shown(target)}", hint)
             elif target not in masks:
                 hint = did_you_mean(target, (*types, *ABSTRACT)) or f"declare it: `resource {target} {{}}`"
                 problems.error(relation.type.span, f"unknown type {shown(target)}", hint)
@@ -505,7 +505,7 @@ def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict
             )
     for name in _on_cycles(found):
         span = blocks[name].extends[0].span
-        problems.error(span, f"{shown(name)} extends itself", "a type cannot be its own supertype")
+        problems.error(span, f"{shown(name)} extends itself", "remove one `extends` of the cycle")
         found[name] = ()
     return found
 
@@ -560,6 +560,6 @@ def _with_inherited(
         kinds = sorted(_meanings(found, word))
         if len(kinds) > 1:
             assert block.name  # only the global block has none, and it inherits nothing
-            message = f"{shown(name)} would have {shown(word)} as a {kinds[0]} and as a {kinds[1]}"
-            problems.error(block.name.span, message, "a name that is inherited keeps its kind; rename one")
+            message = f"{shown(word)} is both a {kinds[0]} and a {kinds[1]} of {shown(name)}"
+            problems.error(block.name.span, message, "rename one; a type also has the names of its supertypes")
     return found

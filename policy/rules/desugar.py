@@ -38,8 +38,8 @@ def tests_of(
         used = _used_fixtures(test, fixtures)
         room -= len(own) + sum(len(facts[name]) for name in used)
         if room < 0:
-            hint = "share fewer fixtures, or split the policy's tests"
-            problems.error(test.span, f"the tests have more than {MAX_FACTS} facts in all", hint)
+            hint = "use smaller fixtures, or fewer of them"
+            problems.error(test.span, f"the tests have more than {MAX_FACTS:,} facts in total", hint)
             break
         own |= {fact: None for name in used for fact in facts[name]}
         found.append(_test(test, tuple(own), source, known, problems))
@@ -55,9 +55,7 @@ def _check_unique_names(tests: list[ast.Test], problems: Problems) -> None:
     seen: set[str] = set()
     for test in tests:
         if test.name.text in seen:
-            problems.error(
-                test.name.span, f"there is another test named {shown(test.name.text)}", "test names must be unique"
-            )
+            problems.error(test.name.span, f"test {shown(test.name.text)} already exists", "rename one of them")
         seen.add(test.name.text)
 
 
@@ -69,9 +67,7 @@ def _fixtures(policy: ast.Policy, problems: Problems) -> dict[str, ast.Fixture]:
     for item in policy.items:
         if isinstance(item, ast.Fixture):
             if item.name.text in found:
-                problems.error(
-                    item.name.span, f"there is another fixture {shown(item.name.text)}", "rename one of them"
-                )
+                problems.error(item.name.span, f"fixture {shown(item.name.text)} already exists", "rename one of them")
             found.setdefault(item.name.text, item)
     for item in policy.items:
         if isinstance(item, ast.Fixture | ast.Test):
@@ -89,8 +85,8 @@ def _check_uses(item: ast.Fixture | ast.Test, fixtures: Mapping[str, ast.Fixture
     for use in _uses(item):
         name = use.name.text
         if name not in fixtures:
-            hint = did_you_mean(name, fixtures) or f"write `test fixture {name} {{ ... }}`"
-            problems.error(use.name.span, f"there is no fixture {shown(name)}", hint)
+            hint = did_you_mean(name, fixtures) or f"define it: `test fixture {name} {{ ... }}`"
+            problems.error(use.name.span, f"fixture {shown(name)} does not exist", hint)
 
 
 def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> None:
@@ -104,7 +100,7 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
                 path.pop(name)
                 done.add(name)
             elif use.name.text in path:
-                message = f"the fixture {shown(use.name.text)} includes itself"
+                message = f"fixture {shown(use.name.text)} includes itself"
                 problems.error(use.span, message, "remove one of the uses")
             else:
                 path[use.name.text] = iter(_uses(fixtures[use.name.text]))
@@ -145,14 +141,14 @@ def _check_accepted(
     if patterns is None:
         arities = sorted(arity for other, arity in accepted if other == name)
         if arities:
-            message = f"{shown(name)} does not have {len(args)} argument{'s' * (len(args) != 1)}"
+            message = f"{shown(name)} does not take {len(args)} argument{'s' * (len(args) != 1)}"
             problems.error(span, message, f"the policy uses it with {' or '.join(map(str, arities))}")
         else:
-            hint = did_you_mean(name, {other for other, _ in accepted}) or f"`declare {name}(...);` permits such facts"
+            hint = did_you_mean(name, {other for other, _ in accepted}) or f"add `declare {name}(...);`"
             problems.error(span, f"{shown(name)} is not used in policy", hint)
     elif not any(all(value.type in types for value, types in zip(args, p, strict=True)) for p in patterns):
         types = ", ".join(value.type for value in args)
-        hint = f"it uses {' and '.join(shown(describe_pattern(name, p, known)) for p in patterns[:3])}"
+        hint = f"the policy uses {' and '.join(shown(describe_pattern(name, p, known)) for p in patterns[:3])}"
         problems.error(call.span, f"{shown(f'{name}({types})')} is not used in policy", hint)
 
 
@@ -281,7 +277,7 @@ def _head_kind(reference: ast.Reference, place: _Place) -> str | None:
     if not kinds:
         _refuse_undeclared(reference.name, reference.span, place)
     elif RELATION in kinds:
-        message = f"{shown(reference.name)} is a relation, and shorthand grants only roles and permissions"
+        message = f"{shown(reference.name)} is a relation; shorthand can grant only roles and permissions"
         place.refuse(reference.span, message, "write a rule for `has_relation` outside of the block")
     else:
         return min(kinds)
@@ -302,7 +298,7 @@ def _global_meanings(vocabulary: Vocabulary, word: str) -> frozenset[str]:
 def _refuse_undeclared(word: str, span: Span, place: _Place) -> ast.Formula:
     known = place.vocabulary
     words = known.words(place.type) if place.type else [*known.global_roles, *known.global_permissions]
-    hint = did_you_mean(word, words) or f"declare it in the block's {_LISTS[ROLE]} or {_LISTS[PERMISSION]}"
+    hint = did_you_mean(word, words) or f"add it to the block's {_LISTS[ROLE]} or {_LISTS[PERMISSION]}"
     return place.refuse(span, f"{shown(word)} is not declared in {place.title}", hint)
 
 
@@ -361,10 +357,9 @@ def _led_to_actor(reference: ast.Reference, type_name: str, thing: ast.Variable,
     if target not in known.masks:
         return place.give_up(reference.span)
     if not known.masks.get(target, 0) & known.masks[ACTOR]:
-        hint = f'write `"..." on "{reference.name}"` for what the actor has there'
-        return place.refuse(
-            reference.span, f"{shown(reference.name)} leads to {shown(target)}, which is no actor", hint
-        )
+        hint = f'to use a role or permission there, write `"..." on "{reference.name}"`'
+        message = f"relation {shown(reference.name)} has the type {shown(target)}, which is not an actor"
+        return place.refuse(reference.span, message, hint)
     actor = ast.Variable("actor", reference.span)
     link = _call("has_relation", reference.span, thing, _text(reference.name, reference.span), actor)
     return _conjunction([_matches(actor, target, reference.span), link], reference.span)
@@ -382,13 +377,13 @@ def _on_relation(reference: ast.Reference, relation: str, place: _Place) -> ast.
     """Expand `"member" on "org"`: the actor is a member of what the resource's relation `org` leads to."""
     span = reference.relation_span or reference.span
     if place.type is None:
-        return place.refuse(span, "the `global` block has no relations", "move the rule into a resource's block")
+        return place.refuse(span, "the `global` block has no relations", "move the rule into a resource block")
     known = place.vocabulary.types[place.type]
     if relation not in known.relations:
         kinds = sorted(_meanings(place, relation))
         message = f"{shown(relation)} is not a relation of {place.title}"
         hint = f"it is a {kinds[0]}" if kinds else did_you_mean(relation, known.relations)
-        return place.refuse(span, message, hint or "declare it in the block's relations")
+        return place.refuse(span, message, hint or "add it to the block's relations")
     target = known.relations[relation]
     if target not in place.vocabulary.masks:
         return place.give_up(span)
@@ -410,8 +405,8 @@ def _on_related(
         return place.refuse(reference.span, message, "write the rule outside of the block, with `matches`")
     if not kinds:
         hint = did_you_mean(reference.name, place.vocabulary.words(target))
-        message = f"{shown(reference.name)} is not declared on {shown(target)}, where {shown(relation)} leads"
-        return place.refuse(reference.span, message, hint or "declare it there as a role or permission")
+        message = f"{shown(reference.name)} is not declared on {shown(target)}, the type of relation {shown(relation)}"
+        return place.refuse(reference.span, message, hint or "add it there as a role or permission")
     if RELATION in kinds:
         return _led_to_actor(reference, target, related, place)
     return _held(reference, min(kinds), related)
@@ -425,10 +420,10 @@ def _global(reference: ast.GlobalReference, place: _Place) -> ast.Formula:
     known = place.vocabulary
     kinds = frozenset({reference.name}) if reference.is_word else _global_meanings(known, reference.name)
     if not known.has_global:
-        return place.refuse(reference.span, "there is no `global` block", "declare `global { roles = [...]; }`")
+        return place.refuse(reference.span, "the policy has no `global` block", "add `global { roles = [...]; }`")
     if not kinds:
         words = [*known.global_roles, *known.global_permissions]
-        hint = did_you_mean(reference.name, words) or "declare it in the block's roles or permissions"
+        hint = did_you_mean(reference.name, words) or "add it to the block's roles or permissions"
         return place.refuse(reference.span, f"{shown(reference.name)} is not declared in the `global` block", hint)
     if len(kinds) > 1:  # reported at their declaration
         return place.give_up(reference.span)
@@ -440,9 +435,7 @@ def _global(reference: ast.GlobalReference, place: _Place) -> ast.Formula:
 def _global_call(call: ast.Call, place: _Place) -> ast.Formula:
     for arg in call.args:
         if arg == ast.Variable("resource"):
-            return place.refuse(
-                arg.span, "there is no `resource` in the `global` block", "move the rule into a resource"
-            )
+            return place.refuse(arg.span, "the `global` block has no `resource`", "move the rule into a resource block")
     return call
 
 

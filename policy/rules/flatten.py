@@ -214,7 +214,7 @@ class Conjunction:
     def fail(self, span: Span, message: str) -> None:
         """Mark the conjunction as unsatisfiable, and warn: it will be dropped."""
         self.is_false = True
-        self.state.problems.warn(span, message, "the rule, or this part of it, has no effect")
+        self.state.problems.warn(span, message, "the rule or this part of it has no effect")
 
     def bound(self, term: Term, mask: Mask | None, span: Span, operator: str = "") -> bool:
         """Restrict the term to these types; if none of its types remains, report a problem and return False."""
@@ -238,7 +238,7 @@ class Conjunction:
         if operator:
             hint = "use `=` or `!=`, which compare values of any type"
             compares = f"`{operator}` compares {TYPED[operator].type}s"
-            problems.error(span, f"{compares}, and {shown(str(term))} is {describe(known)}", hint)
+            problems.error(span, f"{compares}, but {shown(str(term))} is {describe(known)}", hint)
         else:
             hint = "no value has both types; use another variable"
             problems.error(span, f"{shown(str(term))} cannot be {describe(mask)}: it is {describe(known)}", hint)
@@ -269,7 +269,7 @@ def add_literal(part: ast.Formula, conjunction: Conjunction) -> bool:
             _match(part, conjunction)
         case ast.Truth(value, span):
             if not value:
-                conjunction.fail(span, "this is never true")
+                conjunction.fail(span, "this condition is never true")
         case ast.Not(inner, span):
             return _add_negated(inner, span, conjunction)
         case _:
@@ -290,7 +290,7 @@ def _add_negated(inner: ast.Formula, span: Span, conjunction: Conjunction) -> bo
             _exclude(inner, conjunction)
         case ast.Truth(value):
             if value:
-                conjunction.fail(span, "this is never true")
+                conjunction.fail(span, "this condition is never true")
         case _:
             return False
     return True
@@ -329,7 +329,7 @@ def _member(part: ast.Membership, conjunction: Conjunction) -> None:
         conjunction.bound(term, union(bits.get(value.type, 0) for value in values), part.span)
         conjunction.add(Member(term, values), part.span)
     elif term not in values:
-        message = f"{shown(str(term))} is not in the list" if values else "nothing is in an empty list"
+        message = f"{shown(str(term))} is not in the list" if values else "the list is empty"
         conjunction.fail(part.span, message)
 
 
@@ -469,8 +469,8 @@ def _shared_variables(
     uses = Counter(variable for variables in used.values() for variable in variables)
     outside = {arg for arg in head.args if isinstance(arg, Var)}
     if any(len(variables) > MAX_VARIABLES for variables in used.values()):
-        span, hint = compound[0].span, "give parts of it names as rules of their own"
-        conjunction.state.problems.error(span, f"a rule has at most {MAX_VARIABLES} variables", hint)
+        span, hint = compound[0].span, "move parts of it into separate rules"
+        conjunction.state.problems.error(span, f"the rule has more than {MAX_VARIABLES:,} variables", hint)
         return []
     found = []
     for part in compound:
@@ -504,4 +504,4 @@ def _add_compound(part: ast.Formula, shared: tuple[Var, ...], index: int, conjun
     if is_possible:
         conjunction.add(Not(call) if is_negated else call, part.span)
     elif not is_negated:
-        conjunction.fail(part.span, "no alternative of this can hold")
+        conjunction.fail(part.span, "no alternative of this can be true")

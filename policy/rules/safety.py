@@ -115,16 +115,16 @@ def _check_bound(rule: FlatRule, modes: _Modes, problems: Problems) -> None:
 
 def _refuse_unbound(variable: Var, literal: Literal | None, span: Span, rule: FlatRule, problems: Problems) -> None:
     name = "`_`" if "#" in variable.name else shown(variable.name)
-    hint = f"call a predicate with {name}, outside of any `not`"
+    hint = f"pass {name} to a predicate outside of `not`"
     calls = [other for other in rule.body if isinstance(other, Atom) and variable in other.args]
     if any(call.predicate.startswith("or#") for call in calls):
-        message = f"an alternative of the `or` gives {name} no value"
-        hint = f"let every alternative call a predicate with {name}"
+        message = f"unbound variable {name} in an alternative of the `or`"
+        hint = f"pass {name} to a predicate in each alternative"
     elif not isinstance(literal, Compare):
-        message = f"nothing outside of `not` gives {name} a value"
-        hint += f"; or mention {name} nowhere but inside of one `not`, where it means `none such`"
+        message = f"unbound variable {name} in a `not`"
+        hint += f"; or use {name} only inside one `not`, which then means that there is none"
     else:
-        message = f"nothing gives {name} a value to compare"
+        message = f"unbound variable {name} in a comparison"
     problems.error(span, message, hint)
 
 
@@ -140,8 +140,8 @@ def _check_names(rule: ast.Rule, known: Vocabulary, problems: Problems) -> None:
     typed = _typed(rule)
     for name, variable in first.items():
         if name in known.types and name not in typed:
-            hint = f"a variable of that type is written `{name.lower()}: {name}`, or `_: {name}` for any"
-            problems.warn(variable.span, f"{shown(name)} is a type, and stands here as a variable", hint)
+            hint = f"for a variable of that type, write `{name.lower()}: {name}` or `_: {name}`"
+            problems.warn(variable.span, f"{shown(name)} is a type, but is used as a variable here", hint)
 
 
 def _typed(rule: ast.Rule) -> set[str]:
@@ -164,9 +164,9 @@ def _warn_of_singles(
         name = variable.name
         if uses[name] > 1 or name.startswith("_") or name in known:
             continue
-        meaning = "so it stands for every value" if variable.span in heads else "so it may be anything"
+        meaning = "so it matches every value" if variable.span in heads else "so it matches any value"
         problems.warn(
-            variable.span, f"{shown(name)} is used only once, {meaning}", f"if that is meant, write `_{name}`"
+            variable.span, f"{shown(name)} is used only once, {meaning}", f"if this is intended, write `_{name}`"
         )
 
 
@@ -210,9 +210,9 @@ def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary
     inside = [(rule, typing) for rule, typing in zip(rules, typings, strict=True) if key_of(rule.head) in suspects]
     graph = _question_graph(inside, suspects, known)
     if graph is not None:
-        _refuse_cycles(graph, known, problems, "nothing may depend on what negates it")
+        _refuse_cycles(graph, known, problems, "break the cycle: remove the `not` or one of the conditions")
         return
-    hint = "there are too many rules to tell their questions apart; negate a predicate of its own"
+    hint = "too many rules to analyze in detail; negate a separate predicate"
     among_suspects = {
         key: [edge for edge in edges if edge.target in suspects] for key, edges in coarse.items() if key in suspects
     }
@@ -382,8 +382,8 @@ def _refuse(
     words = [word for word, before in zip(words, [None, *words], strict=False) if word != before]
     if len(words) > MAX_CHAIN:
         words[MAX_CHAIN - 1 : -1] = [f"{len(words) - MAX_CHAIN} more"]
-    chain = " asks for ".join(words) if len(words) > 1 else f"{words[0]} asks for itself"
-    problems.error(edge.span, f"cannot negate recursively: {chain}", hint)
+    chain = " depends on ".join(words) if len(words) > 1 else f"{words[0]} depends on itself"
+    problems.error(edge.span, f"recursion through `not`: {chain}", hint)
 
 
 def _path(start: AnyNode, end: AnyNode, inside: set[AnyNode], graph: DependencyGraph[AnyNode]) -> list[AnyNode]:

@@ -180,8 +180,8 @@ def _stated_by_blocks(vocabulary: Vocabulary) -> Iterable[tuple[str, MaskPattern
 
 def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> MaskPattern:
     if not 1 <= len(item.types) <= MAX_ARGUMENTS:
-        message = f"a fact has 1 to {MAX_ARGUMENTS} arguments, and {shown(item.predicate.text)} has {len(item.types)}"
-        problems.error(item.span, message, "name at least its subject" if not item.types else "split it into two facts")
+        message = f"{shown(item.predicate.text)} has {len(item.types)} arguments; a fact must have 1 to {MAX_ARGUMENTS}"
+        problems.error(item.span, message, "add at least one type" if not item.types else "split it into several facts")
     return tuple(vocabulary.mask_of(name, problems) or 0 for name in item.types)
 
 

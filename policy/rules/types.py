@@ -312,8 +312,8 @@ def _warn_of_nothing(rules: list[FlatRule], typings: list[Typing], vocabulary: V
         for variable in (variable for variable, mask in typing.items() if not mask):
             bound = rule.bounds.get(variable)
             if variable in rule.limits and bound and not bound & rule.limits[variable][0]:
-                message = f"{shown(variable.name)} is always {vocabulary.describe(bound)}, which a `not` here excludes"
+                message = f"{shown(variable.name)} is always {vocabulary.describe(bound)}, which a `not` excludes"
             else:
-                message = f"no value of any type fits all uses of {shown(variable.name)}"
-            problems.warn(rule.origin, message, "the rule, or this part of it, has no effect")
+                message = f"no type fits all uses of {shown(variable.name)}"
+            problems.warn(rule.origin, message, "the rule or this part of it has no effect")
             break

@@ -55,5 +55,5 @@ def test_queries_range_over_them(roles):
 
 def test_they_are_warned_of_where_suggestions_are(api):
     answer = api.post("/policy?show_suggestions=true", {"src": POLICY})
-    assert "no block declares the type `Role`" in answer.json()["message"]
+    assert "type `Role` is used in rules, but not declared" in answer.json()["message"]
     assert set(api.get("/policy_metadata").json()["metadata"]["resources"]) == {"Repo", "User", "global"}

@@ -68,5 +68,5 @@ def test_facts_of_all_tests_have_a_limit():
     fixture = f"test fixture all {{ {' '.join(f'p({i});' for i in range(1000))} }}"
     tests = "".join(f'test "{i}" {{ setup {{ fixture all; }} assert p(1); }}' for i in range(MAX_FACTS // 1000 + 1))
     assert problems_of(f"declare p(Integer); {fixture} {tests}") == [
-        f"the tests have more than {MAX_FACTS} facts in all"
+        f"the tests have more than {MAX_FACTS:,} facts in total"
     ]

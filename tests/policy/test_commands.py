@@ -129,7 +129,7 @@ def test_warnings_fail_a_strict_check(files):
     assert "warning: main.polar:2:" in run("check_policy", *names)
     assert refused("check_policy", *names, "--strict").endswith("\n1 warning")
     names = files(main="actor User {}\np(_: User, _: Role);\n")
-    assert "warning: main.polar:2:15: no block declares the type `Role`" in run("check_policy", *names)
+    assert "warning: main.polar:2:15: type `Role` is used in rules, but not declared" in run("check_policy", *names)
     assert "warning: main.polar:2:15: " in refused("check_policy", *names, "--strict")
 
 

@@ -96,7 +96,7 @@ def test_each_mistake_of_a_rule_is_told():
     assert problems == [
         "`raed` is not declared in resource `Repo`",
         "`redaer` is not declared in resource `Repo`",
-        "`membre` is not declared on `Org`, where `org` leads",
+        "`membre` is not declared on `Org`, the type of relation `org`",
         "`y` is not a relation of resource `Repo`",
     ]
 
@@ -104,5 +104,5 @@ def test_each_mistake_of_a_rule_is_told():
 def test_shorthand_is_not_warned_of_its_implicit_variables():
     assert warnings_of(in_repo('"read" if is_public(resource); permission if role on "org";')) == []
     assert warnings_of(in_repo('"read" if has_level(resource, level);')) == [
-        "`level` is used only once, so it may be anything"
+        "`level` is used only once, so it matches any value"
     ]

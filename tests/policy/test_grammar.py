@@ -178,7 +178,7 @@ def test_a_million_bytes_are_taken_and_one_more_is_not():
 @pytest.mark.parametrize("text", ["p(x);\n# {}x\n", 'p("{}");\n', "p{}(x);\n"])
 def test_characters_that_hide_or_cannot_be_stored_are_refused(char, text):
     caught = rejection(text.format(char))
-    assert caught.problems[0].message == f"the policy holds the character U+{ord(char):04X}"
+    assert caught.problems[0].message == f"the policy contains the character U+{ord(char):04X}"
     assert caught.message.encode()
 
 

@@ -15,7 +15,7 @@ CUSTOM_ROLES = """
 has_permission(user: User, action: String, repo: Repo) if
   role matches Role and has_role(user, role, repo) and grants_permission(role, action);
 """
-WARNING = "no block declares the type `Role`; rules speak of its facts"
+WARNING = "type `Role` is used in rules, but not declared"
 
 
 def test_facts_of_the_type_can_be_stored():

@@ -49,18 +49,18 @@ def test_a_body_becomes_these_rules(body, rules):
 @pytest.mark.parametrize(
     ("body", "warning"),
     [
-        ("false", "this is never true"),
-        ("not true", "this is never true"),
+        ("false", "this condition is never true"),
+        ("not true", "this condition is never true"),
         ('x = "a" and x = "b"', '`"a"` never equals `"b"`'),
         ('"a" = @current_unix_time and q(x)', '`"a"` never equals `@current_unix_time`'),
         ("q(x) and 3 < 2", "`3 < 2` is never true"),
         ("q(x) and 3 != 3", "`3 != 3` is never true"),
         ("q(x) and x < x", "`x < x` is never true"),
         ('q(x) and "c" in ["a", "b"]', '`"c"` is not in the list'),
-        ("q(x) and x in []", "nothing is in an empty list"),
+        ("q(x) and x in []", "the list is empty"),
         ("q(x) and @current_unix_time < @current_unix_time", "`@current_unix_time < @current_unix_time` is never true"),
         ('q(x) and y = "a" and not y matches String', '`"a"` is always `String`'),
-        ("q(x) and (false or 1 = 2)", "no alternative of this can hold"),
+        ("q(x) and (false or 1 = 2)", "no alternative of this can be true"),
     ],
 )
 def test_a_rule_that_cannot_hold_is_left_out_with_a_warning(body, warning):
@@ -99,4 +99,4 @@ def test_deep_shorthand():
 
 def test_variables_of_one_rule_have_a_limit():
     many = " or ".join(f"q(x{i})" for i in range(MAX_VARIABLES + 1))
-    assert problems_of(f"p(x) if r(x) and ({many});") == [f"a rule has at most {MAX_VARIABLES} variables"]
+    assert problems_of(f"p(x) if r(x) and ({many});") == [f"the rule has more than {MAX_VARIABLES:,} variables"]

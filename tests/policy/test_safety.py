@@ -36,18 +36,18 @@ def test_this_is_safe(rule):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("p(x) if q(x) and y < 3;", "nothing gives `y` a value to compare"),
-        ("p(x) if q(x) and y != x;", "nothing gives `y` a value to compare"),
-        ("p(x) if q(x) and (r(x) or y < 3);", "nothing gives `y` a value to compare"),
-        ("p(x) if q(x) and not (r(x) and y < 3);", "nothing gives `y` a value to compare"),
-        ("p(x) if q(x) and (y < 3 or r(y)) and y != x;", "an alternative of the `or` gives `y` no value"),
-        ("p(x) if q(x) and not r(y) and not s(y);", "nothing outside of `not` gives `y` a value"),
-        ("p(x) if q(x) and y matches String and not r(y);", "nothing outside of `not` gives `y` a value"),
-        ("p(x) if q(x) and y = z and not r(z);", "nothing outside of `not` gives `y` a value"),
-        ("p(x) if q(x) and not y matches Integer;", "nothing outside of `not` gives `y` a value"),
-        ("p(x) if q(x) and not not r(y) and not s(y);", "nothing outside of `not` gives `y` a value"),
-        ("p(x) if (q(x, y) or r(x)) and not s(y);", "an alternative of the `or` gives `y` no value"),
-        ("p(x) if q(x) and not (not r(x, y) and not s(y));", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if q(x) and y < 3;", "unbound variable `y` in a comparison"),
+        ("p(x) if q(x) and y != x;", "unbound variable `y` in a comparison"),
+        ("p(x) if q(x) and (r(x) or y < 3);", "unbound variable `y` in a comparison"),
+        ("p(x) if q(x) and not (r(x) and y < 3);", "unbound variable `y` in a comparison"),
+        ("p(x) if q(x) and (y < 3 or r(y)) and y != x;", "unbound variable `y` in an alternative of the `or`"),
+        ("p(x) if q(x) and not r(y) and not s(y);", "unbound variable `y` in a `not`"),
+        ("p(x) if q(x) and y matches String and not r(y);", "unbound variable `y` in a `not`"),
+        ("p(x) if q(x) and y = z and not r(z);", "unbound variable `y` in a `not`"),
+        ("p(x) if q(x) and not y matches Integer;", "unbound variable `y` in a `not`"),
+        ("p(x) if q(x) and not not r(y) and not s(y);", "unbound variable `y` in a `not`"),
+        ("p(x) if (q(x, y) or r(x)) and not s(y);", "unbound variable `y` in an alternative of the `or`"),
+        ("p(x) if q(x) and not (not r(x, y) and not s(y));", "unbound variable `y` in a `not`"),
     ],
 )
 def test_this_is_not(rule, message):
@@ -62,11 +62,11 @@ def test_a_call_of_a_rule_that_grants_to_all_counts_as_a_value():
 @pytest.mark.parametrize(
     ("rule", "warnings"),
     [
-        ("p(x) if q(x, y);", ["`y` is used only once, so it may be anything"]),
-        ("p(x, z) if q(x);", ["`z` is used only once, so it stands for every value"]),
+        ("p(x) if q(x, y);", ["`y` is used only once, so it matches any value"]),
+        ("p(x, z) if q(x);", ["`z` is used only once, so it matches every value"]),
         ("p(x, _z) if q(x, _) and not r(x, _y);", []),
-        ("p(x) if q(x) and y matches Doc;", ["`y` is used only once, so it may be anything"]),
-        ("p(Doc) if q(Doc);", ["`Doc` is a type, and stands here as a variable"]),
+        ("p(x) if q(x) and y matches Doc;", ["`y` is used only once, so it matches any value"]),
+        ("p(Doc) if q(Doc);", ["`Doc` is a type, but is used as a variable here"]),
     ],
 )
 def test_probable_mistakes_are_warned_of(rule, warnings):
@@ -79,8 +79,8 @@ def test_probable_mistakes_are_warned_of(rule, warnings):
         ("p(record: record) if q(record);", []),
         ("p(user: user, record: record) if q(user, record);", []),
         ("p(x) if q(x, record) and (record matches record or not r(record));", []),
-        ("p(_: record) if q(record) and r(record);", ["`record` is a type, and stands here as a variable"]),
-        ("p(record: record) if q(record, user) and r(user);", ["`user` is a type, and stands here as a variable"]),
+        ("p(_: record) if q(record) and r(record);", ["`record` is a type, but is used as a variable here"]),
+        ("p(record: record) if q(record, user) and r(user);", ["`user` is a type, but is used as a variable here"]),
     ],
 )
 def test_a_variable_with_a_type_may_be_named_like_it(rule, warnings):

@@ -58,13 +58,13 @@ def test_this_is_stratified(text):
 )  # fmt: skip
 def test_this_is_not(text):
     messages = problems_of(text)
-    assert messages and all(message.startswith("cannot negate recursively: ") for message in messages)
+    assert messages and all(message.startswith("recursion through `not`: ") for message in messages)
 
 
 def test_the_chain_is_told_in_words():
     text = BLOCKS + "p(x: User) if q(x) and not r(x); r(x: User) if s(x, y) and t(x, y); t(x: User, _: Doc) if p(x);"
     assert problems_of(text) == [
-        "cannot negate recursively: `r(User)` asks for `t(User, Doc)` asks for `p(User)` asks for `r(User)`"
+        "recursion through `not`: `r(User)` depends on `t(User, Doc)` depends on `p(User)` depends on `r(User)`"
     ]
 
 
