@@ -114,7 +114,7 @@ def test_facts_that_did_not_follow_their_policy_follow_later(db):
 
 
 def test_an_unknown_example_says_which_there_are():
-    with pytest.raises(NotFound, match=f"Example `{first.name}s` does not exist. Examples: .*{first.name}"):
+    with pytest.raises(NotFound, match=f"Example `{first.name}s` does not exist. Use one of .*{first.name}"):
         example_named(f"{first.name}s")
 
 

@@ -1,9 +1,9 @@
-# A hospital: wards, patients, and records of which each part is for other eyes.
+# A hospital with wards, patients, and medical records whose parts have different readers.
 #
-# It shows field-level access (the parts of a record are in the names of permissions), time (people work on a ward from
-# one day to another), what patients may forbid, and what counts in an emergency.
+# Shows field-level access (permissions are named after the parts of a record), time-bound assignments (staff work on a
+# ward from one day to another), objections of patients, and emergency access ("break the glass").
 
-# Whoever signs in is a User: who works here as well as who is treated here.
+# Everyone who signs in is a User: staff and patients.
 actor User {}
 
 global {
@@ -33,7 +33,7 @@ resource Patient {
   roles = ["visitor", "caregiver", "physician", "self"];
   relations = { ward: Ward, person: User, treated_by: User };
 
-  # A part of the record, and what is done with it.
+  # A part of the record, and the action on it.
   permissions = [
     "name.read", "bed.read",
     "contact.read", "contact.write",
@@ -44,12 +44,12 @@ resource Patient {
     "bill.read",
   ];
 
-  # Who works on the ward where the patient lies: as far as their work goes, and as long as they work there.
+  # Staff of the patient's ward, according to their role, and as long as they work there.
   "visitor" if "assistant" on "ward";
   "caregiver" if "nurse" on "ward";
   "physician" if "physician" on "ward" and not is_protected(resource);
 
-  # And who treats the patient, wherever.
+  # The physicians who treat the patient, on any ward.
   "physician" if "treated_by";
   "self" if "person";
 
@@ -70,11 +70,11 @@ resource Patient {
   "diagnosis.write" if "physician";
   "medication.write" if "physician";
 
-  # The most private part is for who treats the patient: to be a physician on the ward is not enough.
+  # The most private part is only for the treating physicians: being a physician on the ward is not enough.
   "psychiatry.read" if "treated_by";
 
-  # Patients read what is written about them, and keep their address themselves. What they wish to keep from
-  # themselves until somebody has talked to them, a physician marks.
+  # Patients read their own record and update their address. A physician can withhold results until somebody has
+  # talked to the patient.
   "name.read" if "self";
   "bed.read" if "self";
   "contact.read" if "self";
@@ -84,10 +84,10 @@ resource Patient {
   "diagnosis.read" if "self" and not awaits_talk(resource);
 }
 
-# ---- who works where, and when --------------------------------------------------------------------------------------
+# ---- assignments ----------------------------------------------------------------------------------------------------
 
-# Roles on a ward are given from one day to another, in seconds since 1970: the end is the first second that does not
-# count. An assignment that is over stays as a fact, and grants nothing.
+# Roles on a ward have a start and an end, as Unix times; the end is exclusive. An assignment that is over stays as a
+# fact, and grants nothing.
 has_role(user: User, role: String, ward: Ward) if
   from matches Integer and
   to matches Integer and
@@ -95,27 +95,27 @@ has_role(user: User, role: String, ward: Ward) if
   from <= @current_unix_time and
   @current_unix_time < to;
 
-# ---- what patients say ----------------------------------------------------------------------------------------------
+# ---- consent and objection ------------------------------------------------------------------------------------------
 
-# A patient may let somebody know how they are: a relative, a friend.
+# A patient can let a relative or friend see their condition.
 has_permission(user: User, "name.read", patient: Patient) if is_informed(user, patient);
 has_permission(user: User, "vitals.read", patient: Patient) if is_informed(user, patient);
 
-# And may keep anybody out, by name. It is the last word, so it stands in `allow`, where all ways come together.
+# A patient can also exclude anyone by name. This overrides everything else, so it is part of `allow`.
 allow(user: User, action: String, patient: Patient) if
   has_permission(user, action, patient) and
   not is_kept_out(user, patient);
 
 # ---- emergencies ----------------------------------------------------------------------------------------------------
 
-# In an emergency, a physician breaks the glass: such a fact is stored with an end, an hour later, and each one is there
-# to be found in the history. It opens what saves a life, even to who is kept out, and no more than that.
+# In an emergency, a physician breaks the glass: a fact that expires after an hour, and that stays in the history for
+# audits. It grants access to vital information only, even to excluded physicians.
 allow(user: User, action: String, patient: Patient) if
   breaks_glass(user, patient) and
   has_role(user, "physician") and
   action in ["name.read", "bed.read", "vitals.read", "diagnosis.read", "medication.read"];
 
-# As this policy has an `allow` of its own, those about other things have to be said as well.
+# As this policy has its own `allow`, it needs rules for the other resources, too.
 allow(user: User, action: String, ward: Ward) if has_permission(user, action, ward);
 allow(user: User, action: String) if has_permission(user, action);
 
@@ -139,7 +139,7 @@ test "on the ward" {
   assert allow(User{"dr-head"}, action: String, Ward{"b2"}) iff action in ["enter", "assign_beds", "plan_shifts"];
 }
 
-test "each sees the parts that their work needs" {
+test "staff see the parts of a record that they need" {
   setup { fixture ward; }
   assert allow(User{"abe"}, action: String, Patient{"p1"}) iff action in ["name.read", "bed.read"];
   assert allow(User{"nia"}, action: String, Patient{"p1"})
@@ -152,7 +152,7 @@ test "each sees the parts that their work needs" {
   assert allow(user: User, "psychiatry.read", Patient{"p1"}) iff user in [User{"dr-psy"}];
 }
 
-test "patients read about themselves" {
+test "patients read their own record" {
   setup { fixture ward; }
   assert allow(User{"pia"}, action: String, Patient{"p1"})
     iff action in [
@@ -161,13 +161,13 @@ test "patients read about themselves" {
   assert_not allow(User{"pia"}, "name.read", Patient{"p2"});
 }
 
-test "but not before somebody has talked to them" {
+test "withheld results are hidden until somebody has talked to the patient" {
   setup { fixture ward; awaits_talk(Patient{"p1"}); }
   assert_not allow(User{"pia"}, "diagnosis.read", Patient{"p1"});
   assert allow(User{"dr-may"}, "diagnosis.read", Patient{"p1"});
 }
 
-test "assignments that are over, and some to come" {
+test "past and future assignments" {
   setup {
     has_relation(Patient{"p1"}, "ward", Ward{"b2"});
     works_on(User{"was"}, "nurse", Ward{"b2"}, 1000000000, 1500000000);
@@ -177,14 +177,14 @@ test "assignments that are over, and some to come" {
   assert_not allow(User{"will"}, "vitals.read", Patient{"p1"});
 }
 
-test "a protected patient is for who treats them" {
+test "protected patients are visible only to treating physicians" {
   setup { fixture ward; is_protected(Patient{"p1"}); }
   assert_not allow(User{"dr-may"}, "diagnosis.read", Patient{"p1"});
   assert allow(User{"dr-psy"}, "diagnosis.read", Patient{"p1"});
   assert allow(User{"nia"}, "vitals.write", Patient{"p1"});
 }
 
-test "who is informed, and who is kept out" {
+test "relatives and excluded people" {
   setup {
     fixture ward;
     is_informed(User{"son"}, Patient{"p1"});
@@ -211,7 +211,7 @@ test "in an emergency" {
   assert_not allow(User{"abe"}, "diagnosis.read", Patient{"p1"});
 }
 
-test "statistics are of the whole house" {
+test "statistics cover the whole hospital" {
   setup {
     has_role(User{"aud"}, "auditor");
     has_role(User{"dr-er"}, "physician");

@@ -77,11 +77,11 @@ EXAMPLE = Example(
     name="clinic",
     title="A hospital",
     about=(
-        "Nurses, physicians and patients look at the same records and see different parts of them. People work on a"
-        " ward from one day to another; what patients forbid has the last word, but for emergencies, in which a"
-        " physician breaks the glass: a fact that ends by itself, and is found in the history for ever.\n\n"
-        "Pia is protected: not even the physicians of her ward read her diagnosis. Ask who may, and why dr-er is among"
-        " them."
+        "Nurses, physicians and patients see different parts of the same records. Staff are assigned to a ward from one"
+        " day to another. A patient's objection overrides everything except an emergency, in which a physician breaks"
+        " the glass: a fact that expires by itself and stays in the history.\n\n"
+        "Pia is protected: not even the physicians of her ward can read her diagnosis. Check who can, and why dr-er is"
+        " among them."
     ),
     patterns=("field level", "time", "denial", "emergency access", "RBAC"),
     questions=(
@@ -91,27 +91,27 @@ EXAMPLE = Example(
                 "bed.read", "contact.read", "contact.write", "medication.give", "medication.read", "name.read",
                 "vitals.read", "vitals.write",
             ),
-            "a nurse sees the parts of a record that nursing needs",
+            "nurses see the parts of a record that they need for their work",
         ),
         ExampleQuestion(
             "who", "User", "diagnosis.read", "Patient:pia", ("dr-er", "dr-psy", "pia"),
-            "she is protected: who treats her, she herself, and a physician in an emergency",
+            "she is protected: only her physician, she herself, and a physician in an emergency have access",
         ),
         ExampleQuestion(
             "authorize", "User:noah", "enter", "Ward:b2", False,
-            "he worked here until 2023; the fact is still there, and grants nothing",
+            "his assignment ended in 2023; the fact is still stored, but grants nothing",
         ),
         ExampleQuestion(
             "actions", "User:nia", "", "Patient:paul", (),
-            "he keeps her out by name, and that has the last word",
+            "he has excluded her by name, which overrides her role",
         ),
         ExampleQuestion(
             "authorize", "User:paul", "diagnosis.read", "Patient:paul", False,
-            "about himself, but somebody is to talk to him first",
+            "it is withheld until somebody has talked to him",
         ),
         ExampleQuestion(
             "list", "User:dr-er", "medication.read", "Patient", ("pia",),
-            "the glass was broken for one patient",
+            "the glass was broken for one patient only",
         ),
     ),
     write_facts=facts,

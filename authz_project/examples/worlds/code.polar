@@ -1,25 +1,25 @@
-# A code host: organizations, teams, repositories and issues, much as you know them from the big ones.
+# A code hosting service with organizations, teams, repositories and issues.
 #
-# It shows roles that include each other (RBAC), roles that come down from an organization (multi-tenancy), teams in
-# teams (groups), a role that every member has by default, and what is open to everybody.
+# Shows role hierarchies (RBAC), roles inherited from an organization (multi-tenancy), nested teams (groups), a default
+# role for all members, and public resources.
 
-# People sign in as a User. An actor needs no permissions of its own.
+# Users sign in. An actor needs no permissions of its own.
 actor User {}
 
-# A team is an actor as well: whatever a team is given, its members have. See the two rules about teams below.
+# A team is an actor, too: its members have all roles of the team. See the two rules about teams below.
 actor Team {}
 
-# Roles of the whole site, for the people who run it.
+# Site-wide roles, for the operators.
 global {
   roles = ["staff"];
 }
 
-# Each organization is a tenant: a role in one says nothing about any other.
+# Each organization is a tenant: a role in one organization grants nothing in another.
 resource Organization {
   roles = ["member", "billing_manager", "owner"];
   permissions = ["view", "invite", "see_invoices", "create_repository", "rename", "delete"];
 
-  # Read a line from right to left: owners are members, too. That is all there is to a hierarchy of roles.
+  # A role hierarchy: every owner is also a member.
   "member" if "owner";
   "billing_manager" if "owner";
 
@@ -36,16 +36,16 @@ resource Repository {
   permissions = ["read", "comment", "label", "push", "merge", "change_settings", "delete"];
   relations = { organization: Organization };
 
-  # Each role includes the one before it.
+  # Each role includes the previous one.
   "reader" if "triager";
   "triager" if "writer";
   "writer" if "maintainer";
   "maintainer" if "admin";
 
-  # Through a relation: who owns the organization administers each of its repositories.
+  # Through a relation: owners of the organization administer all of its repositories.
   "admin" if "owner" on "organization";
 
-  # Support may look, and no more.
+  # Staff can read every repository.
   "reader" if global "staff";
 
   "read" if "reader";
@@ -57,13 +57,13 @@ resource Repository {
   "delete" if "admin";
 }
 
-# An issue has no roles that anybody is given: all comes from its repository, or from having opened it.
+# Issues have no roles of their own: permissions come from the repository, or from having opened the issue.
 resource Issue {
   roles = ["author"];
   permissions = ["read", "comment", "edit", "close"];
   relations = { repository: Repository, opened_by: User };
 
-  # A relation to a person stands where a role would.
+  # A relation to a user can be used like a role.
   "author" if "opened_by";
 
   "read" if "read" on "repository";
@@ -76,22 +76,22 @@ resource Issue {
 
 # ---- teams --------------------------------------------------------------------------------------------------------
 
-# Who is in a team has its roles.
+# Members of a team have its roles.
 has_role(member: Actor, role: String, repository: Repository) if
   team matches Team and
   in_team(member, team) and
   has_role(team, role, repository);
 
-# Teams may be in teams, as deep as you like. A circle does no harm.
+# Teams can be nested to any depth. Cycles are harmless.
 in_team(member: Actor, team: Team) if
   between matches Team and
   in_team(member, between) and
   in_team(between, team);
 
-# ---- what depends on facts of the organization or of the repository -----------------------------------------------
+# ---- base roles and public repositories ----------------------------------------------------------------------------
 
-# The base role is data, so that each organization decides for itself: every member has it in every repository, except
-# in those that are marked as confidential.
+# The base role is a fact, so each organization chooses its own. Every member has it in every repository, except in
+# confidential ones.
 has_role(user: User, role: String, repository: Repository) if
   organization matches Organization and
   has_relation(repository, "organization", organization) and
@@ -99,12 +99,12 @@ has_role(user: User, role: String, repository: Repository) if
   has_role(user, "member", organization) and
   not is_confidential(repository);
 
-# `_` is everybody: each user may read and comment on what is public. Nothing needs to be stored for each of them.
+# `_` matches every user: everyone can read and comment on public repositories, without a fact for each user.
 has_permission(_: User, "read", repository: Repository) if is_public(repository);
 has_permission(_: User, "comment", repository: Repository) if is_public(repository) and not is_archived(repository);
 
 # ---- tests --------------------------------------------------------------------------------------------------------
-# They run whenever a policy is loaded, over their own facts: a policy whose tests fail is not loaded.
+# Tests run with their own facts whenever the policy is published. If a test fails, the policy is not published.
 
 test fixture acme {
   has_role(User{"olga"}, "owner", Organization{"acme"});
@@ -126,7 +126,7 @@ test "roles of an organization" {
   assert allow(User{"bill"}, action: String, Organization{"acme"}) iff action in ["see_invoices"];
 }
 
-test "one organization is nothing to another" {
+test "organizations are isolated from each other" {
   setup {
     fixture acme;
     has_relation(Repository{"rocket"}, "organization", Organization{"globex"});
@@ -136,14 +136,14 @@ test "one organization is nothing to another" {
     iff repository in [Repository{"anvil"}, Repository{"vault"}];
 }
 
-test "the base role reaches all but confidential repositories" {
+test "the base role applies to all repositories except confidential ones" {
   setup { fixture acme; }
   assert allow(User{"mira"}, "read", repository: Repository) iff repository in [Repository{"anvil"}];
   assert_not allow(User{"mira"}, "push", Repository{"anvil"});
   assert_not allow(User{"bill"}, "read", Repository{"anvil"});
 }
 
-test "each role in a repository includes the one before it" {
+test "each role in a repository includes the previous one" {
   setup {
     has_role(User{"tim"}, "triager", Repository{"anvil"});
     has_role(User{"mac"}, "maintainer", Repository{"anvil"});
@@ -156,7 +156,7 @@ test "each role in a repository includes the one before it" {
     iff action in ["read", "comment", "label", "push", "merge", "change_settings", "delete"];
 }
 
-test "a team's roles are its members', through any number of teams" {
+test "members have the roles of their team and of its parent teams" {
   setup {
     in_team(User{"ben"}, Team{"compilers"});
     in_team(Team{"compilers"}, Team{"platform"});
@@ -170,7 +170,7 @@ test "a team's roles are its members', through any number of teams" {
   assert_not allow(Team{"engineering"}, "read", Repository{"anvil"});
 }
 
-test "public repositories are read by everybody, archived ones changed by nobody" {
+test "everyone can read public repositories, and no one can change archived ones" {
   setup {
     is_public(Repository{"site"});
     is_public(Repository{"relic"});
@@ -183,7 +183,7 @@ test "public repositories are read by everybody, archived ones changed by nobody
   assert allow(User{"ada"}, "delete", Repository{"relic"});
 }
 
-test "an issue is edited by who opened it and by triagers" {
+test "issues can be edited by their author and by triagers" {
   setup {
     fixture acme;
     has_role(User{"tim"}, "triager", Repository{"anvil"});
@@ -193,7 +193,7 @@ test "an issue is edited by who opened it and by triagers" {
   assert_not allow(User{"bill"}, "read", Issue{"anvil#1"});
 }
 
-test "who opened an issue loses it with the repository" {
+test "authors lose access to their issues with access to the repository" {
   setup {
     has_relation(Issue{"vault#1"}, "repository", Repository{"vault"});
     has_relation(Issue{"vault#1"}, "opened_by", User{"gone"});
@@ -201,7 +201,7 @@ test "who opened an issue loses it with the repository" {
   assert_not allow(User{"gone"}, "edit", Issue{"vault#1"});
 }
 
-test "staff looks into everything and changes nothing" {
+test "staff can read everything and change nothing" {
   setup {
     fixture acme;
     has_role(User{"sue"}, "staff");

@@ -133,34 +133,34 @@ EXAMPLE = Example(
     name="code",
     title="A code host",
     about=(
-        "Organizations own repositories, repositories have issues, and people work in teams that are in other teams."
-        " Much of what somebody may do is never stored for them: it follows from the organization, from a team, or"
-        " from a role that every member has.\n\n"
-        "acme is large, with teams three deep; globex shares one engineer with it; initech has only begun. Look at how"
-        " ben comes to push to acme/anvil, and why he still may not read acme/vault."
+        "Organizations own repositories, repositories have issues, and users work in nested teams."
+        " Many permissions are not stored for each user: they follow from the organization, from a team, or"
+        " from a default role of all members.\n\n"
+        "acme is large, with teams at three levels; globex shares one engineer with it; initech is new. See how"
+        " ben can push to acme/anvil, and why he still cannot read acme/vault."
     ),
     patterns=("RBAC", "multi-tenancy", "groups", "default roles", "public resources"),
     questions=(
         ExampleQuestion(
             "authorize", "User:ben", "merge", "Repository:acme/anvil", True,
-            "ben is in the compilers' team, which is in the platform team, whose members maintain the repository",
+            "ben is in the compilers team, part of the platform team, whose members are maintainers of the repository",
         ),
         ExampleQuestion(
             "authorize", "User:ben", "read", "Repository:acme/vault", False,
-            "acme's base role does not count in a confidential repository, and no team of ben's has a role in it",
+            "acme's base role does not apply to confidential repositories, and none of ben's teams has a role in it",
         ),
         ExampleQuestion(
             "actions", "User:stranger", "", "Repository:acme/relic", ("read",),
-            "everybody may read what is public; to comment on it, it must not be archived",
+            "everyone can read public repositories; comments are not allowed in archived ones",
         ),
         ExampleQuestion(
             "list", "User:peter", "push", "Repository", ("initech/reports",),
-            "a member of an organization without a base role has what he was given, and nothing else",
+            "initech has no base role, so members have only the roles that they were given",
         ),
         ExampleQuestion(
             "list", "User:bella", "delete", "Repository",
             ("initech/covers", "initech/printer", "initech/reports", "initech/stapler"),
-            "an owner administers all repositories of her organization, and none of another",
+            "owners administer all repositories of their organization, and no others",
         ),
         ExampleQuestion(
             "who", "User", "see_invoices", "Organization:acme", ("bill", "olga"),

@@ -1,16 +1,16 @@
-# A company looks after its people: who reports to whom, what of a person's file others may see, who signs which
-# expense, and who stands in for whom.
+# A company's HR and expenses: reporting lines, access to fields of employee profiles, approval of expenses, and
+# delegation during absences.
 #
-# It shows hierarchies of any depth (managers of managers, departments in departments), field-level access with a
-# predicate of one's own, limits, separation of duties, and standing in for somebody while they are away.
+# Shows hierarchies of any depth (managers of managers, nested departments), field-level access with a custom
+# predicate, approval limits, separation of duties, and temporary delegation.
 
-# People are actors and resources at once: they do things, and things are done to their files.
+# Users are both actors and resources: they act, and others access their profiles.
 actor User {
   roles = ["manager", "hr_partner"];
   permissions = ["read_profile", "edit_profile", "read_salary", "set_salary", "review", "plan_leave"];
   relations = { reports_to: User, department: Department };
 
-  # Whom somebody reports to is their manager, and so is the manager's manager, up to the top.
+  # The person that a user reports to is their manager, and so is the manager's manager, up to the top.
   "manager" if "reports_to";
   "manager" if "manager" on "reports_to";
 
@@ -24,13 +24,13 @@ actor User {
   "edit_profile" if "hr_partner";
 }
 
-# What everybody may: read anybody's profile, for `_` is every user. And what one may with one's own file: a variable
-# that stands twice is the same person twice.
+# Everyone can read every profile: `_` matches every user. Users have further permissions on their own profile: a
+# variable that occurs twice is the same user.
 has_permission(_: User, "read_profile", _: User);
 has_permission(user: User, "edit_profile", user: User);
 has_permission(user: User, "read_salary", user: User);
 
-# Departments are in departments. A role in one is a role in all that are in it.
+# Departments are nested. A role in a department applies to all departments within it.
 resource Department {
   roles = ["hr_partner", "controller"];
   permissions = ["read_budget", "read_headcount"];
@@ -45,8 +45,8 @@ resource Department {
 
 # ---- fields ---------------------------------------------------------------------------------------------------------
 
-# A field of a file is a thing, too. The question has four parts here: who, does what, with whose file, to which field.
-# `allow_field` is a name like any other; ask for it by /evaluate_query, or in a test.
+# A field of a profile is a resource, too. A check has four parts here: actor, action, profile and field.
+# `allow_field` is an ordinary predicate: query it with /evaluate_query, or in a test.
 resource Field {}
 
 allow_field(user: User, "read", person: User, field: Field) if
@@ -74,11 +74,11 @@ resource Expense {
   "withdraw" if "claimant" and not is_approved(resource);
   "read" if "controller" on "department";
 
-  # Two pairs of eyes: who signed does not pay. See also the rules for `approve`.
+  # Four-eyes principle: approvers cannot pay. See also the rules for `approve`.
   "pay" if "controller" on "department" and is_approved(resource) and not is_own(actor, resource);
 }
 
-# Managers sign for their people, as far as their limit goes, and never for themselves.
+# Managers approve expenses of their reports up to their limit, and never their own.
 has_permission(user: User, "approve", expense: Expense) if
   claimant matches User and
   amount matches Integer and
@@ -95,12 +95,12 @@ has_permission(user: User, "read", expense: Expense) if has_permission(user, "ap
 
 is_own(user: User, expense: Expense) if has_relation(expense, "claimant", user);
 
-# ---- standing in ----------------------------------------------------------------------------------------------------
+# ---- delegation -----------------------------------------------------------------------------------------------------
 
 signs_for(user: User, claimant: User) if has_role(user, "manager", claimant);
 
-# While somebody is away, who stands in for them signs in their place, up to their own limit. When the time is over, so
-# is this, and nobody has to take anything back.
+# During an absence, a delegate approves in place of the manager, up to the delegate's own limit. The delegation ends
+# by itself.
 signs_for(user: User, claimant: User) if
   away matches User and
   from matches Integer and
@@ -122,20 +122,20 @@ test fixture firm {
   has_role(User{"carl"}, "controller", Department{"engineering"});
 }
 
-test "the whole line above somebody, and nobody else" {
+test "all managers above a user, and no one else" {
   setup { fixture firm; }
   assert allow(user: User, "review", User{"ian"}) iff user in [User{"mia"}, User{"vic"}, User{"ceo"}];
   assert allow(User{"vic"}, "plan_leave", user: User) iff user in [User{"mia"}, User{"ian"}];
   assert_not allow(User{"ian"}, "review", User{"mia"});
 }
 
-test "one's own file" {
+test "a user's own profile" {
   setup { fixture firm; }
   assert allow(User{"ian"}, action: String, User{"ian"}) iff action in ["read_profile", "edit_profile", "read_salary"];
   assert allow(User{"ian"}, action: String, User{"mia"}) iff action in ["read_profile"];
 }
 
-test "partners of a department and of those in it" {
+test "HR partners of a department and of those within it" {
   setup { fixture firm; }
   assert allow(User{"hana"}, action: String, User{"ian"})
     iff action in ["read_profile", "edit_profile", "read_salary", "set_salary"];
@@ -144,7 +144,7 @@ test "partners of a department and of those in it" {
   assert allow(User{"carl"}, action: String, Department{"tools"}) iff action in ["read_headcount", "read_budget"];
 }
 
-test "fields that are read" {
+test "fields that can be read" {
   setup { fixture firm; }
   assert allow_field(User{"ian"}, "read", User{"mia"}, field: Field)
     iff field in [Field{"name"}, Field{"photo"}, Field{"department"}, Field{"office"}];
@@ -155,7 +155,7 @@ test "fields that are read" {
   assert allow_field(user: User, "read", User{"ian"}, Field{"home_address"}) iff user in [User{"ian"}, User{"hana"}];
 }
 
-test "fields that are written" {
+test "fields that can be changed" {
   setup { fixture firm; }
   assert allow_field(User{"ian"}, "write", User{"ian"}, field: Field)
     iff field in [Field{"photo"}, Field{"office"}, Field{"home_address"}];
@@ -172,7 +172,7 @@ test fixture trip {
   may_sign_up_to(User{"carl"}, 5000);
 }
 
-test "an expense is signed by who may sign so much" {
+test "expenses are approved within the approver's limit" {
   setup { fixture trip; }
   assert allow(user: User, "approve", Expense{"trip"}) iff user in [User{"vic"}];
   assert allow(user: User, "read", Expense{"trip"}) iff user in [User{"ian"}, User{"vic"}, User{"carl"}];
@@ -180,14 +180,14 @@ test "an expense is signed by who may sign so much" {
   assert_not allow(User{"carl"}, "pay", Expense{"trip"});
 }
 
-test "once it is signed, it is paid, and stays" {
+test "an approved expense can be paid and no longer changed" {
   setup { fixture trip; is_approved(Expense{"trip"}); }
   assert allow(User{"carl"}, action: String, Expense{"trip"}) iff action in ["read", "pay"];
   assert allow(User{"ian"}, action: String, Expense{"trip"}) iff action in ["read"];
   assert_not allow(User{"vic"}, "approve", Expense{"trip"});
 }
 
-test "nobody pays or signs for themselves" {
+test "no one approves or pays their own expenses" {
   setup {
     fixture firm;
     has_relation(Expense{"lunch"}, "claimant", User{"carl"});
@@ -199,7 +199,7 @@ test "nobody pays or signs for themselves" {
   assert_not allow(User{"carl"}, "approve", Expense{"lunch"});
 }
 
-test "nor is paid what one claims oneself" {
+test "claimants cannot pay their own expenses" {
   setup {
     fixture firm;
     has_relation(Expense{"lunch"}, "claimant", User{"carl"});
@@ -209,7 +209,7 @@ test "nor is paid what one claims oneself" {
   assert_not allow(User{"carl"}, "pay", Expense{"lunch"});
 }
 
-test "who stands in signs, as long as it lasts" {
+test "delegates approve while the delegation lasts" {
   setup {
     fixture trip;
     may_sign_up_to(User{"sub"}, 1000);

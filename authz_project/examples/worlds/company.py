@@ -85,33 +85,32 @@ EXAMPLE = Example(
     name="company",
     title="A company and its people",
     about=(
-        "A hundred and fifty people report to each other up to one, in departments that are in departments. Managers"
-        " sign expenses as far as their limit goes, never their own, and somebody stands in for them while they are"
-        " away."
-        " What of a person's file others see is decided field by field.\n\n"
-        "mia may sign 2,000. Look at who may sign ian's trip, and at who is left for his desk."
+        "150 people report to their managers, up to the CEO, in nested departments. Managers approve expenses up to"
+        " their limit, except their own, and a delegate approves while they are away. Access to employee profiles is"
+        " decided field by field.\n\n"
+        "mia can approve up to 2,000. See who can approve ian's trip, and who is left for his desk."
     ),
-    patterns=("hierarchies", "field level", "limits", "separation of duties", "standing in", "time"),
+    patterns=("hierarchies", "field level", "limits", "separation of duties", "delegation", "time"),
     questions=(
         ExampleQuestion(
             "who", "User", "approve", "Expense:ian-trip", ("ceo", "mia", "sub", "vic"),
-            "the whole line above ian, and who stands in for mia these years; gil's turn is over",
+            "all managers above ian, and mia's current delegate; gil's delegation is over",
         ),
         ExampleQuestion(
             "who", "User", "approve", "Expense:ian-desk", ("ceo", "vic"),
-            "it costs more than mia may sign",
+            "it costs more than mia can approve",
         ),
         ExampleQuestion(
             "authorize", "User:carl", "pay", "Expense:carl-lunch", False,
-            "he pays what others claim: nobody pays their own",
+            "controllers cannot pay their own expenses",
         ),
         ExampleQuestion(
             "actions", "User:hana", "", "User:ian", ("edit_profile", "read_profile", "read_salary", "set_salary"),
-            "she looks after engineering, and tools is in it",
+            "she is the HR partner of engineering, which contains tools",
         ),
         ExampleQuestion(
             "authorize", "User:ian", "read_salary", "User:mia", False,
-            "managers read the salaries of those below them, not the other way",
+            "managers can read the salaries of their reports, but not the other way round",
         ),
         ExampleQuestion(
             "list", "User:sub", "approve", "Expense",
@@ -119,7 +118,7 @@ EXAMPLE = Example(
                 "bruno-1", "carla-1", "carla-2", "casper-1", "cyrus-1", "dalia-1", "delia-1", "dora-1", "elias-2",
                 "ian-trip",
             ),
-            "of mia's whole team, as long as he stands in, up to his own limit",
+            "as mia's delegate, he approves for her whole team, up to his own limit",
         ),
     ),
     write_facts=facts,

@@ -1,11 +1,11 @@
-# Documents in folders, shared with people, with groups, and by link, much as you know them from the big drives.
+# Documents in folders, shared with users, with groups, and by link.
 #
-# It shows folders (a role comes down a tree of any depth), sharing, groups, what is inherited unless it is overridden,
-# and shares that end by themselves.
+# Shows folders (roles are inherited through a tree of any depth), sharing, groups, overriding of inherited roles, and
+# shares that expire.
 
 actor User {}
 
-# Groups are actors: what is shared with a group is shared with whoever is in it. See the rules about groups below.
+# Groups are actors: what is shared with a group is shared with its members. See the rules about groups below.
 actor Group {}
 
 resource Workspace {
@@ -30,11 +30,11 @@ resource Folder {
   "commenter" if "editor";
   "editor" if "owner";
 
-  # `role` is each of the roles above, one after the other: an editor of a folder is an editor of the folders in it. A
-  # restricted folder takes no roles from above: there, all begins anew.
+  # `role` stands for each of the roles above: an editor of a folder is an editor of the folders within it. A restricted
+  # folder inherits no roles.
   role if role on "parent" and not is_restricted(resource);
 
-  # Only folders at the top have this relation; from there it comes down like any role.
+  # Only top-level folders have this relation; its roles are inherited like any other.
   "owner" if "admin" on "workspace";
 
   "view" if "viewer";
@@ -60,7 +60,7 @@ resource Document {
   "download" if "viewer" and not is_view_only(resource);
   "comment" if "commenter";
 
-  # Who locks a document keeps everybody from editing it, the owner as well.
+  # No one can edit a locked document, not even its owner.
   "edit" if "editor" and not is_locked(resource);
   "share" if "owner";
   "delete" if "owner" and not is_locked(resource);
@@ -78,7 +78,7 @@ has_role(member: Actor, role: String, document: Document) if
   in_group(member, group) and
   has_role(group, role, document);
 
-# Groups in groups.
+# Nested groups.
 in_group(member: Actor, group: Group) if
   between matches Group and
   in_group(member, between) and
@@ -86,19 +86,19 @@ in_group(member: Actor, group: Group) if
 
 # ---- links --------------------------------------------------------------------------------------------------------
 
-# Whoever has the link has the role. That they have it, we cannot know: `_` is everybody.
+# Everyone who has the link has the role. The service cannot know who has it: `_` matches everyone.
 has_role(_: User, role: String, document: Document) if shared_by_link(document, role);
 
-# To all who may enter a workspace.
+# Shared with everyone in a workspace.
 has_role(user: User, role: String, document: Document) if
   workspace matches Workspace and
   shared_in(document, role, workspace) and
   has_permission(user, "enter", workspace);
 
-# ---- shares that end ------------------------------------------------------------------------------------------------
+# ---- shares that expire ---------------------------------------------------------------------------------------------
 
-# A share that ends needs no rule: its fact has an `expires_at`, and from then on it is as if it had never been stored.
-# What begins later than now does need one. The number is seconds since 1970.
+# A share that expires needs no rule: its fact has an `expires_at`, after which the fact no longer counts.
+# Access that starts later needs a rule. The number is a Unix time.
 has_role(user: User, "viewer", document: Document) if
   time matches Integer and
   opens_at(document, user, time) and
@@ -128,7 +128,7 @@ test "roles in a workspace" {
   assert allow(User{"gus"}, action: String, Workspace{"studio"}) iff action in ["enter"];
 }
 
-test "a role comes down the tree" {
+test "roles are inherited through the tree" {
   setup {
     fixture tree;
     has_role(User{"eve"}, "editor", Folder{"acme"});
@@ -142,7 +142,7 @@ test "a role comes down the tree" {
   assert_not allow(User{"con"}, "view", Folder{"drafts"});
 }
 
-test "a restricted folder begins anew" {
+test "a restricted folder inherits no roles" {
   setup {
     fixture tree;
     has_role(User{"eve"}, "editor", Folder{"acme"});
@@ -154,14 +154,14 @@ test "a restricted folder begins anew" {
   assert allow(User{"fin"}, action: String, Folder{"money"}) iff action in ["view", "add", "rename", "share", "delete"];
 }
 
-test "who wrote a document owns it, wherever it is" {
+test "authors own their documents in any folder" {
   setup { fixture tree; }
   assert allow(User{"ada"}, action: String, Document{"logo"})
     iff action in ["view", "download", "comment", "edit", "share", "delete"];
   assert_not allow(User{"ada"}, "view", Folder{"drafts"});
 }
 
-test "locked, and to be looked at only" {
+test "locked and view-only documents" {
   setup {
     fixture tree;
     is_locked(Document{"logo"});
@@ -170,7 +170,7 @@ test "locked, and to be looked at only" {
   assert allow(User{"ada"}, action: String, Document{"logo"}) iff action in ["view", "comment", "share"];
 }
 
-test "groups, and groups in groups" {
+test "groups and nested groups" {
   setup {
     fixture tree;
     in_group(User{"ida"}, Group{"interns"});
@@ -183,7 +183,7 @@ test "groups, and groups in groups" {
   assert_not allow(User{"ida"}, "share", Folder{"acme"});
 }
 
-test "by link, and to a whole workspace" {
+test "sharing by link and with a whole workspace" {
   setup {
     fixture tree;
     shared_by_link(Document{"flyer"}, "viewer");
@@ -193,7 +193,7 @@ test "by link, and to a whole workspace" {
   assert allow(user: User, "comment", Document{"menu"}) iff user in [User{"wanda"}, User{"mo"}, User{"gus"}];
 }
 
-test "what opens later" {
+test "access that starts later" {
   setup {
     opens_at(Document{"report"}, User{"pat"}, 1000000000);
     opens_at(Document{"sequel"}, User{"pat"}, 4000000000);

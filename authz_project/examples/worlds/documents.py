@@ -107,38 +107,38 @@ EXAMPLE = Example(
     name="documents",
     title="Documents in folders",
     about=(
-        "A design studio keeps a folder for each client. Roles come down the tree, folders about money take none from"
-        " above, and single documents are shared with guests, with groups, with the whole workspace, and by link.\n\n"
-        "Some shares end by themselves: look at clio's, which has an end. Then ask why wanda, who administers the"
-        " workspace, sees nothing of the money."
+        "A design studio has a folder for each client. Roles are inherited through the tree, except by folders about"
+        " money, and documents are shared with guests, with groups, with the whole workspace, and by link.\n\n"
+        "Some shares expire, such as clio's. Check why wanda, who administers the"
+        " workspace, has no access to the folders about money."
     ),
-    patterns=("folders", "sharing", "groups", "overriding what is inherited", "time"),
+    patterns=("folders", "sharing", "groups", "overriding inherited roles", "time"),
     questions=(
         ExampleQuestion(
             "actions", "User:ida", "", "Folder:clients/acme/drafts", ("add", "rename", "view"),
-            "interns are in the group design, which edits each client's folder, and so all that is in it",
+            "interns are in the group design, which can edit every client's folder and everything in it",
         ),
         ExampleQuestion(
             "authorize", "User:wanda", "view", "Folder:clients/acme/money", False,
-            "she owns all at the top, but a restricted folder takes no roles from above",
+            "she owns the top-level folders, but a restricted folder inherits no roles",
         ),
         ExampleQuestion(
             "list", "User:clio", "comment", "Document", (
                 "acme-final-icons", "acme-final-packaging", "acme-final-typeface", "acme-final-website", "menu",
             ),
-            "acme's finished work, until her share ends, and the menu that is shared in the workspace",
+            "acme's finished work, until her share expires, and the menu that is shared in the workspace",
         ),
         ExampleQuestion(
             "authorize", "User:wanda", "edit", "Document:handbook", False,
-            "it is locked, and that keeps its owner out as well",
+            "it is locked, and not even its owner can edit it",
         ),
         ExampleQuestion(
             "list", "User:gus", "view", "Document", ("annual-report", "menu", "portfolio"),
-            "one report opened to him, the next has not yet; the rest is everybody's, or the workspace's",
+            "he can already see one report, but not yet the next; the others are shared by link or in the workspace",
         ),
         ExampleQuestion(
             "actions", "User:stranger", "", "Document:portfolio", ("download", "view"),
-            "it is shared by link, and whoever asks may have it",
+            "it is shared by link, so everyone can view it",
         ),
     ),
     write_facts=facts,

@@ -1,12 +1,12 @@
-# A product that is sold to companies, its tenants: projects and tasks, plans with limits, roles that tenants define
-# themselves, and support that may look through a customer's eyes.
+# A product for companies, its tenants: projects and tasks, plans with limits, roles that tenants define themselves, and
+# support staff who can impersonate customers.
 #
-# It shows multi-tenancy, custom roles, quotas and features of a plan, impersonation, and how to deny.
+# Shows multi-tenancy, custom roles, quotas and features of a plan, impersonation, and denial.
 
 actor User {
   permissions = ["impersonate"];
 
-  # People are resources here, too: support may act as them, unless they have said no.
+  # Users are resources here, too: support can act as them, unless they have refused.
   "impersonate" if global "support" and not refuses_support(resource);
 }
 
@@ -63,8 +63,8 @@ resource Task {
 
 # ---- custom roles -------------------------------------------------------------------------------------------------
 
-# Tenants make roles of their own. Such a role is a resource, and stands where a role's name would: what it grants is
-# facts. Mind the two relations: a role of one tenant must never count in another.
+# Tenants define roles of their own. Such a role is a resource, which takes the place of a role name. What it grants is
+# stored as facts. Note the two relations: a role of one tenant must not apply to another.
 resource Role {
   permissions = ["edit"];
   relations = { tenant: Tenant };
@@ -82,8 +82,8 @@ has_permission(user: User, action: String, project: Project) if
 
 # ---- plans --------------------------------------------------------------------------------------------------------
 
-# What a plan has is part of the policy, and changes with a deployment. Which tenant is on which plan, and how much it
-# uses, is data, and changes all the time.
+# The features of a plan are part of the policy, and change with a deployment. The plan of each tenant and its usage are
+# data, and change all the time.
 resource Plan {}
 
 plan_limit(Plan{"free"}, "projects", 3);
@@ -93,7 +93,7 @@ plan_has(Plan{"team"}, "export");
 plan_has(Plan{"enterprise"}, "export");
 plan_has(Plan{"enterprise"}, "use_api");
 
-# Limits compare two numbers. A tenant that nobody counted may create nothing: what is not known is not granted.
+# Limits compare two numbers. A tenant without a usage count cannot create anything: unknown means denied.
 has_permission(user: User, "create_project", tenant: Tenant) if
   plan matches Plan and
   limit matches Integer and
@@ -110,16 +110,16 @@ has_permission(user: User, feature: String, tenant: Tenant) if
   is_on_plan(tenant, plan) and
   plan_has(plan, feature);
 
-# ---- who may in the end -------------------------------------------------------------------------------------------
+# ---- allow and deny -----------------------------------------------------------------------------------------------
 
-# A policy that has an `allow` of its own gets no other. This is where denials go: whoever is suspended may nothing,
-# whatever roles they have.
+# A policy with its own `allow` has no default one. Denials belong here: suspended users have no access, whatever their
+# roles.
 allow(actor: Actor, action: String, resource: Resource) if
   has_permission(actor, action, resource) and
   not is_suspended(actor);
 
-# The other way to be allowed: as somebody else. Support may do what the customer may, but never spend their money or
-# end their account. And nobody becomes somebody else by way of a third.
+# Impersonation: support can do what the customer can do, except spend money or close the account. A user who is
+# impersonated cannot impersonate others.
 allow(actor: User, action: String, resource: Resource) if
   user matches User and
   acts_as(actor, user) and
@@ -172,7 +172,7 @@ test "projects and tasks" {
   assert allow(User{"max"}, action: String, Task{"moon-1"}) iff action in ["view", "edit", "finish"];
 }
 
-test "a role that a tenant made counts there alone" {
+test "a tenant's custom role applies only to that tenant" {
   setup {
     fixture acme;
     has_relation(Role{"acme-auditor"}, "tenant", Tenant{"acme"});
@@ -220,7 +220,7 @@ test "support acts as a customer" {
   assert_not allow(User{"eve"}, "view", Tenant{"acme"});
 }
 
-test "but not as who refuses" {
+test "support cannot act as users who refuse" {
   setup {
     fixture acme;
     has_role(User{"sam"}, "support");
@@ -230,7 +230,7 @@ test "but not as who refuses" {
   assert_not allow(User{"sam"}, "view", Tenant{"acme"});
 }
 
-test "nobody goes on from one person to the next" {
+test "impersonation cannot be chained" {
   setup {
     fixture acme;
     has_role(User{"sam"}, "support");
@@ -241,7 +241,7 @@ test "nobody goes on from one person to the next" {
   assert_not allow(User{"sam"}, "view", Tenant{"acme"});
 }
 
-test "who is suspended may nothing" {
+test "suspended users have no access" {
   setup {
     fixture acme;
     has_role(User{"op"}, "operator");
@@ -257,7 +257,7 @@ test "who is suspended may nothing" {
   assert allow(User{"op"}, "see_all_tenants");
 }
 
-test "support sees which tenants there are, and not into them" {
+test "support can list tenants, but not see into them" {
   setup {
     fixture acme;
     has_role(User{"sam"}, "support");

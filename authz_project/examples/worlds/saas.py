@@ -81,29 +81,29 @@ EXAMPLE = Example(
     name="saas",
     title="A product with tenants",
     about=(
-        "Twelve companies share one product and must never notice each other. What a plan has is in the policy; which"
-        " tenant is on which plan, and how much it uses, is facts. Tenants make roles of their own, and support may"
-        " act as a customer, but not spend their money.\n\n"
-        "acme has as many projects as its plan allows. Delete the fact that counts them, insert another number, and ask"
-        " again whether max may create one."
+        "Twelve companies share one product, isolated from each other. The features of each plan are in the policy; the"
+        " plan and the usage of each tenant are facts. Tenants define roles of their own, and support can"
+        " act as a customer, but cannot spend their money.\n\n"
+        "acme has as many projects as its plan allows. Delete the fact that counts them, insert another number, and"
+        " check again whether max can create one."
     ),
     patterns=("multi-tenancy", "custom roles", "quotas", "impersonation", "denial"),
     questions=(
         ExampleQuestion(
             "list", "User:max", "create_project", "Tenant", ("globex",),
-            "he manages two tenants, and acme's plan has no project left",
+            "he manages two tenants, but acme has reached the project limit of its plan",
         ),
         ExampleQuestion(
             "actions", "User:sam", "", "Tenant:acme", ("define_roles", "export", "invite", "view"),
-            "support acts as olga, who owns acme: all that she may, but to bill and to close",
+            "support acts as olga, who owns acme: everything that she can do, except billing and closing the account",
         ),
         ExampleQuestion(
             "authorize", "User:sue", "view", "Tenant:initech", False,
-            "kim refuses to be acted for",
+            "kim refuses impersonation",
         ),
         ExampleQuestion(
             "actions", "User:rex", "", "Project:acme/apollo", ("report", "view"),
-            "a role that acme made itself, and what it grants",
+            "a custom role that acme defined, and what it grants",
         ),
         ExampleQuestion(
             "list", "User:rex", "view", "Project",
@@ -111,11 +111,11 @@ EXAMPLE = Example(
                 "acme/apollo", "acme/beacon", "acme/comet", "acme/delta", "acme/echo", "acme/falcon", "acme/gemini",
                 "acme/harbor", "acme/iris", "acme/juno",
             ),
-            "he was given acme's role at globex as well, where it does not count",
+            "he also has acme's role at globex, where it does not apply",
         ),
         ExampleQuestion(
             "authorize", "User:kim", "view", "Tenant:initech", False,
-            "she owns it, and is suspended: denials have the last word",
+            "she is an owner, but suspended: denials override all roles",
         ),
     ),
     write_facts=facts,
