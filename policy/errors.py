@@ -84,7 +84,7 @@ class MalformedRequest(AuthzError):
 class KeyRefused(AuthzError):
     """The key is missing, unknown, revoked or expired; the caller is not told which."""
 
-    def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
+    def __init__(self, message: str = "API key missing, unknown, expired or revoked; send `Authorization: Bearer KEY`"):
         super().__init__(message)
 
 
@@ -94,8 +94,8 @@ class ScopeMissing(KeyRefused):
     def __init__(self, scope: Scope):
         self.scope = scope
         super().__init__(
-            f"the API key lacks the scope `{scope}`; whoever runs the service gives it to the key in the admin,"
-            f" or makes one that has it: api_keys create --scope {scope}"
+            f"the API key lacks the scope `{scope}`; add the scope in the admin,"
+            f" or create another key with `api_keys create --scope {scope}`"
         )
 
 

@@ -72,7 +72,7 @@ class DecodedField(serializers.Field):
 def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
     """Return the decoded members of a body; `path` is the body's position in the request."""
     if not isinstance(raw, dict):
-        raise MalformedRequest(path, "must be a JSON object")
+        raise MalformedRequest(path, f"{'' if path else 'the request body '}must be a JSON object")
     try:
         return {name: read(raw) for name, read in _readers(kind)}
     except MalformedRequest as fault:

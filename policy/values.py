@@ -60,13 +60,13 @@ def canonical_id(type_name: str, text: str) -> str:
     """
     if type_name == INTEGER:
         if not _INTEGER.fullmatch(text):
-            raise ValueError("an Integer is an optional sign and digits")
+            raise ValueError("an Integer must be digits with an optional sign")
         number = int(text)
         if not _MIN <= number <= _MAX:
             raise ValueError("an Integer must fit in 64 bits")
         return str(number)
     if type_name == BOOLEAN and text not in ("true", "false"):
-        raise ValueError('a Boolean is "true" or "false"')
+        raise ValueError("a Boolean must be `true` or `false`")
     return text
 
 

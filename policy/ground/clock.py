@@ -139,7 +139,7 @@ def time_of_text(text: str) -> datetime:
     except ValueError:
         raise ValueError(f"must be a time such as 2026-11-03T14:02:11Z, not {text[:40]!r}{_advice(text)}") from None
     if time.tzinfo is None or len(text) < len("2026-11-03T14:02Z"):
-        raise ValueError("must be a time of day with an offset from UTC, such as 2026-11-03T14:02:11Z")
+        raise ValueError("must be a time with an offset from UTC, such as 2026-11-03T14:02:11Z")
     try:
         return time.astimezone(UTC)
     except OverflowError:

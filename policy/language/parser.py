@@ -116,6 +116,8 @@ def _hint(previous: StackSymbol, token: Token, expected: set[str]) -> str:
             return "calls cannot be nested; write a separate condition"
         case "INTEGER" if token.value[0] in "+-":
             return "arithmetic is not supported; store the result as a fact, and compare it"
+        case "NAME" | "STRING" if expected == {"LPAREN"}:
+            return "expected `(`; a block begins with `actor`, `resource`, `global` or `test`"
         case "EQ" if expected == {"LPAREN"}:
             return "`roles`, `permissions` and `relations` belong inside a block"
         case "STRING" if _BETWEEN_ITEMS in expected:
