@@ -185,7 +185,7 @@ def _first_line(error: SqlglotError) -> str:
     if found:
         first = found[0]
         return f"{first['description']} (line {first['line']}, column {first['col']})".replace("\n", " ")
-    return (str(error).splitlines() or ["it is no SQL"])[0][:200]
+    return (str(error).splitlines() or ["it is not SQL"])[0][:200]
 
 
 def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:

@@ -240,7 +240,7 @@ class Dialect:
             return Family.BOOLEAN
         if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
             return found
-        raise ValueError(f"`{sql_type}` has no `true` and `false`; select a boolean expression, such as `flag = 1`")
+        raise ValueError(f"`{sql_type}` is not a boolean type; select a boolean expression, such as `flag = 1`")
 
     def quoted(self, name: str) -> str:
         mark = self.quotes[0]

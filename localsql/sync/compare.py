@@ -98,7 +98,7 @@ class PatternRead:
     def sentence(self) -> str:
         """The message about all invalid rows."""
         more = f"\n  and {self.bad_count - len(self.bad):,} more" if self.bad_count > len(self.bad) else ""
-        return "these rows can be no facts:\n  " + "\n  ".join(self.bad) + more
+        return "invalid rows:\n  " + "\n  ".join(self.bad) + more
 
 
 def _cut(text: str | None) -> str:

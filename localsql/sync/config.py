@@ -67,7 +67,7 @@ class DriverMissing(AuthzError):
     """An optional database driver is not installed."""
 
     def __init__(self, database: str, module: str, extra: str):
-        install = f'`pip install "authz-project[{extra}]"` does'
+        install = f'run `pip install "authz-project[{extra}]"`'
         super().__init__(f"`dbs.{database}`: the driver {module} is not installed; {install}")
 
 
@@ -95,9 +95,9 @@ def filled_in(place: str, text: str, environment: Mapping[str, str]) -> tuple[st
 
 def _value(place: str, name: str, environment: Mapping[str, str]) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigRejected(place, f"`${{{name}}}` names no variable of the environment; write it as `${{NAME}}`")
+        raise ConfigRejected(place, f"`${{{name}}}` is not a valid variable; write it as `${{NAME}}`")
     if name not in environment:
-        raise ConfigRejected(place, f"the variable {name} is not set in the environment; set it, or write its value")
+        raise ConfigRejected(place, f"the environment variable {name} is not set; set it, or write its value")
     return environment[name]
 
 
@@ -259,7 +259,7 @@ def asked_of(
     if database.kind is DatabaseKind.CSV:
         return _csv_file(text, key, entry, database)
     if "collection" in entry or "file" in entry:
-        raise ConfigRejected(text, f"`dbs.{database.name}` is of the type {database.kind.value}, which has a `query`")
+        raise ConfigRejected(text, f"`dbs.{database.name}` is a {database.kind.value} database: use `query`")
     columns = max(len(key.columns), 1)
     said = entry.get("query")
     tidy = entry if not isinstance(said, str) else {**entry, "query": tidied(said, made.dialect)}
@@ -273,27 +273,27 @@ def asked_of(
 def _mongo_query(text: str, key: BindingKey, entry: ConfigEntry, typed: ConfigEntry) -> MongoQuery:
     collection = entry.get("collection")
     if not isinstance(collection, str) or not collection:
-        raise ConfigRejected(text, "needs a `collection`, as its database is of the type mongodb")
+        raise ConfigRejected(text, "`collection` is required for a MongoDB database")
     fields = _fields(text, key, entry.get("fields"), needed=True)
     if sum(each.is_array for each in fields) > 1:
         raise ConfigRejected(text, "at most one of `fields` can have `is_array`; unwind the others in `aggregate`")
     inner = typed.get("query")
     found = inner if isinstance(inner, dict) else typed
     if isinstance(entry.get("query"), str):
-        raise ConfigRejected(text, "`query` must be a mapping with `find` or `aggregate`, as its database is mongodb")
+        raise ConfigRejected(text, "`query` must be a mapping with `find` or `aggregate` for a MongoDB database")
     find, stages = _json(text, found, "find"), _json(text, found, "aggregate")
     if find is not None and stages is not None:
         raise ConfigRejected(text, "must have `find` or `aggregate`, not both")
     if find is not None and not isinstance(find, dict):
-        raise ConfigRejected(text, "`find` must be a map, as find() takes it")
+        raise ConfigRejected(text, "`find` must be a mapping: a filter, as for find()")
     return MongoQuery(collection, fields, find, None if stages is None else _stages(text, stages))
 
 
 def _stages(text: str, stages: object) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(stages, list) or not all(isinstance(each, dict) for each in stages):
-        raise ConfigRejected(text, "`aggregate` must be a list of stages, as aggregate() takes it")
+        raise ConfigRejected(text, "`aggregate` must be a list of stages, as for aggregate()")
     if any(name in each for each in stages for name in _WRITES):
-        raise ConfigRejected(text, "`aggregate` must do nothing but read: without $out and $merge")
+        raise ConfigRejected(text, "`aggregate` must be read-only: remove $out and $merge")
     return tuple(stages)
 
 
@@ -305,7 +305,7 @@ def _json(text: str, found: ConfigEntry, name: str) -> Any:
     try:
         return orjson.loads(said)
     except orjson.JSONDecodeError as reason:
-        raise ConfigRejected(text, f"`{name}` is not JSON: {reason}") from None
+        raise ConfigRejected(text, f"`{name}` is not valid JSON: {reason}") from None
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -318,10 +318,10 @@ def _csv_file(text: str, key: BindingKey, entry: ConfigEntry, database: Database
     if not isinstance(header, bool):
         raise ConfigRejected(text, "`header` must be true or false")
     if "query" in entry or "collection" in entry:
-        raise ConfigRejected(text, f"`dbs.{database.name}` is of the type csv, which has a `file`, and no query")
+        raise ConfigRejected(text, f"`dbs.{database.name}` is a folder of CSV files: use `file`")
     fields = _fields(text, key, entry.get("fields"), needed=False)
     if any(each.is_array for each in fields):
-        raise ConfigRejected(text, "a column of a CSV file is no array")
+        raise ConfigRejected(text, "`is_array` is not supported for CSV files")
     return CsvFile(database.folder / database.connection.removeprefix("file://") / file, fields, header)
 
 
@@ -335,7 +335,7 @@ def _fields(text: str, key: BindingKey, raw: object, needed: bool) -> tuple[Fiel
     parts = [{name: said} for name, said in raw.items()] if isinstance(raw, dict) else raw
     wanted = len(key.columns)
     if not isinstance(parts, list) or len(parts) != wanted:
-        raise ConfigRejected(text, f"needs `fields`, a list of {wanted} names, one for each `_`")
+        raise ConfigRejected(text, f"`fields` must be a list of {wanted} names, one for each `_`")
     return tuple(_field(text, each) for each in parts)
 
 
@@ -350,7 +350,7 @@ def _field(text: str, raw: object) -> Field:
             name, said = next(iter(raw.items()))
             if isinstance(name, str) and (said is None or (isinstance(said, dict) and set(said) <= {"is_array"})):
                 return Field(name, _truth(text, (said or {}).get("is_array")))
-    raise ConfigRejected(text, "an element of `fields` must be a name, or a map such as {name: teams, is_array: true}")
+    raise ConfigRejected(text, "each of `fields` must be a name, or a mapping such as {name: teams, is_array: true}")
 
 
 def _truth(text: str, raw: object) -> bool:
@@ -400,22 +400,22 @@ class Databases:
         self.usual = _usual_type(document)
         entries = dict(entries_of("dbs", document.get("dbs")))
         if around.connection and entries:
-            raise ConfigRejected("dbs", "names connections already; leave out --connection")
+            raise ConfigRejected("dbs", "has connections; remove --connection")
         self.entries = entries or ({GIVEN: {"connection_string": around.connection}} if around.connection else {})
         self._made: dict[str, Database] = {}
 
     def named(self, place: str, name: object) -> Database:
         """Return the database that an entry names; without a name, the only one."""
         if not self.entries:
-            raise ConfigRejected(place, "needs a database: name it under `dbs`, or give --connection")
+            raise ConfigRejected(place, "has no database; add one under `dbs`, or pass --connection")
         if name is None:
             if len(self.entries) > 1:
-                raise ConfigRejected(place, f"needs `db`, one of {_listed(self.entries)}")
+                raise ConfigRejected(place, f"`db` is required; use one of {_listed(self.entries)}")
             name = next(iter(self.entries))
         elif self.around.connection:  # it replaces any database that a bindings file names
             name = GIVEN
         if not isinstance(name, str) or name not in self.entries:
-            raise ConfigRejected(place, f"there is no database `{name}` under `dbs`; there is {_listed(self.entries)}")
+            raise ConfigRejected(place, f"database `{name}` is not under `dbs`; use one of {_listed(self.entries)}")
         if name not in self._made:
             self._made[name] = self._database(name, self.entries[name])
         return self._made[name]
@@ -427,7 +427,7 @@ class Databases:
         check_keys(place, entry, _OF_A_DATABASE)
         written = entry.get("connection_string")
         if not isinstance(written, str) or not written.strip():
-            raise ConfigRejected(place, "needs a `connection_string`, such as `${APP_DATABASE_URL}`")
+            raise ConfigRejected(place, "`connection_string` is required, such as `${APP_DATABASE_URL}`")
         connection, values = filled_in(place, written.strip(), self.around.environment)
         kind, dialect = self._type(place, entry.get("type"), connection)
         secrets = (*values, *_passwords(connection), connection)
@@ -463,7 +463,7 @@ def _tls(place: str, entry: object) -> Tls:
     if entry is None:
         return Tls()
     if not isinstance(entry, dict):
-        raise ConfigRejected(place, f"`ssl` must be a mapping with some of {_listed(_OF_TLS)}")
+        raise ConfigRejected(place, f"`ssl` must be a mapping; its keys are {_listed(_OF_TLS)}")
     check_keys(place, entry, _OF_TLS)
     ca_file, system = entry.get("ca_file", ""), entry.get("use_system_certs", False)
     mode = entry.get("ssl_mode", "require" if ca_file or system else "prefer")
@@ -480,7 +480,7 @@ def _check_agreed(place: str, tls: Tls, connection: str) -> None:
         return
     said = _OF_A_URL.search(connection)
     if said:
-        raise ConfigRejected(place, f"`ssl` and `{said[1]}` of the connection string both say how it is encrypted")
+        raise ConfigRejected(place, f"`ssl` conflicts with `{said[1]}` in the connection string; remove one")
 
 
 def _passwords(connection: str) -> tuple[str, ...]:
@@ -577,10 +577,10 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
     check_keys("outbox", entry, _OF_AN_OUTBOX)
     database = databases.named("outbox", entry.get("db"))
     if database.kind in (DatabaseKind.MONGODB, DatabaseKind.CSV):
-        raise ConfigRejected("outbox", f"a database of the type {database.kind.value} has no table to be drained")
+        raise ConfigRejected("outbox", f"must be in an SQL database, not one of type {database.kind.value}")
     table = entry.get("table", TABLE)
     if not isinstance(table, str) or not _TABLE.fullmatch(table):
-        raise ConfigRejected("outbox", "`table` must be the name of a table, as `authz_outbox` or `app.authz_outbox`")
+        raise ConfigRejected("outbox", "`table` must be a table name, such as `authz_outbox` or `app.authz_outbox`")
     return Outbox(database, table)
 
 
@@ -597,8 +597,8 @@ def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
             if all(a is None or b is None or a == b for a, b in zip(one.constants, other.constants)):
                 raise ConfigRejected(
                     str(other),
-                    f"a fact can match `{one}` as well, and each would delete the other's facts; make them one entry,"
-                    " whose query has a UNION ALL",
+                    f"overlaps with `{one}`, so each would delete the other's facts; merge the entries into one"
+                    " with a UNION ALL",
                 )
 
 

@@ -34,7 +34,7 @@ def _of_postgresql(outbox: Outbox, connection: SqlConnection) -> str:
     server = connection.execute(_SYSTEM if readable else _ADDRESS)[0][0]
     database, table = connection.execute(_OF_POSTGRESQL, (outbox.table,))[0]
     if table is None:
-        raise SourceFailed(outbox.database.name, f"there is no table `{outbox.table}`")
+        raise SourceFailed(outbox.database.name, f"table `{outbox.table}` does not exist; create it")
     return f"postgresql {server} {database} {table}"
 
 
@@ -232,7 +232,7 @@ class RowRejected(AuthzError):
 
     def __init__(self, row: WrittenRow, reason: str):
         self.row, self.reason = row, reason
-        super().__init__(f"{sentence(row, reason)}; correct it in the table, or have --skip-bad take it out")
+        super().__init__(f"{sentence(row, reason)}; correct it in the table, or pass --skip-bad to delete it")
 
 
 def sentence(row: WrittenRow, reason: str) -> str:
@@ -254,7 +254,7 @@ def drain(
 ) -> None:
     """Drain the outbox until it is empty. Raise invalid rows; with `skips_bad`, report and delete them."""
     if outbox is None:
-        raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
+        raise ConfigRejected("outbox", "is required; add it with the keys `db` and `table`")
     with opened(outbox) as table:
         drainer = _Drainer(environment_id, table, skips_bad, report_bad, done)
         while drainer.has_more():
@@ -317,7 +317,7 @@ class _Drainer:
             return
         if not self.skips_bad:
             raise RowRejected(rows[0], reason)
-        self.report_bad(f"left out, {sentence(rows[0], reason)}")
+        self.report_bad(f"skipped: {sentence(rows[0], reason)}")
         self.table.remove({rows[0].number: rows[0].digest})  # if it was corrected meanwhile, it is read again
         self.alone = 0
         self.done.skipped += 1

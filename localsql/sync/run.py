@@ -160,7 +160,7 @@ def most_deletes(text: str) -> MostDeletes:
     """Parse `10%`, or a number of facts."""
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
     if not found or (found[1] and float(found[1]) > 100):
-        raise ArgumentTypeError(f"`{text}` is neither a share, e.g. 10%, nor a number of facts")
+        raise ArgumentTypeError(f"`{text}` is not a share such as 10%, or a number of facts")
     return MostDeletes(percent=float(found[1]), is_said=True) if found[1] else MostDeletes(int(found[2]), is_said=True)
 
 
@@ -248,7 +248,7 @@ def _taken_back(
     try:
         gone = without_rows(plan, spills.deleted)
     except (AuthzError, SourceFailed) as error:
-        reason = f"facts are stored, and whether their rows are still there could not be seen: {error.message}"
+        reason = f"facts were stored, but their rows could not be checked again: {error.message}"
         failures.append(Failed(plan.pattern, reason, isinstance(error, SourceFailed)))
         listener.failed(failures[-1])
         return 0
@@ -287,7 +287,7 @@ def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
     deleted, stored = plan.deleted.count, plan.stored
     has_rows = plan.read.has_facts
     if wanted.applies and not wanted.most_deletes.allows(deleted, stored, has_rows):
-        empty = "" if has_rows else "; its source has no rows" if not plan.read.rows else "; no row of it is a fact"
+        empty = "" if has_rows else f"; the source has no {'valid ' if plan.read.rows else ''}rows"
         raise PatternRefused(
             f"{deleted:,} of {stored:,} facts would be deleted, more than --max-deletes {wanted.most_deletes}"
             f" allows{empty}. If this is intended, pass --max-deletes 100%."
@@ -317,7 +317,7 @@ def lines_of(plan: SyncPlan) -> Iterator[str]:
     if plan.read.nulls:
         yield f"  {_rows(plan.read.nulls)} with a NULL, ignored"
     if plan.read.bad_count and plan.read.skips_bad:
-        yield f"  skipped, {plan.read.sentence}"
+        yield f"  skipped {plan.read.sentence}"
 
 
 def _examples(key: BindingKey, sign: str, part: PatternPart) -> Iterator[str]:
@@ -339,13 +339,11 @@ def summary(found: Passed) -> str:
     if not (added or deleted):
         said = f"in sync: {equal:,} fact{'' if equal == 1 else 's'}"
     elif found.is_applied:
-        back = (
-            f" ({found.taken_back:,} of them taken back, because their rows were deleted)" if found.taken_back else ""
-        )
+        back = f" ({found.taken_back:,} of them deleted again, as their rows were deleted)" if found.taken_back else ""
         revisions = f"{found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
         said = f"{added:,} added{back}, {deleted:,} deleted, {equal:,} unchanged, in {revisions}"
     else:
-        said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; pass --apply to apply"
+        said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; run with --apply to apply them"
     return said if not found.failed else f"{said}; {len(found.failed)} of {_patterns(found)} failed"
 
 

@@ -209,13 +209,13 @@ def _address(database: Database) -> dict[str, Any]:
         url = urlsplit(database.connection)
         port = url.port or _PORT
     except ValueError:
-        raise ConfigRejected(place, "is no URL such as mysql://user:password@host:3306/database") from None
+        raise ConfigRejected(place, "must be a URL such as mysql://user:password@host:3306/database") from None
     name = unquote(url.path.removeprefix("/"))
     if not url.hostname or not name:
         raise ConfigRejected(place, "must be a URL such as mysql://user:password@host:3306/database")
     given = dict(parse_qsl(url.query))
     if unknown := sorted(set(given) - _MYSQL_OPTIONS):
-        raise ConfigRejected(place, f"`{unknown[0]}` is no option here; there is {', '.join(sorted(_MYSQL_OPTIONS))}")
+        raise ConfigRejected(place, f"unknown option `{unknown[0]}`; use {', '.join(sorted(_MYSQL_OPTIONS))}")
     login = {"user": unquote(url.username or ""), "password": unquote(url.password or "")}
     return {"host": url.hostname, "port": port, "database": name, "charset": "utf8mb4", **login, **given}
 
@@ -242,7 +242,7 @@ def _sqlite(database: Database, writes: bool) -> SqlConnection:
         raw.text_factory = methodcaller("decode", "utf-8", "surrogateescape")  # faster than a function
         raw.execute("SELECT 1 FROM sqlite_master").fetchall()
     except sqlite3.Error as error:
-        raise SourceFailed(database.name, f"the file `{path}` cannot be opened: {error}") from None
+        raise SourceFailed(database.name, f"cannot open `{path}`: {error}") from None
     return SqlConnection(database, raw, sqlite3.Error, raw.cursor, raw.close, mark="?", begin="BEGIN")
 
 
@@ -290,7 +290,7 @@ def _documents(client: Any, database: Database, asked: MongoQuery) -> Any:
         collection = client.get_default_database()[asked.collection]
     except errors.ConfigurationError:
         raise ConfigRejected(
-            f"dbs.{database.name}", "names no database, as mongodb://host:27017/company does; add its name"
+            f"dbs.{database.name}", "has no database name; add it, as in mongodb://host:27017/company"
         ) from None
     if asked.aggregate is not None:
         return collection.aggregate(_plain(database, list(asked.aggregate)), batchSize=AT_ONCE, allowDiskUse=True)
@@ -378,7 +378,7 @@ def _text(value: Any) -> str | None:
         case Decimal():
             text = f"{value:f}"
             if not value.is_finite():
-                return f"\0the number {value} is no id"
+                return f"\0the number {value} is not a valid id"
             return text.rstrip("0").rstrip(".") if "." in text else text
         case int() | UUID():
             return str(value)
@@ -386,7 +386,7 @@ def _text(value: Any) -> str | None:
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
         case date():
             return value.isoformat()
-    return str(value) if name == "ObjectId" else f"\0a value of the type {name} is no id"
+    return str(value) if name == "ObjectId" else f"\0a value of type {name} is not a valid id"
 
 
 # ---- CSV files -----------------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
             lines = csv.reader(file, strict=True)
             header = next(lines, None) if asked.has_header else None
             if header is None and asked.has_header:
-                raise PatternRefused(f"the file `{asked.path.name}` has no line with the names of its columns")
+                raise PatternRefused(f"`{asked.path.name}` is empty; add a header line with column names")
             places = _places(pattern, asked, header)
             width = len(header) if header is not None else 0
             for line in lines:
@@ -414,20 +414,20 @@ def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
                     continue  # skip blank lines
                 width = width or len(line)
                 if len(line) != width:
-                    than = "names of columns" if header is not None else "in the first row"
+                    than = "header" if header is not None else "first line"
                     raise PatternRefused(
-                        f"line {lines.line_num} of `{asked.path.name}` has {len(line)} columns, and not {width},"
-                        f" as there are {than}"
+                        f"line {lines.line_num} of `{asked.path.name}` has {len(line)} columns,"
+                        f" but the {than} has {width}"
                     )
                 if len(line) <= max(places):
-                    needed = f"{max(places) + 1} columns are needed"
-                    raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}` has {len(line)}: {needed}")
+                    needed = f"must have at least {max(places) + 1} columns"
+                    raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}`: {needed}, not {len(line)}")
                 yield tuple([line[place] or None for place in places])
             if _state(file) != begun:
-                raise SourceFailed(name, f"the file `{asked.path.name}` was written while it was read")
+                raise SourceFailed(name, f"`{asked.path.name}` changed while it was read; try again")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SourceFailed(name, f"the file `{asked.path.name}` cannot be read: {reason}") from None
+        raise SourceFailed(name, f"cannot read `{asked.path.name}`: {reason}") from None
 
 
 def _state(file: IO[str]) -> tuple[int, int]:
@@ -440,8 +440,8 @@ def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> l
     wanted = max(len(pattern.key.columns), 1)
     if not asked.fields:
         if header is not None and len(header) != wanted:
-            needed = f"the pattern needs {wanted}; say which under `fields`"
-            raise PatternRefused(f"`{asked.path.name}` has {len(header)} columns, and {needed}")
+            needed = f"but the pattern has {wanted}; select columns with `fields`"
+            raise PatternRefused(f"`{asked.path.name}` has {len(header)} columns, {needed}")
         return list(range(wanted))
     return [_place(asked, field.name, header) for field in asked.fields]
 
@@ -449,8 +449,8 @@ def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> l
 def _place(asked: CsvFile, name: str, header: list[str] | None) -> int:
     if header is not None:
         if header.count(name) != 1:
-            raise PatternRefused(f"`{asked.path.name}` has not one column `{name}`; it has {', '.join(header)}")
+            raise PatternRefused(f"`{asked.path.name}` must have one column `{name}`; it has {', '.join(header)}")
         return header.index(name)
     if not (name.isascii() and name.isdecimal() and int(name) > 0):
-        raise PatternRefused(f"without a header, a column is named by its number from 1, and not `{name}`")
+        raise PatternRefused(f"`{name}` is not a column number; without a header, columns are numbered from 1")
     return int(name) - 1

@@ -90,7 +90,7 @@ def seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 0 < value <= LONGEST:
-        raise ArgumentTypeError(f"`{text}` is no time such as 60s, 5m or 1h, and at most 168h")
+        raise ArgumentTypeError(f"`{text}` is not an interval such as 60s, 5m or 1h, up to 168h")
     return value
 
 

@@ -48,5 +48,5 @@ class Command(SyncCommand):
 
 def _sentence(done: Drained) -> str:
     revisions = f"{done.revisions:,} revision{'' if done.revisions == 1 else 's'}"
-    made = f"{done.rows:,} row{'' if done.rows == 1 else 's'} made, in {revisions}"
-    return f"{made}; {done.skipped:,} left out" if done.skipped else made
+    made = f"{done.rows:,} row{'' if done.rows == 1 else 's'} applied, in {revisions}"
+    return f"{made}; {done.skipped:,} skipped" if done.skipped else made

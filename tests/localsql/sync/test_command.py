@@ -68,7 +68,7 @@ def test_what_differs_is_shown_and_made_the_same(published, staff, config):
     assert (code, err, out.splitlines()) == (
         2,
         "",
-        [*lines, "1 to add, 1 to delete, 1 unchanged; pass --apply to apply"],
+        [*lines, "1 to add, 1 to delete, 1 unchanged; run with --apply to apply them"],
     )
     assert len(stored(published)) == 2
     code, out, _ = synced(config, "--apply")
@@ -112,7 +112,7 @@ def test_a_source_of_nothing_but_nulls_takes_nothing_away(published, staff, conf
     insert(published, [("ann", "member", "acme")])
     staff.fill([(None, "member", "acme")])
     code, _, err = synced(config, "--apply")
-    assert code == 1 and "no row of it is a fact" in err
+    assert code == 1 and "the source has no valid rows" in err
     assert stored(published) == {("ann", "member", "acme")}
 
 
@@ -152,7 +152,7 @@ def test_what_looks_like_an_empty_source_is_stopped(published, staff, config, st
     assert code == (0 if passes else 1)
     assert len(stored(published)) == (left if passes else stored_facts)
     assert passes or f"{stored_facts - left:,} of {stored_facts} facts would be deleted" in err
-    assert ("its source has no rows" in err) == (not left and not passes)
+    assert ("the source has no rows" in err) == (not left and not passes)
 
 
 @pytest.mark.parametrize("bad", ["", "*", "x" * 513, "ü" * 257])
@@ -160,10 +160,10 @@ def test_rows_that_can_be_no_facts_are_told(published, staff, config, bad):
     insert(published, [("gone", "member", "acme")])
     staff.fill([("ann", "member", "acme"), (bad, "member", "acme")])
     code, _, err = synced(config, "--apply")
-    assert code == 1 and "these rows can be no facts:\n  row" in err and "--skip-bad" in err
+    assert code == 1 and "invalid rows:\n  row" in err and "--skip-bad" in err
     assert stored(published) == {("gone", "member", "acme")}
     code, out, err = synced(config, "--apply", "--skip-bad")
-    assert code == 0 and "skipped, these rows can be no facts" in out
+    assert code == 0 and "skipped invalid rows" in out
     assert stored(published) == {("ann", "member", "acme")}
 
 
@@ -262,7 +262,7 @@ def test_what_was_deleted_before_it_was_stored_is_taken_back(published, staff, c
     meanwhile(monkeypatch, lambda: staff.fill([("ben", "member", "acme")]),
               lambda: delete(published, [("ann", "member", "acme"), ("cat", "member", "acme")]))  # fmt: skip
     code, out, _ = synced(config, "--apply")
-    assert code == 0 and "(2 of them taken back, because their rows were deleted)" in out
+    assert code == 0 and "(2 of them deleted again, as their rows were deleted)" in out
     assert stored(published) == {("ben", "member", "acme")}
 
 
@@ -270,7 +270,7 @@ def test_rows_that_cannot_be_read_again_are_told(published, staff, config, monke
     staff.fill([("ann", "member", "acme")])
     meanwhile(monkeypatch, lambda: staff.execute("DROP TABLE staff"))
     code, out, err = synced(config, "--apply")
-    assert code == 1 and "whether their rows are still there could not be seen: `dbs.app`: no such table" in err
+    assert code == 1 and "but their rows could not be checked again: `dbs.app`: no such table" in err
     assert "1 of 1 pattern failed" in out
 
 

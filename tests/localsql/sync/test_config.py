@@ -76,7 +76,7 @@ def test_the_file_of_the_page_has_every_kind():
 
 def test_a_file_of_bindings_needs_a_connection_alone():
     text = "dialect: mysql\nfacts:\n  p(User:_): {query: SELECT id FROM t}\nsql_types: {User: bigint}\n"
-    with pytest.raises(ConfigRejected, match=r"line 3: `p.User:_.`: needs a database: .* or give --connection"):
+    with pytest.raises(ConfigRejected, match=r"line 3: `p.User:_.`: has no database; .* or pass --connection"):
         read(text)
     (pattern,) = read(text, connection="mariadb://u:${PASSWORD}@h/d").patterns
     assert (pattern.database.kind, pattern.database.connection) == (DatabaseKind.MYSQL, "mariadb://u:s3cret@h/d")
@@ -155,32 +155,32 @@ def test_passwords_are_found_wherever_they_stand(written):
 
 Q = "query: SELECT id FROM t"
 WRONG = [
-    (fact(Q, "connection_string: '${MISSING}'"), "line 4: `dbs.app`: the variable MISSING is not set"),
-    (fact(Q, "connection_string: $MISSING"), "`dbs.app`: the variable MISSING is not set"),
-    (fact(Q, "connection_string: '${a b}'"), "names no variable"),
+    (fact(Q, "connection_string: '${MISSING}'"), "line 4: `dbs.app`: the environment variable MISSING is not set"),
+    (fact(Q, "connection_string: $MISSING"), "`dbs.app`: the environment variable MISSING is not set"),
+    (fact(Q, "connection_string: '${a b}'"), "is not a valid variable"),
     (fact(Q, "type: oracle, connection_string: x"), "`type` must be one of postgres, mysql"),
-    (fact(Q, "type: postgres"), "needs a `connection_string`"),
+    (fact(Q, "type: postgres"), "`connection_string` is required"),
     (fact(Q, "connection_string: x, port: 5"), "line 4: `dbs.app`: unknown key `port`"),
     (fact(Q, "connection_string: x, ssl: {ssl_mode: maybe}"), "must be `require` or `prefer`"),
-    (fact(f"db: other, {Q}"), "line 2: `p(User:_)`: there is no database `other` under `dbs`; there is `app`"),
+    (fact(f"db: other, {Q}"), "line 2: `p(User:_)`: database `other` is not under `dbs`; use one of `app`"),
     (fact("quer: SELECT id FROM t"), "unknown key `quer` (did you mean `query`?)"),
     (fact("query: DELETE FROM t"), "line 2: `p(User:_)`: the query must be a SELECT"),
     (fact("query: 'SELECT id, b FROM t'"), "the query returns 2 columns, but the fact pattern needs 1"),
     (fact("query: SELECT id FROM t; DROP TABLE t"), "one statement, without a semicolon"),
-    (fact("collection: t"), "is of the type postgres, which has a `query`"),
-    (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "needs a `collection`"),
-    (fact("collection: t", "connection_string: 'mongodb://a/b'"), "needs `fields`, a list of 1 names"),
-    (fact("collection: t, fields: [a], aggregate: [{$out: x}]", "connection_string: 'mongodb://a/b'"), "without $out"),
-    (fact("collection: t, fields: [a], find: '{'", "connection_string: 'mongodb://a/b'"), "`find` is not JSON"),
+    (fact("collection: t"), "`dbs.app` is a postgres database: use `query`"),
+    (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "`collection` is required"),
+    (fact("collection: t", "connection_string: 'mongodb://a/b'"), "`fields` must be a list of 1 names"),
+    (fact("collection: t, fields: [a], aggregate: [{$out: x}]", "connection_string: 'mongodb://a/b'"), "must be read-only"),
+    (fact("collection: t, fields: [a], find: '{'", "connection_string: 'mongodb://a/b'"), "`find` is not valid JSON"),
     (fact("collection: t, fields: [a], find: {}, aggregate: []", "connection_string: 'mongodb://a/b'"), "not both"),
-    (fact(Q, "type: csv, connection_string: a"), "which has a `file`, and no query"),
+    (fact(Q, "type: csv, connection_string: a"), "is a folder of CSV files: use `file`"),
     (fact("header: 7", "type: csv, connection_string: a"), "`header` must be true or false"),
-    (fact("fields: [{name: a, is_array: true}]", "type: csv, connection_string: a"), "no array"),
+    (fact("fields: [{name: a, is_array: true}]", "type: csv, connection_string: a"), "not supported for CSV"),
     (fact(Q, more="version: 2\n"), "line 5: `version`: must be 1"),
-    (fact(Q, more="outbox: {table: 'x; DROP'}\n"), "must be the name of a table"),
-    (fact(Q, more="outbox: {db: nowhere}\n"), "there is no database `nowhere`"),
-    (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "has no table to be drained"),
-    ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
+    (fact(Q, more="outbox: {table: 'x; DROP'}\n"), "must be a table name"),
+    (fact(Q, more="outbox: {db: nowhere}\n"), "database `nowhere` is not under `dbs`"),
+    (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "must be in an SQL database, not one of type csv"),
+    ("facts: {p(User:_): {query: SELECT id FROM t}}", "has no database"),
     ("facts: [", "is not valid YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
     ("[]", "must be a mapping"),

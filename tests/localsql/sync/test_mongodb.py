@@ -101,7 +101,7 @@ def test_an_array_is_a_row_for_each_element(stand_in):
 
 def test_a_path_through_an_array_that_is_not_said_is_no_id(stand_in):
     stand_in({"_id": 1, "orgs": [{"id": "a"}]})
-    assert rows("fields: [_id, orgs.id]") == [("1", "\0a value of the type list is no id")]
+    assert rows("fields: [_id, orgs.id]") == [("1", "\0a value of type list is not a valid id")]
 
 
 def test_what_is_asked_of_the_driver(stand_in):
@@ -129,7 +129,7 @@ def test_documents_are_facts_and_what_is_none_is_told(published, stand_in):
     assert {who for who, _, _ in stored(published)} == {"ben", str(OID), "7"}
     stand_in({"who": {"no": "id"}, "role": "member", "org": "acme"})
     (failed,) = passed(published, text, applies=True).failed
-    assert "a value of the type dict is no id" in failed.reason
+    assert "a value of type dict is not a valid id" in failed.reason
     assert len(stored(published)) == 3
 
 
@@ -158,7 +158,7 @@ def test_a_connection_without_a_database_is_refused(stand_in, monkeypatch):
             raise ConfigurationError
 
     monkeypatch.setattr(sources, "_client", lambda database: Nameless({}))
-    with pytest.raises(ConfigRejected, match="names no database, as mongodb://host:27017/company does"):
+    with pytest.raises(ConfigRejected, match="has no database name; add it, as in"):
         rows("fields: [a, b]")
 
 
