@@ -114,20 +114,20 @@ def empty_list(of: str) -> Value:
 def value_of(type_name: str, raw: object) -> Value:
     kind = _TYPES.get(type_name)
     if kind is None:
-        raise NoValue(f"values of type {type_name} have no equal here")
+        raise NoValue(f"values of type {type_name} are not supported")
     if kind == BOOLEAN:
         if isinstance(raw, bool) or raw in ("true", "false"):
             return Value(BOOLEAN, str(raw).lower())
         raise NoValue(f"{raw!r} is not true or false")
     if kind == STRING:
         if not isinstance(raw, str):
-            raise NoValue(f"{raw!r} is not a text")
+            raise NoValue(f"{raw!r} is not a string")
         if not 0 < len(raw.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in raw or raw == "*":
-            raise NoValue(f"a text here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
+            raise NoValue(f"a string must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
         return Value(STRING, raw)
     number = _number(type_name, raw)
     if not is_number_of(type_name, number):
-        raise NoValue(f"{raw!r} is not among the values of type {type_name} that have an equal here")
+        raise NoValue(f"{raw!r} is outside the supported range of type {type_name}")
     return Value(INTEGER, str(number))
 
 
@@ -153,7 +153,7 @@ def _number(type_name: str, raw: object) -> int:
             raise NoValue(f"{raw!r} is not a number")
         number = Decimal(str(raw))
         if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
-            raise NoValue(f"{raw!r} is too large a number")
+            raise NoValue(f"{raw!r} is too large")
         if number != number.to_integral_value():
             raise NoValue(f"{raw!r} is not a whole number")
         return int(number)
@@ -170,7 +170,7 @@ def seconds_of_time(text: str) -> int:
         raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
     day, clock, fraction, zone = found.groups()
     if fraction and fraction.strip(".0"):
-        raise NoValue(f"{text!r} has parts of a second")
+        raise NoValue(f"{text!r} has a fraction of a second")
     moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
     seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     if not _FIRST_TIME <= seconds <= _LAST_TIME:
@@ -187,10 +187,10 @@ def seconds_of_duration(text: str) -> int:
             return 0
         raise NoValue(f"{text!r} is not a duration such as 1h30m")
     if len(body) > _LONGEST_TEXT:
-        raise NoValue("the duration is too long a text")
+        raise NoValue("the duration is too long")
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in parts), Decimal(0))
     if seconds != seconds.to_integral_value():
-        raise NoValue(f"{text!r} has parts of a second")
+        raise NoValue(f"{text!r} has a fraction of a second")
     return sign * int(seconds)
 
 
@@ -280,7 +280,7 @@ def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
                 return None
             number = first - second if minus else first + second
             if not is_number_of(type_name, number):
-                raise NoValue(f"{described(operand)} is out of what values of type {type_name} may be")
+                raise NoValue(f"{described(operand)} is out of range for type {type_name}")
             return number
 
 
@@ -379,7 +379,7 @@ def _escape(found: re.Match[str]) -> str:
     if text[0] in "uUxX" and len(text) > 1 and int(text[1:], 16) <= 0x10FFFF:
         return chr(int(text[1:], 16))
     if text not in _ESCAPES:
-        raise ValueError(f"the escape `\\{text}` is none, or not known here")
+        raise ValueError(f"unknown escape `\\{text}`")
     return _ESCAPES[text]
 
 
@@ -441,17 +441,17 @@ class _CelReader:
             case "method", [address, "in_cidr", *args]:
                 return self._in_network(node, address, args)
             case ("call", [name, *_]) | ("method", [_, name, *_]):
-                raise _NoEqual(f"the function `{name}` has no equal here")
-        raise _NoEqual("this has no equal here")
+                raise _NoEqual(f"the function `{name}` is not supported")
+        raise _NoEqual("this expression is not supported")
 
     def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ModelTest:
         kinds = {polar_type(left.type), polar_type(right.type)}
         if len(kinds) > 1:
-            raise _NoEqual(f"values of type {left.type} and {right.type} are not compared here")
+            raise _NoEqual(f"values of type {left.type} and {right.type} cannot be compared")
         if operator in _ORDERED and kinds != {INTEGER}:
-            raise _NoEqual(f"values of type {left.type} have no order here")
+            raise _NoEqual(f"values of type {left.type} cannot be ordered")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
-            raise _NoEqual("an address is compared with addresses alone")
+            raise _NoEqual("an address can be compared only with addresses")
         return ModelComparison(operator, left.operand, right.operand, self._place(node))
 
     def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ModelTest:
@@ -461,19 +461,19 @@ class _CelReader:
         name = str(values.children[0]) if values.data == "name" else ""
         listed = self.types.get(name, "")
         if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
-            raise _NoEqual("`in` takes a list that is written there, or a parameter that is one")
+            raise _NoEqual("`in` requires a literal list or a list parameter")
         if polar_type(listed) != polar_type(item.type):
-            raise _NoEqual(f"a value of type {item.type} is not in {listed}")
+            raise _NoEqual(f"a value of type {item.type} cannot be in a {listed}")
         return OneOf(item.operand, GivenValue(name, self._place(values)), self._place(node))
 
     def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ModelTest:
         if len(args) != 1:
-            raise _NoEqual("`in_cidr` is asked of an address, with one network")
+            raise _NoEqual("`in_cidr` requires an address and one network")
         address, network = self._typed(on), self._typed(args[0])
         if address.type != "ipaddress" or network.type != "string":
-            raise _NoEqual("`in_cidr` is asked of an address, with a text")
+            raise _NoEqual("`in_cidr` requires an address and a string")
         if isinstance(address.operand, Sum) or isinstance(network.operand, Sum):
-            raise _NoEqual("addresses are not added")
+            raise _NoEqual("addition of addresses is not supported")
         if isinstance(network.operand, Constant):
             try:
                 network_bounds(str(network.operand.value))
@@ -484,7 +484,7 @@ class _CelReader:
     def _constant(self, node: SyntaxTree, type_name: str) -> Constant:
         typed = self._typed(node)
         if not isinstance(typed.operand, Constant) or polar_type(typed.type) != polar_type(type_name):
-            raise _NoEqual(f"the list holds other things than constants of type {type_name}")
+            raise _NoEqual(f"the list must contain only constants of type {type_name}")
         return typed.operand
 
     # ---- operands ----------------------------------------------------------------------------------------------------
@@ -508,28 +508,28 @@ class _CelReader:
                 operand, type_name = self._typed(inner)
                 if isinstance(operand, Constant) and type_name in ("int", "double"):
                     return _Typed(Constant(-int(operand.value), place), type_name)
-                raise _NoEqual("a sign before anything but a signed number has no equal here")
+                raise _NoEqual("a sign is supported only before a signed number")
             case "sum", [first, *rest]:
                 signs, others = rest[::2], map(self._typed, rest[1::2])
                 return reduce(lambda left, step: _sum(left, *step, place), zip(signs, others), self._typed(first))
             case "call", [name, made] if name in _MADE:
                 if made.data != "string":
-                    raise _NoEqual(f"`{name}` of something else than a text has no equal here")
+                    raise _NoEqual(f"`{name}` requires a string literal")
                 return _Typed(Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
             case ("call", [name, *_]) | ("method", [_, name, *_]):
-                raise _NoEqual(f"the function `{name}` has no equal here")
+                raise _NoEqual(f"the function `{name}` is not supported")
             case "product", [_, operator, *_]:
-                raise _NoEqual(f"`{operator}` has no equal here")
+                raise _NoEqual(f"`{operator}` is not supported")
             case "part", _:
-                raise _NoEqual("parts of a value have no equal here")
-        raise _NoEqual("this has no equal here")
+                raise _NoEqual("member access and indexing are not supported")
+        raise _NoEqual("this expression is not supported")
 
     def _type_of(self, name: str) -> str:
         if name not in self.types:
-            raise _NoEqual(f"`{name}` is no parameter of the condition")
+            raise _NoEqual(f"`{name}` is not a parameter of the condition")
         type_name = self.types[name]
         if polar_type(type_name) is None or type_name.startswith("list<"):
-            raise _NoEqual(f"a value of type {type_name} has no equal here")
+            raise _NoEqual(f"a value of type {type_name} is not supported")
         return type_name
 
     def _place(self, node: SyntaxTree) -> Place:
@@ -543,7 +543,7 @@ def _sum(left: _Typed, sign: str, right: _Typed, place: Place) -> _Typed:
         first, second = int(left.operand.value), int(right.operand.value)
         return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
     if type_name is None or type_name not in _ADDED:
-        raise _NoEqual(f"`{sign}` of values of type {left.type} and {right.type} has no equal here")
+        raise _NoEqual(f"`{sign}` of values of type {left.type} and {right.type} is not supported")
     return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
 
@@ -560,7 +560,7 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
 def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
     """Return the constant. Raise _NoEqual on overflow, which is an error in CEL that satisfies no test."""
     if not is_number_of(type_name, number):
-        raise _NoEqual(f"{number} is out of what values of type {type_name} may be")
+        raise _NoEqual(f"{number} is out of range for type {type_name}")
     return Constant(number, place)
 
 
@@ -568,12 +568,12 @@ def _whole(text: str) -> int:
     digits = text.rstrip("uU")
     number = int(digits, 16) if digits.startswith("0x") else whole_number(digits, 2**63 - 1)
     if number is None or number >= 2**63:
-        raise _NoEqual("a number that does not fit into 64 bits has no equal here")
+        raise _NoEqual("numbers beyond 64 bits are not supported")
     return number
 
 
 def _without_fraction(text: str) -> int:
     number = float(text)
     if not number.is_integer() or abs(number) >= 2**53:
-        raise _NoEqual("a fraction has no equal here")
+        raise _NoEqual("fractions are not supported")
     return int(number)

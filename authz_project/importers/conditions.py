@@ -49,20 +49,18 @@ def report_unsupported(model: Model, report: ImportReport) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
         for part in (each for each in atoms(condition.test) if isinstance(each, Unsupported)):
-            about = f"; {users} would wait for it in vain" if users else ""
+            about = f"; affects {users}" if users else ""
             report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
         for total in sums(condition.test):
-            message = f"`{described(total)}` is worked out when a tuple is imported, or given by the request as a whole"
+            message = f"`{described(total)}` is computed at import, or must be given by the request as a whole"
             report.changed(total.place, f"condition {condition.name}: {message}")
         for parameter in condition.parameters:
             if condition.needs_every_value and polar_type(parameter.type) is None:
-                about = f"; {users} would wait for it in vain" if users else ""
-                message = f"condition {condition.name}: values of type {parameter.type} have no equal here{about}"
+                about = f"; affects {users}" if users else ""
+                message = f"condition {condition.name}: values of type {parameter.type} are not supported{about}"
                 report.lost(parameter.place, message)
             if "double" in parameter.type and polar_type(parameter.type):
-                report.changed(
-                    parameter.place, f"condition {condition.name}: {parameter.name} takes whole numbers alone"
-                )
+                report.changed(parameter.place, f"condition {condition.name}: {parameter.name} accepts only integers")
 
 
 def _users(model: Model, condition: ModelCondition) -> Iterator[str]:

@@ -68,7 +68,7 @@ class CarriedFacts:
         now = datetime.now(UTC)
         for each in tuples:
             if each.expiry is not None and each.expiry <= now:
-                report.skipped(each.place, f"the tuple {each} has ended")
+                report.skipped(each.place, f"tuple {each} has expired")
                 continue
             try:
                 found.update({fact: fact for fact in self.of(each)})
@@ -77,13 +77,13 @@ class CarriedFacts:
         return [*found.values()]
 
     def _tell(self, tuple_: Tuple, reason: NotCarried, report: ImportReport) -> None:
-        message = f"the tuple {tuple_}: {reason.message}"
+        message = f"tuple {tuple_}: {reason.message}"
         is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
         home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
         if reason.is_wrong:
             report.skipped(tuple_.place, message)
         elif (tuple_.object.type, home) in self._keeping:
-            report.needed(tuple_.place, f"{message}; it may keep somebody from something")
+            report.needed(tuple_.place, f"{message}; it may restrict access")
         else:
             report.lost(tuple_.place, message)
 
@@ -117,7 +117,7 @@ class CarriedFacts:
 
     def value(self, thing: Thing | Who) -> Value:
         if thing.type not in self.layout.types:
-            raise NotCarried(f"there is no type {thing.type}", is_wrong=True)
+            raise NotCarried(f"type {thing.type} does not exist", is_wrong=True)
         return Value(self.layout.types[thing.type], _id(thing.id))
 
     def asked(self, who: Who) -> tuple[Value, list[Fact]]:
@@ -129,9 +129,9 @@ class CarriedFacts:
         stand_in = Value(self.layout.userset_type, _id(str(who)))
         named = self.layout.relation_names.get((who.type, who.relation))
         if named is None:
-            raise NotCarried(f"there is no relation {who.type}#{who.relation}", is_wrong=True)
+            raise NotCarried(f"relation {who.type}#{who.relation} does not exist", is_wrong=True)
         if named.kind is RelationKind.RELATION:
-            raise NotCarried(f"nobody can ask about {who.type}#{who.relation} here, which leads to objects")
+            raise NotCarried(f"checks for {who.type}#{who.relation} are not supported, because it leads to objects")
         thing = self.value(Who(who.type, who.id))
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
@@ -139,7 +139,7 @@ class CarriedFacts:
         """Return the predicate and arguments of a check."""
         named = self.layout.relation_names.get((thing.type, relation))
         if named is None:
-            raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
+            raise NotCarried(f"relation {thing.type}#{relation} does not exist", is_wrong=True)
         name, resource = Value(STRING, named.name), self.value(thing)
         if named.kind is RelationKind.RELATION:
             return "has_relation", (resource, name, who)
@@ -152,14 +152,14 @@ class CarriedFacts:
         who = tuple_.subject
         key = (tuple_.object.type, tuple_.relation)
         if key not in self._subjects:
-            raise NotCarried("the model knows no such relation, or gives it no tuples", is_wrong=True)
+            raise NotCarried("the relation does not exist in the model, or cannot have tuples", is_wrong=True)
         for each in self._subjects[key]:
             alike = (each.type, each.relation, each.wildcard) == (who.type, who.relation, who.is_everybody)
             if alike and (each.condition, each.expires) == (tuple_.condition, tuple_.expiry is not None):
                 return each
         traits = [*([tuple_.condition] if tuple_.condition else []), *(["expiration"] if tuple_.expiry else [])]
         with_them = f" with {' and '.join(traits)}" if traits else ""
-        raise NotCarried(f"the model does not allow such a subject{with_them}", is_wrong=True)
+        raise NotCarried(f"the model does not allow this subject{with_them}", is_wrong=True)
 
     @cached_property
     def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
@@ -221,13 +221,13 @@ def _check_sums(condition: ModelCondition, given: set[str]) -> None:
         named = [name for name in parts if name in given]
         if named and len(named) < len(parts) and isinstance(total, Sum):
             missing = ", ".join(name for name in parts if name not in given)
-            raise NotCarried(f"`{described(total)}` is worked out here from the tuple, which leaves out {missing}")
+            raise NotCarried(f"`{described(total)}` is computed from the tuple, which lacks {missing}")
 
 
 def _check_clock(given: frozenset[str]) -> None:
     """Refuse a tuple that binds a time for which the server's clock would be used instead."""
     if given:
-        raise NotCarried(f"it binds {', '.join(sorted(given))}, which is the service's clock here")
+        raise NotCarried(f"it sets {', '.join(sorted(given))}, which the service's clock replaces (--clock)")
 
 
 def _short(raw: object) -> str:
@@ -239,7 +239,7 @@ def _short(raw: object) -> str:
 
 def _id(text: str) -> str:
     if not 0 < len(text.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in text or text == "*":
-        raise NotCarried(f"an id here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
+        raise NotCarried(f"an id must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
     return text
 
 
@@ -260,7 +260,7 @@ def _faults(tuples: Iterable[Tuple]) -> Iterator[Fault]:
         first = known.setdefault((each.object, each.relation, each.subject), each)
         if _bound(each) != _bound(first):
             where = f", first at {first.place}" if any(first.place) else ""
-            message = f"the tuple {each} is there twice, with different conditions, values or ends{where}"
+            message = f"tuple {each} occurs twice, with different conditions, values or expiries{where}"
             yield Fault(each.place, message)
 
 
@@ -307,7 +307,7 @@ class _ScenarioWriter:
     def written(self) -> WrittenTests:
         scenarios = self.imported.scenarios
         if scenarios and len(self.stored) > MOST_IN_TESTS:
-            message = f"tests over more than {MOST_IN_TESTS:,} facts do not fit into a policy"
+            message = f"tests with more than {MOST_IN_TESTS:,} facts are not supported"
             self.report.skipped(scenarios[0].place, f"{len(scenarios)} tests: {message}")
             return WrittenTests(None, (), 0, False)
         tests = [(test, scenario.place) for scenario in scenarios for test in self._tests(scenario)]
@@ -325,7 +325,7 @@ class _ScenarioWriter:
                 facts, assertions = self._asserted(each)
             except NotCarried as reason:
                 place = each.place if any(each.place) else scenario.place
-                self.report.skipped(place, f"a question of the test `{scenario.name}`: {reason.message}")
+                self.report.skipped(place, f"test `{scenario.name}`: {reason.message}")
                 continue
             self.carried += 1
             key = tuple(sorted(facts, key=str))
@@ -391,7 +391,7 @@ class _ScenarioWriter:
     def _plain_subjects(self, asked: SubjectList) -> list[ast.Assertion]:
         """Assert the list of subjects; if `user:*` may grant (which has no list), check each known subject instead."""
         if asked.type not in self.layout.types:
-            raise NotCarried(f"there is no type {asked.type}", is_wrong=True)
+            raise NotCarried(f"type {asked.type} does not exist", is_wrong=True)
         any_one = Value(self.layout.types[asked.type], "any")
         predicate, args = self.facts.question(any_one, asked.relation, asked.object)
         place = args.index(any_one)

@@ -45,9 +45,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise _refusal("parts with names (`&` and `*`) are not read; write out what they say", event.start_mark)
+            raise _refusal("anchors and aliases (`&`, `*`) are not supported; write out the values", event.start_mark)
         if self.depth > _MOST_DEEP:
-            raise _refusal("this nests too deep", event.start_mark)
+            raise _refusal("nested too deeply", event.start_mark)
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -77,9 +77,9 @@ def read_yaml(text: str, file: str) -> Any:
     except yaml.MarkedYAMLError as reason:
         mark = reason.problem_mark or reason.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
-        raise ImportRejected([Fault(place, f"not YAML: {reason.problem or reason.context}")]) from None
+        raise ImportRejected([Fault(place, f"invalid YAML: {reason.problem or reason.context}")]) from None
     except (yaml.YAMLError, ValueError) as reason:
-        raise ImportRejected([Fault(Place(file), f"not YAML: {reason}")]) from None
+        raise ImportRejected([Fault(Place(file), f"invalid YAML: {reason}")]) from None
 
 
 def node_of_yaml(text: str) -> yaml.Node | None:
@@ -97,9 +97,9 @@ def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node
     met: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-            raise _refusal("a key is a text", key.start_mark)
+            raise _refusal("a key must be a string", key.start_mark)
         if key.value in met:
-            raise _refusal(f"a second `{key.value}`", key.start_mark)
+            raise _refusal(f"duplicate `{key.value}`", key.start_mark)
         met.add(key.value)
         yield key.value, key, value
 
@@ -143,17 +143,17 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
         counted = at
         place = Place(file, line, at - text.rfind("\n", 0, at))
         if is_list and at >= len(text):
-            raise ImportRejected([Fault(place, "not JSON: the list has no end")])
+            raise ImportRejected([Fault(place, "invalid JSON: the list is not closed")])
         if is_list and text[at] == "]":
             if text[at + 1 :].strip():
-                raise ImportRejected([Fault(place, "not JSON: something follows the end of the list")])
+                raise ImportRejected([Fault(place, "invalid JSON: unexpected text after the list")])
             return
         if at >= len(text):
             return
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as reason:
-            raise ImportRejected([Fault(place, f"not JSON: {_why(reason)}")]) from None
+            raise ImportRejected([Fault(place, f"invalid JSON: {_why(reason)}")]) from None
         yield place, value
 
 
@@ -173,17 +173,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"a second `{next(name for name in names if names.count(name) > 1)}`")
+        raise ValueError(f"duplicate `{next(name for name in names if names.count(name) > 1)}`")
     return found
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"`{text}` is no number")
+    raise ValueError(f"`{text}` is not a number")
 
 
 def _why(reason: Exception) -> str:
     if isinstance(reason, RecursionError):
-        return "this nests too deep"
+        return "nested too deeply"
     return reason.msg if isinstance(reason, json.JSONDecodeError) else str(reason)
 
 
@@ -200,7 +200,7 @@ def rows_of_csv(
         except StopIteration:
             return
         except csv.Error as reason:
-            raise ImportRejected([Fault(Place(file, line), f"not CSV: {reason}")]) from None
+            raise ImportRejected([Fault(Place(file, line), f"invalid CSV: {reason}")]) from None
         if not cells:
             continue
         if names is None:
@@ -218,9 +218,9 @@ def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[st
     if missing := [name for name in needed if name not in names]:
         return f"no {' and no '.join(missing)}; a first line names the columns {', '.join(needed)}"
     if unknown := [name for name in names if name not in (*needed, *others)]:
-        return f"no column is called `{unknown[0]}`; known are {', '.join((*needed, *others))}"
+        return f"no column is called `{unknown[0]}`; use one of {', '.join((*needed, *others))}"
     twice = next((name for name in names if names.count(name) > 1), "")
-    return f"a second column `{twice}`" if twice else ""
+    return f"duplicate column `{twice}`" if twice else ""
 
 
 # ---- parsing by grammars ------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class Grammar:
             tree = parser.parse(text)
         except lark.UnexpectedToken as reason:
             if reason.token.type == "OTHER":
-                raise NotParsed(f"`{reason.token[0]}` means nothing here", reason.token.start_pos) from None
+                raise NotParsed(f"`{reason.token[0]}` is not allowed here", reason.token.start_pos) from None
             is_end = reason.token.type == "$END"
             wanted = self._wanted(parser, reason.accepts or reason.expected)
             found = "the end" if is_end else f"`{str(reason.token)[:40]}`"
@@ -269,7 +269,7 @@ class Grammar:
         except lark.UnexpectedCharacters as reason:
             at = reason.pos_in_stream
             is_quote = text[at] in "\"'"
-            unknown = "this text has no end on its line; close it" if is_quote else f"`{text[at]}` means nothing here"
+            unknown = "unterminated string; close it" if is_quote else f"`{text[at]}` is not allowed here"
             raise NotParsed(unknown, at) from None
         _check_depth(tree)
         return tree
@@ -315,7 +315,7 @@ def _check_depth(tree: SyntaxTree) -> None:
     while pending:
         node, depth = pending.pop()
         if depth > _DEEPEST_TREE:
-            raise NotParsed("this nests too deep; split it", node.meta.start_pos)
+            raise NotParsed("nested too deeply; split it", node.meta.start_pos)
         pending += [(child, depth + 1) for child in node.children if hasattr(child, "children")]
 
 
@@ -390,9 +390,9 @@ def check_outputs(outputs: Iterable[str], inputs: set[Path]) -> None:
     for name in outputs:
         path = Path(name).resolve()
         if any(_is_same(path, each) for each in inputs):
-            raise WrongOutput(f"`{shown_name(name)}` is read by this import; write to another file")
+            raise WrongOutput(f"`{shown_name(name)}` is an input file; write to another file")
         if any(_is_same(path, each) for each in met):
-            raise WrongOutput(f"`{shown_name(name)}` would be written twice; give the policy and the facts each a file")
+            raise WrongOutput(f"`{shown_name(name)}` cannot be both the policy and the facts file; use two files")
         met.append(path)
 
 

@@ -485,7 +485,7 @@ def _type_names(model: Model, report: ImportReport) -> dict[str, str]:
     for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # valid names come first
         names[type_.name] = unused(type_word(type_.name), taken)
         if names[type_.name] != type_.name:
-            report.changed(type_.place, f"the type {type_.name} is called `{names[type_.name]}` here")
+            report.changed(type_.place, f"type {type_.name} is renamed to `{names[type_.name]}`")
     return names
 
 
@@ -503,7 +503,7 @@ def _name_relations(
             name = word(relation.name)
             if name != relation.name:
                 name = unused(name, taken)
-                report.changed(relation.place, f"{type_.name}#{relation.name} is called `{name}` here")
+                report.changed(relation.place, f"{type_.name}#{relation.name} is renamed to `{name}`")
             relation_names[key] = PolarName(RelationKind.RELATION, name)
         else:
             relation_names[key] = PolarName(

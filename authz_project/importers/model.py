@@ -557,12 +557,12 @@ def faults_of(model: Model, words: ModelWords) -> Iterator[Fault]:
     for type_, relation in relations_of(model):
         for subject in relation.subjects:
             if subject.type not in members:
-                yield Fault(subject.place, f"there is no {words.type} {_missing(subject.type, members)}")
+                yield Fault(subject.place, f"unknown {words.type} {_missing(subject.type, members)}")
             elif subject.relation and subject.relation not in members[subject.type]:
                 advice = _missing(subject.relation, members[subject.type])
                 yield Fault(subject.place, f"`{subject.type}` has no {advice}")
             if subject.condition and subject.condition not in conditions:
-                yield Fault(subject.place, f"there is no {words.condition} {_missing(subject.condition, conditions)}")
+                yield Fault(subject.place, f"unknown {words.condition} {_missing(subject.condition, conditions)}")
         for leaf, _ in leaves(relation.expression):
             name = leaf.relation if isinstance(leaf, Computed) else leaf.tupleset if isinstance(leaf, Arrow) else None
             if name is not None and name not in members[type_.name]:
@@ -577,11 +577,11 @@ def _faults_of_arrow(
     targets = [members[each.type] for each in followed.subjects if each.type in members]
     everybody = next((each for each in followed.subjects if each.wildcard), None)
     if not followed.subjects:
-        yield Fault(arrow.place, f"an arrow follows tuples, and `{arrow.tupleset}` has none of its own")
+        yield Fault(arrow.place, f"an arrow requires a relation with tuples, and `{arrow.tupleset}` has none")
     elif everybody and not words.follows_everybody:
-        yield Fault(arrow.place, f"no arrow leads along `{arrow.tupleset}`, which takes `{everybody.type}:*`")
+        yield Fault(arrow.place, f"an arrow cannot follow `{arrow.tupleset}`, which allows `{everybody.type}:*`")
     elif targets and not words.leads_to_nothing and not any(arrow.relation in target for target in targets):
-        yield Fault(arrow.place, f"nothing that `{arrow.tupleset}` leads to has a relation `{arrow.relation}`")
+        yield Fault(arrow.place, f"no type of `{arrow.tupleset}` has a relation `{arrow.relation}`")
 
 
 def _missing(name: str, known: Iterable[str]) -> str:
@@ -601,7 +601,7 @@ def check_parameters(imported: Imported) -> None:
     """Raise ImportRejected with every value whose parameter does not exist in the condition."""
     parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
     refuse(
-        Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")
+        Fault(each.place, f"tuple {each}: condition {each.condition} has no parameter `{name}`; remove it")
         for each in _tuples(imported)
         for name, _ in each.values
         if each.condition in parameters and name not in parameters[each.condition]

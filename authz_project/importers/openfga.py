@@ -152,7 +152,7 @@ class _ModelReader:
         except NotParsed as reason:
             message = reason.message
             if reason.found in ("OR", "AND", "BUT"):
-                message = f"expected parentheses around what belongs together{message[message.rfind(',') :]}"
+                message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
             raise wrong(Place(self.file, *position_in(self.text, reason.at)), message) from None
         name, *declared = tree.children
         comment = self.comments.until(name.start_pos)
@@ -254,7 +254,7 @@ def _type(raw: Any, place: Place) -> Type:
     relations = _under(raw, "relations")
     about = _under(_under(raw, "metadata"), "relations")
     if unknown := [name for name in about if name not in relations]:
-        raise wrong(about.place_of(unknown[0]), f"there is no relation {unknown[0]}")
+        raise wrong(about.place_of(unknown[0]), f"relation {unknown[0]} does not exist")
     return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
@@ -269,21 +269,21 @@ def _relation(name: str, raw: Located, about: Located) -> ModelRelation:
 
 def _subject(raw: Any, place: Place) -> Subject:
     if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
-        raise wrong(place, "expected a kind of subject: a mapping with `type`")
+        raise wrong(place, "expected a subject type: a mapping with `type`")
     _check_keys(raw, ("type", "relation", "wildcard", "condition"))
     wildcard = raw.get("wildcard") is not None
     if wildcard and raw.get("relation"):
-        raise wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
+        raise wrong(raw.place, "a subject type can have `relation` or `wildcard`, not both")
     return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
 
 
 def _expression(raw: Any, place: Place, depth: int) -> Expression:
     if not isinstance(raw, Located) or depth > _DEEPEST_USERSET:
-        raise wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
+        raise wrong(place, "expected a userset: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
     given = [(name, value) for name, value in raw.items() if value is not None]
     if len(given) != 1:
-        raise wrong(place, f"expected one thing that a relation is; found {', '.join(dict(given)) or 'none'}")
+        raise wrong(place, f"expected one key; found {', '.join(dict(given)) or 'none'}")
     match given[0]:
         case ("this", Located() as nothing):
             _check_keys(nothing, ())
@@ -302,7 +302,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
             _check_keys(parts, ("base", "subtract"))
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return Exclusion(base, subtract)
-    raise wrong(place, f"`{given[0][0]}` is not known, or not what it should be")
+    raise wrong(place, f"`{given[0][0]}` is unknown or has the wrong type")
 
 
 def _relation_of(raw: Any, place: Place) -> str:
@@ -310,7 +310,7 @@ def _relation_of(raw: Any, place: Place) -> str:
     if isinstance(raw, Located):
         _check_keys(raw, ("relation", "object"))
         if raw.get("object"):
-            raise wrong(raw.place_of("object"), "an object of its own is not known here")
+            raise wrong(raw.place_of("object"), "`object` must be empty")
     return _name(raw, "relation", place)
 
 
@@ -319,7 +319,7 @@ def _parts(raw: Located, place: Place, depth: int) -> tuple[Expression, ...]:
     _check_keys(raw, ("child",))
     found = raw.get("child")
     if not isinstance(found, list) or not found:
-        raise wrong(raw.place, "expected `child`, a list of at least one")
+        raise wrong(raw.place, "expected `child`, a non-empty list")
     return tuple(_expression(each, place, depth + 1) for each in found)
 
 
@@ -345,14 +345,14 @@ def _under(raw: Located, key: str) -> Located:
     """Return the mapping under a key; an empty one if there is none."""
     found = raw.get(key)
     if found is not None and not isinstance(found, Located):
-        raise wrong(raw.place_of(key), f"`{key}` is to be a mapping")
+        raise wrong(raw.place_of(key), f"`{key}` must be a mapping")
     return Located(raw.place) if found is None else found
 
 
 def _name(raw: Any, key: str, place: Place) -> str:
     value = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(value, str) or not value:
-        raise wrong(place, f"expected `{key}`, a text")
+        raise wrong(place, f"expected `{key}`, a string")
     return value
 
 
@@ -373,10 +373,10 @@ def model_of_files(files: Iterable[ModelPart]) -> Model:
     conditions = tuple(each for file in files for each in file.conditions)
     extensions = [each for file in files for each in file.extensions]
     types = {each.name: each for each in declared}
-    refuse(repeated(declared, "there is another type"))
-    refuse(repeated(conditions, "there is another condition"))
+    refuse(repeated(declared, "duplicate type"))
+    refuse(repeated(conditions, "duplicate condition"))
     missing = (each for each in extensions if each.name not in types)
-    refuse(Fault(each.place, f"there is no type {each.name} to extend") for each in missing)
+    refuse(Fault(each.place, f"type {each.name} does not exist, so it cannot be extended") for each in missing)
     for each in extensions:
         types[each.name] = _extended(types[each.name], each)
     model = Model(tuple(types.values()), conditions, tuple(line for file in files for line in file.comment))
@@ -434,9 +434,9 @@ def _tuple_list(raw: dict[str, Any], place: Place) -> list[Any] | None:
         raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
     _check_keys(raw, (*names, *_BESIDE), place)
     if raw.get("deletes"):
-        raise wrong(place, "`deletes` is not carried out; take these tuples away, and leave it out")
+        raise wrong(place, "`deletes` is not supported; remove it and the tuples it deletes")
     if raw.get("continuation_token"):
-        raise wrong(place, "`continuation_token` says that there are more tuples; read them all, and leave it out")
+        raise wrong(place, "`continuation_token` is set, so tuples are missing; export all pages, and remove it")
     listed = raw[names[0]]
     if isinstance(listed, dict):
         return _tuple_list(listed, place)
@@ -465,7 +465,7 @@ def _condition_of_tuple(raw: Any, place: Place) -> tuple[str | None, ContextValu
     if raw is None:
         return None, ()
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
-        raise wrong(place, "a condition is `name`, and perhaps `context`")
+        raise wrong(place, "a condition has a `name` and an optional `context`")
     _check_keys(raw, ("name", "context"), place)
     return raw["name"], values_of(raw.get("context"), place)
 
@@ -475,7 +475,7 @@ def values_of(raw: Any, place: Place) -> ContextValues:
     if raw is None:
         return ()
     if not isinstance(raw, dict):
-        raise wrong(place, "a context is a mapping of names to values")
+        raise wrong(place, "a context must be a mapping of names to values")
     return tuple((str(name), value) for name, value in raw.items())
 
 
@@ -484,7 +484,7 @@ def _of_row(row: dict[str, str], place: Place) -> Tuple:
     if missing:
         raise wrong(place, f"no {' and no '.join(missing)}")
     if row.get("condition_context") and not row.get("condition_name"):
-        raise wrong(place, "a `condition_context`, but no `condition_name`")
+        raise wrong(place, "`condition_context` requires `condition_name`")
     who = Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
     thing = Thing(row["object_type"], row["object_id"])
     return Tuple(thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place)
@@ -495,13 +495,13 @@ def _context_of(row: dict[str, str], place: Place) -> ContextValues:
     try:
         return values_of(value_of_json(text) if text else None, place)
     except ValueError as reason:
-        raise wrong(place, f"the context is not JSON: {reason}") from None
+        raise wrong(place, f"the context is not valid JSON: {reason}") from None
 
 
 def thing_of(text: str, place: Place) -> Thing:
     type_name, colon, name = text.partition(":")
     if not (type_name and colon and name):
-        raise wrong(place, f"`{text}` is no object; write it as `document:plan`")
+        raise wrong(place, f"`{text}` is not an object; write it as `document:plan`")
     return Thing(type_name, name)
 
 
@@ -514,7 +514,7 @@ def who_of(text: str, place: Place) -> Who:
 def _required_text(raw: dict[str, Any], name: str, place: Place) -> str:
     value = raw.get(name)
     if not isinstance(value, str) or not value:
-        raise wrong(place, f"a tuple needs `{name}`, a text")
+        raise wrong(place, f"a tuple requires `{name}`, a string")
     return value
 
 
@@ -572,7 +572,7 @@ def _checks(raw: Any, place: Place) -> Iterator[ExpectedCheck]:
         for thing in _one_or_more(raw, "object", "objects"):
             for relation, expected in _assertions(raw):
                 if not isinstance(expected, bool):
-                    raise wrong(raw.place, f"`{relation}` is to be true or false")
+                    raise wrong(raw.place, f"`{relation}` must be true or false")
                 who = who_of(user, raw.place)
                 yield ExpectedCheck(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
 
@@ -585,7 +585,7 @@ def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:
         type_name = str(raw.get("type") or "")
         for each in things:
             if each.type != type_name:
-                raise wrong(raw.place, f"{each} is no {type_name}")
+                raise wrong(raw.place, f"{each} is not of type {type_name}")
         who = who_of(str(raw.get("user") or ""), raw.place)
         yield ObjectList(who, relation, type_name, tuple(each.id for each in things), context, raw.place)
 
@@ -617,7 +617,7 @@ def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
 def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
     found = raw.get("assertions")
     if not isinstance(found, dict):
-        raise wrong(raw.place, "expected `assertions`, a mapping of relations to what is expected")
+        raise wrong(raw.place, "expected `assertions`, a mapping of relations to expected results")
     yield from found.items()
 
 
@@ -631,14 +631,14 @@ def _one_or_more(raw: Located, one: str, more: str) -> list[str]:
 def _listed(raw: Located, key: str) -> list[Any]:
     found = raw.get(key) or []
     if not isinstance(found, list):
-        raise wrong(raw.place_of(key), f"`{key}` is to be a list")
+        raise wrong(raw.place_of(key), f"`{key}` must be a list")
     return found
 
 
 def _text(raw: Located, key: str) -> str | None:
     found = raw.get(key)
     if found is not None and not isinstance(found, str):
-        raise wrong(raw.place_of(key), f"`{key}` is to be a text")
+        raise wrong(raw.place_of(key), f"`{key}` must be a string")
     return found or None
 
 
@@ -651,9 +651,9 @@ def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Located:
 
 def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place = NOWHERE) -> None:
     """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
-    advice = f"; known are {', '.join(sorted(known))}" if known else ""
+    advice = f"; use one of {', '.join(sorted(known))}" if known else ""
     unknown = [(raw.place_of(key) if isinstance(raw, Located) else place, key) for key in raw if key not in known]
-    refuse(Fault(at, f"`{key}` is not known here{advice}") for at, key in unknown)
+    refuse(Fault(at, f"`{key}` is not supported{advice}") for at, key in unknown)
 
 
 # ---- files of OpenFGA, recognized by their suffixes, as one import ------------------------------------------------
@@ -738,6 +738,6 @@ def _tuples_of_file(name: str) -> Iterator[Tuple]:
 def _beside(name: str, other: str) -> str:
     path = neighbour_file(name, other)
     if path is None:
-        advice = "a file may name those below its own folder; name others in the command, or copy them there"
-        raise wrong(Place(name), f"`{other}` lies elsewhere; {advice}")
+        advice = "move it below the folder of this file, or name it in the command"
+        raise wrong(Place(name), f"`{other}` is outside the folder; {advice}")
     return str(path)

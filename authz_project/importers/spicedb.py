@@ -67,7 +67,7 @@ def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
 def relationship_of(text: str, place: Place) -> Tuple:
     found = _RELATIONSHIP.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`")
+        raise wrong(place, f"`{text}` is not a relationship such as `document:plan#viewer@user:ann`")
     values = context_of(found["context"], place) if found["context"] else ()
     end = _end(found["end"], place) if found["end"] else None
     thing = Thing(found["type"], found["id"])
@@ -77,7 +77,7 @@ def relationship_of(text: str, place: Place) -> Tuple:
 def subject_of(text: str, place: Place) -> Who:
     found = _SUBJECT_ALONE.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`")
+        raise wrong(place, f"`{text}` is not a subject such as `user:ann` or `group:eng#member`")
     return _who(found)
 
 
@@ -85,7 +85,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
     """Parse an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is no permission of a resource; one looks like `document:plan#view`")
+        raise wrong(place, f"`{text}` is not a permission of a resource, such as `document:plan#view`")
     return Thing(found["type"], found["id"]), found["relation"]
 
 
@@ -94,9 +94,9 @@ def context_of(text: str, place: Place) -> ContextValues:
     try:
         context = value_of_json(text)
     except ValueError as reason:
-        raise wrong(place, f"`{text}` is no JSON: {reason}") from None
+        raise wrong(place, f"`{text}` is not valid JSON: {reason}") from None
     if not isinstance(context, dict):
-        raise wrong(place, f'`{text}` names no values; write an object, such as `{{"hour": 9}}`')
+        raise wrong(place, f'`{text}` is not an object such as `{{"hour": 9}}`')
     return tuple(context.items())
 
 
@@ -109,7 +109,7 @@ def _end(text: str, place: Place) -> datetime:
     try:
         end = datetime.fromisoformat(text)
     except ValueError:
-        raise wrong(place, f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`") from None
+        raise wrong(place, f"`{text}` is not a time such as `2030-01-01T00:00:00Z`") from None
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
@@ -153,8 +153,8 @@ def validation_file_of(source: Source) -> ValidationFile:
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         place = place_in(source, mark.index) if mark else Place(source.filename)
-        raise wrong(place, f"this is no YAML: {getattr(reason, 'problem', reason)}") from None
-    message = "a validation file has `schema`, `relationships` and `assertions`; this has none of them"
+        raise wrong(place, f"invalid YAML: {getattr(reason, 'problem', reason)}") from None
+    message = "the validation file has no `schema`, `relationships` or `assertions`"
     raise wrong(Place(source.filename), message)
 
 
@@ -162,8 +162,8 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
     parts = {}
     for name, key, value in pairs_of(root):
         if name not in _KNOWN or name in _OLD:
-            advice = _OLD.get(name, f"known are {', '.join(_KNOWN[:5])}")
-            raise wrong(place_in(source, key.start_mark.index), f"a validation file has no `{name}`; {advice}")
+            advice = _OLD.get(name, f"use one of {', '.join(_KNOWN[:5])}")
+            raise wrong(place_in(source, key.start_mark.index), f"unknown key `{name}`; {advice}")
         parts[name] = value
     return parts
 
@@ -187,7 +187,7 @@ class ValidationFile:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return None
         if not isinstance(node, yaml.ScalarNode):
-            raise wrong(self._place(node), f"`{part}` is a text")
+            raise wrong(self._place(node), f"`{part}` must be a string")
         return node
 
     def _schema(self) -> Source | None:
@@ -228,7 +228,7 @@ class ValidationFile:
     def _asserted(self) -> Iterator[ExpectedCheck]:
         for name, key, node in self._mapping("assertions"):
             if name not in _EXPECTED:
-                raise wrong(self._place(key), f"there is no `{name}`; known are {', '.join(_EXPECTED)}")
+                raise wrong(self._place(key), f"unknown key `{name}`; use one of {', '.join(_EXPECTED)}")
             for item in self._sequence(node, name):
                 try:
                     yield self._assertion(item, _EXPECTED[name])
@@ -238,7 +238,7 @@ class ValidationFile:
     def _assertion(self, item: yaml.Node, expected: bool) -> ExpectedCheck:
         place = self._place(item)
         if not isinstance(item, yaml.ScalarNode):
-            raise wrong(place, "an assertion is a text, such as `document:plan#view@user:ann`")
+            raise wrong(place, "an assertion must be a string such as `document:plan#view@user:ann`")
         asked, _, context = item.value.strip().partition(" with ")
         found = relationship_of(asked.strip(), place)
         values = context_of(context, place) if context else ()
@@ -258,7 +258,7 @@ class ValidationFile:
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:
-            raise wrong(place, f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`")
+            raise wrong(place, f"`{item.value}` has no subject; write expected subjects in brackets: `[user:ann]`")
         excepted = [
             subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
         ]
@@ -269,14 +269,14 @@ class ValidationFile:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.MappingNode):
-            raise wrong(self._place(node), f"`{part}` is a map")
+            raise wrong(self._place(node), f"`{part}` must be a map")
         return list(pairs_of(node))
 
     def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
         if node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise wrong(self._place(node), f"`{part}` is a list")
+            raise wrong(self._place(node), f"`{part}` must be a list")
         return list(node.value)
 
     def _place(self, node: yaml.Node) -> Place:
@@ -360,7 +360,7 @@ class _FileReader:
         relative = PurePosixPath(named.path)
         path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
         if path is None:
-            raise wrong(named.place, f"`{named.path}` is no file below the folder of this one; imports stay there")
+            raise wrong(named.place, f"`{named.path}` is not a file below the folder of this one; move it there")
         if path not in self.imported:
             self.imported.add(path)
             self._schema(_source(path, named.place), path.parent)
@@ -375,13 +375,13 @@ class _FileReader:
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
         if file.schema is not None and file.schema_file:
-            raise wrong(file.schema_file_place, "there is a `schema` beside this; keep one of them")
+            raise wrong(file.schema_file_place, "`schema` and `schemaFile` cannot both be given; remove one")
         if file.schema is not None:
             self._schema(file.schema, path.parent)
         elif file.schema_file:
             named = neighbour_file(path, file.schema_file)
             if named is None:
-                fault = f"`{file.schema_file}` is no file below the folder of this one; name the schema in the command"
+                fault = f"`{file.schema_file}` is not a file below this folder; name the schema in the command"
                 raise wrong(file.schema_file_place, f"{fault}, first")
             self._schema(_source(named, file.schema_file_place), named.parent)
         else:

@@ -142,9 +142,9 @@ def tree_of(source: Source) -> SyntaxTree:
     except NotParsed as reason:
         message = reason.message
         if source.text.startswith("/*", reason.at):
-            message = "this comment has no end; close it with `*/`"
+            message = "unterminated comment; close it with `*/`"
         elif reason.found in ("_ARROW", "_DOT"):
-            message = "one arrow takes one step; make a permission of it on the type between, and refer to that"
+            message = "arrows cannot be chained; declare a permission on the type in between, and use that"
         raise wrong(place_in(source, reason.at), message) from None
 
 
@@ -193,9 +193,9 @@ class _SchemaReader:
         (flag,) = tree.children
         if flag not in _FLAGS:
             known = ", ".join(_FLAGS)
-            raise wrong(self.place(flag), f"nobody knows what `use {flag}` means; known are {known}")
+            raise wrong(self.place(flag), f"unknown feature `use {flag}`; use one of {known}")
         if is_late:
-            raise wrong(self.place(tree), f"`use {flag}` stands behind a definition; move it to the top")
+            raise wrong(self.place(tree), f"`use {flag}` must precede all definitions; move it to the top")
         self.flags.add(str(flag))
 
     # ---- definitions ------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class _SchemaReader:
             case "along", [relation, ("any" | "all") as function, target]:
                 return Arrow(str(relation), str(target), function == "all", place)
             case "along", [_, function, _]:
-                raise wrong(self.place(function), f"`{function}` is no arrow; write `any` or `all`")
+                raise wrong(self.place(function), f"unknown function `{function}`; use `any` or `all`")
             case "term", parts:
                 return reduce(Exclusion, map(self._expression, parts))
             case "common", parts:
@@ -312,7 +312,7 @@ def model_of(texts: Sequence[SchemaText]) -> Model:
     """Combine the texts. Raise `ImportRejected` with all errors."""
     written = [definition for text in texts for definition in text.definitions]
     conditions = tuple(condition for text in texts for condition in text.conditions)
-    faults = [*repeated([*written, *conditions], "there is another definition, partial or caveat")]
+    faults = [*repeated([*written, *conditions], "duplicate definition, partial or caveat")]
     partials = _Partials({each.name: each for each in written if each.is_partial}, faults)
     types = tuple(partials.put_into(each) for each in written if not each.is_partial)
     model = Model(types, conditions, tuple(line for text in texts for line in text.comment))
@@ -334,10 +334,10 @@ class _Partials:
             if not isinstance(member, PartialNamed):
                 yield member
             elif member.name in within:
-                self.faults.append(Fault(member.place, f"the partial `{member.name}` contains itself; remove this"))
+                self.faults.append(Fault(member.place, f"partial `{member.name}` includes itself; remove this"))
             elif member.name not in self.by_name:
                 meant = did_you_mean(member.name, self.by_name)
-                advice = f"there is no partial `{member.name}`{f'; {meant}' if meant else ''}"
+                advice = f"partial `{member.name}` does not exist{f'; {meant}' if meant else ''}"
                 self.faults.append(Fault(member.place, advice))
             else:
                 yield from self._members(self.by_name[member.name], (*within, member.name))

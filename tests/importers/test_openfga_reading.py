@@ -106,7 +106,7 @@ condition d(x: int) { x < }"""
          "nothing that `p` leads to has a relation `y`"),
         (f"{HEADER}condition c(x: int) {{\n  x <\n}}", "5:6", "expected a value"),
         (f"{HEADER}condition c(x: int) {{ x < 1", "4:28", "`}` or an expression, found the end"),
-        (f"{HEADER}type doc\n  relations\n    define x: [user]; y", "6:21", "`;` means nothing here"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user]; y", "6:21", "`;` is not allowed here"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text, place, message):
@@ -249,7 +249,7 @@ def test_tuples(name, text):
         ("t.yaml", "- user: ann\n  relation: x\n  object: doc:1\n", "t.yaml:1:3: `ann` is no object"),
         ("t.yaml", "a: [b\n", "t.yaml:2:1: not YAML"),
         ("t.csv", "user_type,user_id\nuser,ann\n", "t.csv:1: no relation and no object_type"),
-        ("t.csv", CSV.replace("}", ""), "t.csv:2: the context is not JSON"),
+        ("t.csv", CSV.replace("}", ""), "t.csv:2: the context is not valid JSON"),
     ],
 )
 def test_tuples_that_are_wrong(name, text, said):
@@ -339,7 +339,7 @@ TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
         ("t.json", f'{{"writes": [], "deletes": [{{{TUPLE}}}]}}', "`deletes` is not carried out"),
         ("t.json", '{"tuples": [], "continuation_token": "x"}', "there are more tuples"),
         ("t.json", '{"tuples": [], "writes": []}', "under one of"),
-        ("t.json", f"[{{{TUPLE}}}", "the list has no end"),
+        ("t.json", f"[{{{TUPLE}}}", "the list is not closed"),
         ("t.json", f"[] [{{{TUPLE}}}]", "something follows"),
         ("t.yaml", f"- {{{TUPLE}, conditon: c}}", "`conditon` is not known"),
         ("t.yaml", "writes: []\ndeletes: [a]\n", "`deletes` is not carried out"),

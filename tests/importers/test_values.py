@@ -1,4 +1,4 @@
-"""Values that are none on the other side, or have no equal here, are refused."""
+"""Values that are none on the other side, or are not supported, are refused."""
 
 import pytest
 

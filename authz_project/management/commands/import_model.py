@@ -50,7 +50,7 @@ _HEADINGS = {
     ModelKind.NEEDED: "cannot be left out",
     ModelKind.LOST: "not carried over",
     ModelKind.SKIPPED: "left out",
-    ModelKind.CHANGED: "said otherwise",
+    ModelKind.CHANGED: "changed",
 }
 
 
