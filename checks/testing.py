@@ -84,7 +84,7 @@ def _verdict(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
 def _message_on_truth(assertion: Assertion, held: bool) -> str:
     if assertion.variable_type is None:
         return f"expected {_truth(assertion.expected)}, got {_truth(held)}"
-    return "expected some value, got nothing" if assertion.expected else "expected nothing, got some value"
+    return "expected a value, got none" if assertion.expected else "expected no value, got one or more"
 
 
 def _truth(held: bool) -> str:
@@ -343,7 +343,7 @@ class Ran:
             return ""
         # Rounded down, so that 89.99 % is not shown as 90 %.
         percent = int(self.coverage.percent * 10) / 10
-        return f"{self.coverage.sentence}, {percent:g} %; at least {self.minimum:g} % are asked for"
+        return f"{self.coverage.sentence}, {percent:g} %; at least {self.minimum:g} % are required"
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -386,7 +386,7 @@ def text(ran: Ran) -> list[str]:
             lines.append(f"  {'ok' if one.passed else 'FAIL'} {line}")
             if not one.passed:
                 lines.append(f"       {spelled_out(one.message)}")
-    lines.append(results_of(ran.report) if ran.report.tests else "there are no tests")
+    lines.append(results_of(ran.report) if ran.report.tests else "the policy has no tests")
     return [*lines, *coverage_lines(ran.coverage)]
 
 
@@ -414,7 +414,7 @@ def github(ran: Ran) -> list[str]:
             lines.append(annotation("warning", f"no test exercises {rule}", "Coverage", file, line=line))
     if ran.coverage_failure:
         lines.append(annotation("error", ran.coverage_failure, "Coverage"))
-    lines.append(results_of(ran.report) if ran.report.tests else "there are no tests")
+    lines.append(results_of(ran.report) if ran.report.tests else "the policy has no tests")
     return [*lines, ran.coverage.sentence] if ran.coverage else lines
 
 

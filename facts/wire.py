@@ -273,7 +273,7 @@ def _canonical(type_name: str, text: str, path: str) -> str:
         raise MalformedRequest(path, str(reason)) from None
 
 
-_JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+_JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null or missing"}
 
 
 def _refuse(path: str, wanted: str, got: object) -> NoReturn:

@@ -27,9 +27,9 @@ class Chore(NamedTuple):
 
 
 CHORES = (
-    Chore("the log beside the database", 10, sqlite_log.keep_small),
-    Chore("facts that have ended", 60, ends.sweep_all),
-    Chore("history that is old enough to be dropped", 3600, pruning.prune_by_setting),
+    Chore("checkpoint of the SQLite write-ahead log", 10, sqlite_log.keep_small),
+    Chore("deletion of expired facts", 60, ends.sweep_all),
+    Chore("deletion of old history", 3600, pruning.prune_by_setting),
 )
 
 
@@ -56,6 +56,6 @@ def _do(chore: Chore) -> None:
     except (Unavailable, Error) as reason:  # retried when it is next due
         log.warning("%s: %s", chore.name, reason)
     except Exception:
-        log.exception("%s: it failed", chore.name)
+        log.exception("failed: %s", chore.name)
     with suppress(Error):
         connections[DEFAULT_DB_ALIAS].close()

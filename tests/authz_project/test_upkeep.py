@@ -39,7 +39,7 @@ def test_chores_are_done_again_and_again_whatever_becomes_of_them(db, caplog, re
 
 
 def test_facts_are_swept_every_minute():
-    assert ("facts that have ended", 60) in [(chore.name, chore.every) for chore in upkeep.CHORES]
+    assert ("deletion of expired facts", 60) in [(chore.name, chore.every) for chore in upkeep.CHORES]
 
 
 def test_a_server_sweeps_what_has_ended(tmp_path, new_url):  # noqa: F811

@@ -181,7 +181,7 @@ def test_another_policy_is_asked_with_and_without_a_moment(api, story):
         ({"as_of": 0}, "no policy was active at revision 0; set `policy_version` to use another version"),
         ({"as_of": -1}, "as_of: must be a revision number or a time such as 2026-11-03T14:02:11Z"),
         ({"as_of": True}, "as_of: must be a revision number or a time such as 2026-11-03T14:02:11Z"),
-        ({"as_of": "2026-11-03T14:02:11"}, "as_of: must be a time of day with an offset from UTC"),
+        ({"as_of": "2026-11-03T14:02:11"}, "as_of: must be a time with an offset from UTC"),
         ({"as_of": "yesterday"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not 'yesterday'"),
         ({"as_of": "0001-01-01T00:00:00+14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
         ({"as_of": "9999-12-31T23:59:59-14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),

@@ -214,7 +214,7 @@ def test_many_that_ask_at_once_are_answered_right(repos):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({}, "checks: must be an array, not null"),
+        ({}, "checks: must be an array, not null or missing"),
         ({"checks": {}}, "checks: must be an array, not an object"),
         ({"checks": [1]}, 'checks[0]: must be an object with "actor", "action" and "resource"'),
         ({"checks": [CHECKS[0], {**CHECKS[0], "actor": "ann"}]},

@@ -172,7 +172,7 @@ def test_a_file_that_is_no_policy_is_reported_as_such(db, written):
         said("test_policy", written("a.polar", "actor User {"))
     with pytest.raises(CommandError, match="cannot read"):
         said("test_policy", "nowhere.polar")
-    assert said("test_policy", written("b.polar", POLICY)) == "there are no tests\n"
+    assert said("test_policy", written("b.polar", POLICY)) == "the policy has no tests\n"
 
 
 def test_nothing_stored_is_seen_or_changed(repos, written):

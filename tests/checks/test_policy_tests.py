@@ -81,8 +81,8 @@ def test_assertions_that_hold(db, assertion):
             'assert_not allow(User{"ann"}, a: String, Repo{"a"}) iff a in ["read"];',
             'expected anything but "read", got "read"',
         ),
-        ('assert allow(User{"eve"}, a: String, Repo{"a"});', "expected some value, got nothing"),
-        ('assert_not allow(User{"ann"}, a: String, Repo{"a"});', "expected nothing, got some value"),
+        ('assert allow(User{"eve"}, a: String, Repo{"a"});', "expected a value, got none"),
+        ('assert_not allow(User{"ann"}, a: String, Repo{"a"});', "expected no value, got one or more"),
         (
             'assert allow(u: User, "read", Repo{"a"}) iff u in [User{"ann"}];',
             'expected User{"ann"}, got User{"ann"} and User{"bob"}',

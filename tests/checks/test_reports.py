@@ -156,7 +156,7 @@ def test_characters_that_xml_cannot_hold_are_replaced(files):
 def test_no_tests_are_a_report_too(files):
     (name,) = files(a=POLICY)
     assert ElementTree.fromstring(ended("test_policy", name, "--format", "junit")[0].encode()).get("tests") == "0"
-    assert ended("test_policy", name, "--format", "github") == ("there are no tests\n", "")
+    assert ended("test_policy", name, "--format", "github") == ("the policy has no tests\n", "")
 
 
 # ---- what cannot be seen ---------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_rules_that_no_test_exercises_are_spelled_out(files):
 def test_too_few_rules_with_a_test_fail(files, written_as):
     (name,) = files(a=POLICY + READERS)
     output, reason = ended("test_policy", name, "--coverage-minimum", "34", "--format", written_as)
-    assert reason == "1 of 3 rules are exercised by a test, 33.3 %; at least 34 % are asked for"
+    assert reason == "1 of 3 rules are exercised by a test, 33.3 %; at least 34 % are required"
     assert '"write" if "writer";' in output.replace("&quot;", '"')
     output, reason = ended("test_policy", name, "--coverage-minimum", "33.3", "--format", written_as)
     assert reason == ""

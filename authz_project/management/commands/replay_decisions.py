@@ -37,7 +37,7 @@ class Command(ServiceCommand):
     def handle(self, *, file: str, explains: bool, is_now: bool, **options: Any) -> None:
         counts: Counter[str] = Counter()
         is_coloured = self.stdout.isatty() and not options["no_color"]
-        shown = self.progress("repeating requests")
+        shown = self.progress("replaying requests")
         with ExitStack() as stack:
             source = _opened(file, stack)
             lines = lines_of(stack.enter_context(shown).counted(source))
