@@ -22,7 +22,7 @@ from django.utils.html import format_html
 
 from authz_project.keys import (
     TEST_SLUG,
-    NotToBeRotated,
+    CannotRotate,
     Rotated,
     create_key,
     revoke_key,
@@ -160,7 +160,7 @@ class ApiKeyAdmin(ChangingAdmin):
                 for key in keys:
                     rotated.append(rotate_key(key, by_admin(request)))
                     self.log_change(request, key, f"Rotated; replaced by {rotated[-1].new.prefix}.")
-        except NotToBeRotated as reason:
+        except CannotRotate as reason:
             self.message_user(request, f"No key was rotated: {reason.message}", messages.ERROR)
             return None
         return self._shown_once(request, "Rotated API keys", {"rotated": rotated})

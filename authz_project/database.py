@@ -137,8 +137,8 @@ def _file() -> str:
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
-_silent_at = -math.inf
-_is_silent = False  # the database neither responds nor closes connections
+_unresponsive_at = -math.inf
+_is_unresponsive = False  # the database neither responds nor closes connections
 _thread = threading.local()
 
 
@@ -148,15 +148,15 @@ def note_loss() -> None:
     _lost_at = time.monotonic()
 
 
-def note_silence(is_silent: bool) -> None:
+def set_unresponsive(is_unresponsive: bool) -> None:
     """Record whether the database is unresponsive; while it is, requests fail at once instead of waiting for it.
 
     Afterwards each thread reconnects: testing its old connection might mean waiting for the hung server again.
     """
-    global _is_silent, _silent_at
-    if is_silent:
-        _silent_at = time.monotonic()
-    _is_silent = is_silent
+    global _is_unresponsive, _unresponsive_at
+    if is_unresponsive:
+        _unresponsive_at = time.monotonic()
+    _is_unresponsive = is_unresponsive
 
 
 def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
@@ -164,7 +164,7 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
 
     Raise `OperationalError` while the database is unresponsive.
     """
-    if _is_silent:
+    if _is_unresponsive:
         raise OperationalError("the database does not respond")
     now = time.monotonic()
     seen = getattr(_thread, "seen", 0.0)
@@ -173,7 +173,7 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
     if mine.connection is None or mine.in_atomic_block:
         return
     doubtful = seen <= _lost_at or now - seen > IDLE
-    if is_outdated(mine) or seen <= _silent_at or (doubtful and not mine.is_usable()):
+    if is_outdated(mine) or seen <= _unresponsive_at or (doubtful and not mine.is_usable()):
         mine.close()
         _note_lost()
 

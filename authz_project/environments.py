@@ -17,7 +17,7 @@ from facts.store import copy_facts
 from policy.errors import AuthzError
 from policy.ground.journal import By, changing
 from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
-from policy.publishing import Figures, active_version
+from policy.publishing import RecordedResults, active_version
 
 # ---- environments by name -----------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ def _copy(origin: Environment, target: Environment) -> None:
     if version is not None:
         target.policy_version = PolicyVersion.objects.create(
             environment=target, number=1, source=version.source, filename=version.filename, digest=version.digest,
-            author=version.author, note=version.note, **asdict(Figures.of_version(version)),
+            author=version.author, note=version.note, **asdict(RecordedResults.of_version(version)),
         )  # fmt: skip
         target.save(update_fields=["policy_version"])
     copy_facts(origin.id, target.id)

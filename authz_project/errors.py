@@ -20,7 +20,7 @@ from rest_framework.exceptions import APIException
 
 from authz_project.database import AWAY, Trouble, is_scarcity, note_loss, trouble_of
 from authz_project.limits import TooManyRequests
-from authz_project.logs.formats import OnceASecond, more, without_details
+from authz_project.logs.formats import OncePerSecond, more, without_details
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
@@ -153,7 +153,7 @@ class _Seldom:
     """Logs one line per second and kind of error: while a database is down, every request has the same one."""
 
     def __init__(self) -> None:
-        self._once = OnceASecond()
+        self._once = OncePerSecond()
 
     def error(self, text: str, kind: object) -> None:
         left_out = self._once.left_out_before(kind)

@@ -315,7 +315,7 @@ def _labelled(label: str) -> ApiKey:
 OVERLAP = timedelta(hours=24)
 
 
-class NotToBeRotated(AuthzError):
+class CannotRotate(AuthzError):
     """The key is no longer valid, or has a successor already."""
 
 
@@ -372,11 +372,11 @@ def good_predecessors(key: ApiKey) -> list[ApiKey]:
 def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= moment):
         over = "revoked" if key.revoked_at is not None else "expired"
-        raise NotToBeRotated(f"{key.prefix} is {over}. Create another key with `api_keys create`.")
+        raise CannotRotate(f"{key.prefix} is {over}. Create another key with `api_keys create`.")
     if key.successor is not None:
-        raise NotToBeRotated(f"{key.prefix} was already rotated. Rotate its successor, {key.successor.prefix}.")
+        raise CannotRotate(f"{key.prefix} was already rotated. Rotate its successor, {key.successor.prefix}.")
     if not key.scopes:
-        raise NotToBeRotated(f"{key.prefix} has no scope. Create another key with `api_keys create`.")
+        raise CannotRotate(f"{key.prefix} has no scope. Create another key with `api_keys create`.")
 
 
 def _same_span(key: ApiKey, moment: datetime) -> datetime | None:

@@ -345,10 +345,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": f"authz_project.logs.formats.{LOG_FORMAT.title()}"}},
-    "filters": {"briefly": {"()": "authz_project.logs.formats.Briefly"}},
+    "filters": {"briefly": {"()": "authz_project.logs.formats.UntrustedLogFilter"}},
     "handlers": {
-        "console": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line"},
-        "briefly": {"class": "authz_project.logs.formats.WholeLines", "formatter": "line", "filters": ["briefly"]},
+        "console": {"class": "authz_project.logs.formats.LineHandler", "formatter": "line"},
+        "briefly": {"class": "authz_project.logs.formats.LineHandler", "formatter": "line", "filters": ["briefly"]},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     # Errors of callers are reported in responses, and the service's own are logged there.

@@ -32,7 +32,7 @@ from facts.accept import Unused
 from facts.numbering import Marks, Numbering, marks_of
 from facts.wire import by_signature
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
-from localsql.errors import CannotSay, TooLargeStatement
+from localsql.errors import NotExpressible, TooLargeStatement
 from localsql.fold import Residual, pruned
 from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
@@ -90,7 +90,7 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
     names = [output_name(column, f"mode.query_vars_to_output_column_names.{name}") for name, column in columns.items()]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise CannotSay(f"two variables are selected into the column `{twice}`; use different column names")
+        raise NotExpressible(f"two variables are selected into the column `{twice}`; use different column names")
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, names))
 
 

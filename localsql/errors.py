@@ -21,11 +21,11 @@ class ColumnRejected(AuthzError):
         super().__init__(f"the column `{_cut(column, LONGEST_PLACE)}` {reason}")
 
 
-class CannotSay(AuthzError):
+class NotExpressible(AuthzError):
     """No single statement over the caller's tables can give the exact result."""
 
 
-class OtherSpelling(CannotSay):
+class OtherSpelling(NotExpressible):
     """An id that a column treats as equal to another id."""
 
     def __init__(self, value: str, shown: str, family: str):
@@ -36,12 +36,12 @@ class OtherSpelling(CannotSay):
         )
 
 
-class TooLargeStatement(CannotSay):
+class TooLargeStatement(NotExpressible):
     def __init__(self) -> None:
         super().__init__("the SQL is too large; use fewer types or fewer calls at a time")
 
 
-class TooManyConstants(CannotSay):
+class TooManyConstants(NotExpressible):
     def __init__(self, limit: int, what: str):
         super().__init__(
             f"the SQL would contain more than {limit:,} values from stored facts of `{what}`; bind these facts to "
@@ -49,7 +49,7 @@ class TooManyConstants(CannotSay):
         )
 
 
-class UnboundedVariable(CannotSay):
+class UnboundedVariable(NotExpressible):
     """A selected variable stands for every value of its type."""
 
     def __init__(self, name: str, type_name: str):

@@ -41,7 +41,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
-from localsql.errors import CannotSay, TooManyConstants
+from localsql.errors import NotExpressible, TooManyConstants
 from localsql.plan import ConstantRows, FoldedCandidates, FoldedDerivedTable, is_local
 from localsql.split import MOST_VALUES, Each, Split, SplitPlan, Splitter, StoredStatement
 from policy.rules.components import reachable
@@ -77,7 +77,7 @@ class Residual:
     def folded(self, split: SplitPlan, exits: Each[Exit], substitution: ColumnSubstitution) -> Plan:
         plan = split.plan
         if plan.form is Form.ROUNDS:
-            raise CannotSay(
+            raise NotExpressible(
                 f"{self.rule_of(plan)} uses its own recursion twice, which SQL cannot express for facts in your "
                 "database; store the facts that it recurses over in this service, or rewrite the rule"
             )

@@ -32,7 +32,7 @@ from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_column
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.bindings import Bindings
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed, is_possible
-from localsql.errors import CannotSay
+from localsql.errors import NotExpressible
 from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain
 from policy.values import INTEGER
 
@@ -247,7 +247,7 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
     """Reject a plan that refers to a row of an outer select, if the dialect does not support correlated tables."""
     if not dialect.can_correlate and plan.outer_columns:
         predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
-        raise CannotSay(
+        raise NotExpressible(
             f"a rule evaluates `{predicate}`, which is recursive, for each row; this SQL dialect cannot express "
             f"that; store the facts that `{predicate}` recurses over in this service, or use PostgreSQL or SQLite"
         )
@@ -256,7 +256,7 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
 def check_whole(dialect: Dialect, plan: Plan) -> None:
     """Reject a negated recursion if the dialect may truncate it silently, because `not` might then be wrong."""
     if not dialect.fails_when_cut and _recurses(plan):
-        raise CannotSay(
+        raise NotExpressible(
             "a rule negates a recursive predicate, and MariaDB silently stops recursion after a number of steps; "
             "store the facts that it recurses over in this service, or use PostgreSQL, MySQL or SQLite"
         )
@@ -463,7 +463,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         if family in NUMBERS and typed.family != family:
             return self.dialect.number(typed, family)
         if family in NATIVE and typed.family != family:
-            raise CannotSay(f"`sql_types` conflict: {typed.family.value} ids are compared with {family.value} ids")
+            raise NotExpressible(f"`sql_types` conflict: {typed.family.value} ids are compared with {family.value} ids")
         return self.dialect.carried(typed, family)
 
     # ---- sources ---------------------------------------------------------------------------------

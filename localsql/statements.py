@@ -13,7 +13,7 @@ from checks.engine.plan.plan import Branch, Exit, Plan
 from checks.engine.rules.clauses import Col, Const, Var
 from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Family, Typed
-from localsql.errors import CannotSay, UnboundedVariable
+from localsql.errors import NotExpressible, UnboundedVariable
 from localsql.plan import ConstantRows, ForeignDomain
 from localsql.render import TOP, LocalRenderer, check_whole
 
@@ -125,9 +125,9 @@ def _shown(folded: Folded, branch: FoldedBranch, every: str | None) -> Exit:
     return Exit(branch.exit.branch, outs)
 
 
-def _all_but_some(folded: Folded, index: int) -> CannotSay:
+def _all_but_some(folded: Folded, index: int) -> NotExpressible:
     name, type_name = folded.names[index], folded.types[index]
-    return CannotSay(
+    return NotExpressible(
         f"cannot list `{name}`: it can be all {type_name} ids except some, depending on facts in your database; "
         f"give a query for all {type_name} ids under `domains` in the data bindings"
     )

@@ -19,7 +19,7 @@ from policy.ground.journal import by_admin
 from policy.models import Environment, PolicyVersion
 from policy.pages.editing import EditingAdmin, may_view_facts
 from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of
-from policy.publishing import Figures, Ignored, Published, ReplacedMeanwhile
+from policy.publishing import ActiveVersionChanged, Ignored, Published, RecordedResults
 from policy.rules.program import Program
 
 _PAGES = "admin/policy/policyversion"
@@ -82,13 +82,13 @@ class PolicyVersionAdmin(EditingAdmin):
 
     @admin.display(description="tests", empty_value="\u00a0")
     def tests_text(self, version: PolicyVersion) -> str:
-        figures = Figures.of_version(version)
+        figures = RecordedResults.of_version(version)
         text = figures.tests_text
         return format_html('<span class="pill {}">{}</span>', figures.tests_mood, text) if text else ""
 
     @admin.display(description="coverage", empty_value="\u00a0")
     def coverage_text(self, version: PolicyVersion) -> str:
-        percent = Figures.of_version(version).percent
+        percent = RecordedResults.of_version(version).percent
         if percent is None:
             return ""
         return format_html('<meter min="0" max="100" value="{0}" title="of the rules">{0} %</meter> {0} %', percent)
@@ -170,7 +170,7 @@ class PolicyVersionAdmin(EditingAdmin):
             published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
         except PolicyTestsFailed:
             return "its tests fail. Select the box below to activate it anyway"
-        except ReplacedMeanwhile as reason:
+        except ActiveVersionChanged as reason:
             return f"{reason.message}. Review the changes below and try again"
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
@@ -196,7 +196,7 @@ class PolicyVersionAdmin(EditingAdmin):
             "is_active": version is not None and version.pk == version.environment.policy_version_id,
             "may_publish": self.has_add_permission(request),
             "may_activate": self.has_change_permission(request),
-            "figures": Figures.of_version(version) if version else None,
+            "figures": RecordedResults.of_version(version) if version else None,
         }
         return TemplateResponse(request, f"{_PAGES}/{name}.html", context | shown)
 

@@ -27,7 +27,7 @@ class Unwritable(AuthzError):
     """The file cannot be created, or not written completely."""
 
 
-class ThereAlready(Unwritable):
+class FileAlreadyExists(Unwritable):
     """A file or link of this name already exists."""
 
 
@@ -59,7 +59,7 @@ def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterato
         with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
             yield file
     except FileExistsError:
-        raise ThereAlready(f"`{shown_name(name)}` already exists; not overwritten") from None
+        raise FileAlreadyExists(f"`{shown_name(name)}` already exists; not overwritten") from None
     except OSError as reason:
         raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
 

@@ -54,7 +54,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RecordedResults:
     """The results that were recorded when a version was published; None: unknown."""
 
     tests: int | None = None
@@ -63,11 +63,11 @@ class Figures:
     exercised_rules: int | None = None
 
     @classmethod
-    def of_version(cls, version: PolicyVersion) -> Figures:
+    def of_version(cls, version: PolicyVersion) -> RecordedResults:
         return cls(version.tests, version.failed_tests, version.rules, version.exercised_rules)
 
     @classmethod
-    def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> Figures:
+    def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> RecordedResults:
         """Return the figures of this many tests. `report` is None if the tests did not complete."""
         failed = sum(bool(test.failures) for test in report.tests) if report is not None else None
         if coverage is None:
@@ -153,7 +153,7 @@ class Published:
         return "; ".join([f"policy version {self.version.number} is active", *remarks])
 
 
-class ReplacedMeanwhile(AuthzError):
+class ActiveVersionChanged(AuthzError):
     """Raised on publishing and activating: the version to be replaced is no longer active."""
 
     def __init__(self, number: int | None):
@@ -183,7 +183,7 @@ def publish(
     stored, and the note is dropped.
 
     `replaces` is the number of the version that the author saw, 0 for none: if another version is active at the time of
-    publishing, raise `ReplacedMeanwhile`. None replaces whatever is active.
+    publishing, raise `ActiveVersionChanged`. None replaces whatever is active.
     """
     if fault := note_fault(note):
         raise MalformedRequest("note", fault)
@@ -322,11 +322,11 @@ def results_of(report: TestReport) -> str:
     return f"{failed} of {tests} failed" if failed else f"{tests} passed"
 
 
-def _figures(drafted: CheckedDraft) -> Figures:
+def _figures(drafted: CheckedDraft) -> RecordedResults:
     tests = len(drafted.program.tests)
     if drafted.untested:
-        return Figures.of_run(tests, None, None)
-    return Figures.of_run(tests, drafted.report, coverage(drafted.program, COVERAGE_SECONDS))
+        return RecordedResults.of_run(tests, None, None)
+    return RecordedResults.of_run(tests, drafted.report, coverage(drafted.program, COVERAGE_SECONDS))
 
 
 def _digest(text: str) -> str:
@@ -341,13 +341,13 @@ def _unchanged(environment_id: int, digest: str) -> Published | None:
 
 
 def _check_replaced(environment_id: int, replaces: int | None) -> None:
-    """Raise `ReplacedMeanwhile` if `replaces` is given, and another version is active."""
+    """Raise `ActiveVersionChanged` if `replaces` is given, and another version is active."""
     if replaces is None:
         return
     active = active_version(environment_id)
     number = active.number if active else None
     if (number or 0) != replaces:
-        raise ReplacedMeanwhile(number)
+        raise ActiveVersionChanged(number)
 
 
 def _next_number(environment_id: int) -> int:
@@ -383,7 +383,7 @@ class DraftText:
     seen: int | None
 
 
-class SavedElsewhere(AuthzError):
+class NewerDraftExists(AuthzError):
     """Raised on saving: there is a newer draft, which the author has not seen."""
 
     def __init__(self, draft: PolicyDraft):
@@ -398,7 +398,7 @@ def draft_of(user: User, environment: Environment) -> PolicyDraft | None:
 
 
 def keep(user: User, environment: Environment, written: DraftText, stamp: int | None) -> PolicyDraft | None:
-    """Save the text and return the draft; raise `SavedElsewhere` if the stored draft has another stamp than `stamp`.
+    """Save the text and return the draft; raise `NewerDraftExists` if the stored draft has another stamp than `stamp`.
 
     A stored draft with the same text, or with the active policy's text, may be overwritten whatever its stamp.
 
@@ -407,7 +407,7 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
     with _changing_drafts(user):
         draft = _drafts(user, environment).first()
         if draft is not None and not _is_known(draft, written, stamp):
-            raise SavedElsewhere(draft)
+            raise NewerDraftExists(draft)
         if is_active(environment, written.source):
             _drafts(user, environment).delete()
             return None

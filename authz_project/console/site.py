@@ -31,7 +31,7 @@ from policy.active import program_of_version
 from policy.errors import AuthzError, Unavailable
 from policy.ground.journal import by_admin
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion, Revision, default_environment, environment_named
-from policy.publishing import Figures
+from policy.publishing import RecordedResults
 from policy.rules.program import Program
 
 # ---- navigation and current environment ---------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Amount:
+class FactCount:
     """The number of stored facts of a kind."""
 
     kind: str
@@ -172,7 +172,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Try:
+class SampleCheck:
     """A check to try."""
 
     question: str
@@ -208,14 +208,14 @@ def may_load_examples(request: HttpRequest) -> bool:
     return request.user.has_perm("policy.add_policyversion") and request.user.has_perm("facts.add_signature")
 
 
-def _tries(version: PolicyVersion, environment: Environment) -> list[Try]:
+def _tries(version: PolicyVersion, environment: Environment) -> list[SampleCheck]:
     """Return checks to try, if the policy is that of an example."""
     example = next((each for each in examples.examples() if each.policy == version.source), None)
     if example is None:
         return []
     ask = url_of("ask")
     return [
-        Try(str(each), each.why, f"{ask}?{urlencode({'environment': environment.slug, **each.parameters})}")
+        SampleCheck(str(each), each.why, f"{ask}?{urlencode({'environment': environment.slug, **each.parameters})}")
         for each in example.questions
     ]
 
@@ -272,7 +272,7 @@ def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
     """Return the test results from when the version was published; older versions have none."""
     if not program.tests:
         return Sign("Tests", "warn", "The policy has no tests", url_of("policy"))
-    figures = Figures.of_version(version)
+    figures = RecordedResults.of_version(version)
     tests = figures.tests_text or f"{len(program.tests):,} in the policy"
     covered = f"; {figures.coverage_text} covered" if figures.coverage_text else ""
     return Sign("Tests", figures.tests_mood or "good", f"{tests}{covered}", url_of("policy"))
@@ -288,16 +288,16 @@ def _database() -> str:
 # ---- stored facts and recent changes ---------------------------------------------------------------------------------
 
 
-def _amounts(environment: Environment) -> list[Amount]:
+def _amounts(environment: Environment) -> list[FactCount]:
     """Return the kinds of facts, most frequent first."""
     kinds = Signature.objects.filter(environment=environment).order_by("predicate", "types")[:LOOKED_AT]
     found = [_amount(kind) for kind in kinds]
     return sorted((each for each in found if each.count), key=lambda each: -each.count)
 
 
-def _amount(kind: Signature) -> Amount:
+def _amount(kind: Signature) -> FactCount:
     url = f"{reverse('admin:facts_signature_changelist')}?environment={kind.environment_id}&predicate={kind.predicate}"
-    return Amount(
+    return FactCount(
         f"{kind.predicate}({', '.join(types_of_text(kind.types))})", read.count_up_to(COUNTED + 1, [kind.pk]), url
     )
 

@@ -44,7 +44,7 @@ from policy.rules.declarations import did_you_mean
 
 
 @dataclass(frozen=True)
-class PartialNamed:
+class PartialReference:
     """`...name`: includes the contents of the partial."""
 
     name: str
@@ -54,7 +54,7 @@ class PartialNamed:
 @dataclass(frozen=True)
 class Definition:
     name: str
-    members: tuple[ModelRelation | PartialNamed, ...]
+    members: tuple[ModelRelation | PartialReference, ...]
     is_partial: bool = False
     comment: tuple[str, ...] = ()
     place: Place = field(default=NOWHERE, compare=False)
@@ -207,10 +207,10 @@ class _SchemaReader:
         comment += self.comments.until(tree.meta.end_pos)
         return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
 
-    def _member(self, tree: SyntaxTree) -> ModelRelation | PartialNamed:
+    def _member(self, tree: SyntaxTree) -> ModelRelation | PartialReference:
         place = self.place(tree)
         if tree.data == "named":
-            return PartialNamed(_path(tree.children[0]), place)
+            return PartialReference(_path(tree.children[0]), place)
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         name, *parts = tree.children
         if tree.data == "permission":  # the types before its expression are known from the relations anyway
@@ -331,7 +331,7 @@ class _Partials:
 
     def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ModelRelation]:
         for member in definition.members:
-            if not isinstance(member, PartialNamed):
+            if not isinstance(member, PartialReference):
                 yield member
             elif member.name in within:
                 self.faults.append(Fault(member.place, f"partial `{member.name}` includes itself; remove this"))

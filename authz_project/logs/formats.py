@@ -35,7 +35,7 @@ def without_details(text: str) -> str:
 # The request that this thread is processing, for all log lines that any code writes meanwhile.
 
 
-class Whose(Protocol):
+class CallerInLog(Protocol):
     """What log lines show of a `Caller`."""
 
     @property
@@ -47,7 +47,7 @@ class Whose(Protocol):
 class _Current(threading.local):
     request_id = ""
     path = ""
-    caller: Whose | None = None
+    caller: CallerInLog | None = None
 
 
 current = _Current()
@@ -197,7 +197,7 @@ def write(text: bytes) -> None:
         left = left[os.write(STANDARD_ERROR, left) :]
 
 
-class OnceASecond:
+class OncePerSecond:
     """Rate limiter for log lines: allows one per second of each kind."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ def more(left_out: int) -> str:
     return f" (and {left_out} more)" if left_out else ""
 
 
-class Briefly(logging.Filter):
+class UntrustedLogFilter(logging.Filter):
     """Limits what strangers can write to the log: one line without a traceback, once a second per logger.
 
     There are few loggers: Django names one after each kind of rejection, such as `django.security.DisallowedHost`.
@@ -228,7 +228,7 @@ class Briefly(logging.Filter):
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        self._once = OnceASecond()
+        self._once = OncePerSecond()
 
     def filter(self, record: logging.LogRecord) -> bool:
         left_out = self._once.left_out_before(record.name)
@@ -240,7 +240,7 @@ class Briefly(logging.Filter):
         return True
 
 
-class WholeLines(logging.Handler):
+class LineHandler(logging.Handler):
     """Writes records to standard error. Records that cannot be written are lost: there is nowhere to report it."""
 
     def emit(self, record: logging.LogRecord) -> None:

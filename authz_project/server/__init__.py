@@ -7,5 +7,5 @@
 - `workers` has the thread pools: for checks, for small changes (group commit), and for long polling of the change feed.
 - `exchange` calls the application and sends the response.
 - `database_waits` ends waits for a PostgreSQL server that hangs; `readiness_probe` checks whether the database is up;
-  and `upkeep` runs periodic chores.
+  and `upkeep` runs periodic tasks.
 """

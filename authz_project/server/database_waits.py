@@ -34,7 +34,7 @@ from psycopg.waiting import wait
 
 from authz_project import database
 from policy.ground.threads import start_thread
-from policy.replicas.replica import Silent, answered
+from policy.replicas.replica import Unresponsive, answered
 
 log = logging.getLogger("authz.server")
 
@@ -84,7 +84,7 @@ class Wait:
             return done.value
 
     def _is_over(self, raw: Any, waited: float) -> bool:
-        return waited >= self._limit() or (waited >= LONG and silence.is_noticed(raw, time.monotonic() - waited))
+        return waited >= self._limit() or (waited >= LONG and health.is_unresponsive(raw, time.monotonic() - waited))
 
     def _limit(self) -> float:
         """Return the timeout of a statement; none in transactions: these set the server's own, and changes may wait."""
@@ -94,7 +94,7 @@ class Wait:
         return settings.STATEMENT_TIMEOUT + GRACE
 
 
-class Silence:
+class DatabaseHealth:
     """Whether the server is unresponsive, for all threads of the process."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Silence:
         self._ask_at = 0.0
         self._noticed_at = -inf
 
-    def is_noticed(self, raw: Any, began: float) -> bool:
+    def is_unresponsive(self, raw: Any, began: float) -> bool:
         """Return whether the server has been unresponsive since `began`. One thread at a time probes it."""
         if self._noticed_at >= began:
             return True
@@ -120,21 +120,21 @@ class Silence:
     def _begin(self) -> None:
         log.error("the database does not respond; waiting requests get status 503")
         self._noticed_at = time.monotonic()
-        database.note_silence(True)
+        database.set_unresponsive(True)
         try:
-            start_thread("silence", self._end)
+            start_thread("database health", self._end)
         except RuntimeError:  # no thread can be started: each request finds out for itself
-            database.note_silence(False)
+            database.set_unresponsive(False)
 
     def _end(self) -> None:
         """Try to connect until a server responds."""
         while not _can_connect():
             time.sleep(CONNECT_EVERY)
-        database.note_silence(False)
+        database.set_unresponsive(False)
         log.warning("the database responds again")
 
 
-silence = Silence()
+health = DatabaseHealth()
 
 
 def answers(raw: Any) -> bool:
@@ -149,7 +149,7 @@ def answers(raw: Any) -> bool:
         with closing(psycopg.connect(**server, autocommit=True)) as other:
             answered(other, "SELECT 1", [], time.monotonic() + ANSWER_WITHIN)
             return True
-    except (ConnectionTimeout, Silent):
+    except (ConnectionTimeout, Unresponsive):
         return False
     except psycopg.Error:
         return True

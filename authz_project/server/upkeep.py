@@ -1,6 +1,6 @@
-"""Periodic chores, run by one of the server's processes, in a separate thread.
+"""Periodic tasks, run by one of the server's processes, in a separate thread.
 
-No request waits for a chore. A failure is logged, and the chore runs again when it is next due.
+No request waits for a task. A failure is logged, and the task runs again when it is next due.
 """
 
 import logging
@@ -20,42 +20,42 @@ from policy.ground.threads import start_thread
 log = logging.getLogger("authz.server")
 
 
-class Chore(NamedTuple):
+class PeriodicTask(NamedTuple):
     name: str
     every: float  # seconds
     do: Callable[[], object]
 
 
-CHORES = (
-    Chore("checkpoint of the SQLite write-ahead log", 10, sqlite_log.keep_small),
-    Chore("deletion of expired facts", 60, ends.sweep_all),
-    Chore("deletion of old history", 3600, pruning.prune_by_setting),
+TASKS = (
+    PeriodicTask("checkpoint of the SQLite write-ahead log", 10, sqlite_log.keep_small),
+    PeriodicTask("deletion of expired facts", 60, ends.sweep_all),
+    PeriodicTask("deletion of old history", 3600, pruning.prune_by_setting),
 )
 
 
-def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
-    """Start the thread that runs each chore now and whenever it is due, for the lifetime of the process."""
-    start_thread("upkeep", _keep_up, chores)
+def start_upkeep(tasks: Sequence[PeriodicTask] = TASKS) -> None:
+    """Start the thread that runs each task now and whenever it is due, for the lifetime of the process."""
+    start_thread("upkeep", _keep_up, tasks)
 
 
-def _keep_up(chores: Sequence[Chore]) -> None:
-    due = dict.fromkeys(chores, time.monotonic())
+def _keep_up(tasks: Sequence[PeriodicTask]) -> None:
+    due = dict.fromkeys(tasks, time.monotonic())
     while True:
-        for chore in sorted(due, key=due.__getitem__):
-            if due[chore] <= time.monotonic():
-                _do(chore)
-                due[chore] = time.monotonic() + chore.every
+        for task in sorted(due, key=due.__getitem__):
+            if due[task] <= time.monotonic():
+                _do(task)
+                due[task] = time.monotonic() + task.every
         time.sleep(max(0.0, min(due.values()) - time.monotonic()))
 
 
-def _do(chore: Chore) -> None:
-    """Run a chore once, and close its connection afterwards."""
+def _do(task: PeriodicTask) -> None:
+    """Run a task once, and close its connection afterwards."""
     try:
         let_go_if_broken()
-        chore.do()
+        task.do()
     except (Unavailable, Error) as reason:  # retried when it is next due
-        log.warning("%s: %s", chore.name, reason)
+        log.warning("%s: %s", task.name, reason)
     except Exception:
-        log.exception("failed: %s", chore.name)
+        log.exception("failed: %s", task.name)
     with suppress(Error):
         connections[DEFAULT_DB_ALIAS].close()

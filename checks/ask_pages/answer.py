@@ -12,7 +12,7 @@ from checks.ask_pages.question import CHANGED, Note, PageQuestion, unknown_names
 from checks.asking import run
 from checks.asking.question import Page, Question
 from checks.asking.snapshot import Snapshot, snapshot, trial
-from checks.compare.review import Wanted
+from checks.compare.review import ReviewFilter
 from checks.compare.review_page import asked_of_page, changes_of, moments_of_page
 from checks.compare.review_walk import Stretch, page_start_from_text
 from checks.errors import QueryTooSlow
@@ -190,7 +190,7 @@ def _changed(asked: PageQuestion, begun: float) -> PageAnswer:
         return PageAnswer(asked, moments=(old, new), notes=strange)
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
-    wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
+    wanted = ReviewFilter(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
     changes = changes_of(asked.environment_id, (old, new), wanted, asked.fields.get("filter", ""), page_start)
     whens = tuple(asked_of_page(asked_of, (old, new), page_start))
     taken = time.perf_counter() - begun

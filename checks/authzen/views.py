@@ -186,7 +186,7 @@ _SEARCHES = {
 }
 
 
-class Apart(AuthzError):
+class MixedEvaluations(AuthzError):
     """Evaluations that had different facts cannot be replayed together."""
 
     def __init__(self) -> None:
@@ -214,10 +214,10 @@ def given_for(line: LogLine, program: Program | None) -> AskedTogether:
 
 def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> AskedTogether:
     if not all(isinstance(each, RequestProperties) for each in asked):
-        raise Apart
+        raise MixedEvaluations
     contexts = {frozenset(() if program is None else facts_of(each, program)) for each in asked}
     if len(contexts) != 1:
-        raise Apart
+        raise MixedEvaluations
     context = tuple(contexts.pop())
     return AskedTogether(tuple([question_of(each, context, outs) for each in asked]), context=context)
 

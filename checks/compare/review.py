@@ -57,7 +57,7 @@ class NotAnswered(NamedTuple):
         return f"{self.kind}{about}: {self.reason}"
 
 
-class Wanted(NamedTuple):
+class ReviewFilter(NamedTuple):
     """What a review is restricted to; empty strings match everything."""
 
     actor_type: str = ""
@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
     actor: str = ""  # the id of one actor of that type
 
 
-EVERYTHING = Wanted()
+EVERYTHING = ReviewFilter()
 
 
 # ---- moments -------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Review:
 
     environment_id: int
     moments: tuple[Moment, ...]
-    wanted: Wanted = EVERYTHING
+    wanted: ReviewFilter = EVERYTHING
     known: Numbered = field(init=False)
     programs: tuple[Program, ...] = field(init=False)
 

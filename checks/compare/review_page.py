@@ -14,7 +14,7 @@ from checks.ask_pages.links import command_line, value_html
 from checks.ask_pages.question import as_of_asked, asked_again, moment_fields, page_url, written
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
-from checks.compare.review import Access, AccessState, Review, Wanted, moments_reviewed
+from checks.compare.review import Access, AccessState, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_walk import (
     Chunks,
     Filter,
@@ -83,8 +83,9 @@ _MEANWHILE = 60_000_000  # microseconds; more than a page takes
 
 
 def changes_of(
-    environment_id: int, moments: tuple[Moment, Moment], wanted: Wanted, text: str = "", start: PageStart | None = None
-) -> Stretch:
+    environment_id: int, moments: tuple[Moment, Moment], wanted: ReviewFilter, text: str = "",
+    start: PageStart | None = None,
+) -> Stretch:  # fmt: skip
     """Compare what the wanted actor may do, by the policy of each moment."""
     return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
 
@@ -215,13 +216,13 @@ def value_shown(value: Value, slug: str) -> SafeString | str:
     return shown(value) if value.id == ANY else value_html(value, slug)
 
 
-def _wanted(sent: Mapping[str, str]) -> Wanted:
+def _wanted(sent: Mapping[str, str]) -> ReviewFilter:
     """Return what the review is restricted to; the field `actor_type` has a type, or an actor such as `User:ann`."""
     text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
     if ":" not in text.replace("::", ""):
-        return Wanted(text, action, resource_type)
+        return ReviewFilter(text, action, resource_type)
     actor = value_from_text(text)
-    return Wanted(actor.type, action, resource_type, actor.id)
+    return ReviewFilter(actor.type, action, resource_type, actor.id)
 
 
 def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from checks.engine.answers import GROUNDED, UNGUARDED
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps, UnboundVariable
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, TooManyInliningSteps, UnboundVariable
 from checks.engine.plan.draft import same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
@@ -205,7 +205,7 @@ class _Fitting:
             if _has_many_clauses(rules, root):
                 return None
             made = planned(self._planner(rules, sprawling), root, self.width)
-        except SprawlingSteps:
+        except TooManyInliningSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
             pass  # another form may fit

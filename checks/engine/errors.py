@@ -28,7 +28,7 @@ class Sprawling(Exception):
     """Inlining rules at each call would generate too much SQL: answers that several calls share must be tabled."""
 
 
-class SprawlingSteps(Sprawling):
+class TooManyInliningSteps(Sprawling):
     """Planning in one form took too many steps; try another."""
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from localsql.sync.config import Around, Config, config_from_text
-from localsql.sync.watch import Bell, Metrics, again_and_again, seconds, served
+from localsql.sync.config import Config, ConfigContext, config_from_text
+from localsql.sync.watch import Metrics, NotificationListener, again_and_again, seconds, served
 from policy.errors import AuthzError, Unavailable
 from policy.files import STANDARD_INPUT, decoded, text_of_file
 from policy.management.command import PolicyCommand, number
@@ -40,13 +40,13 @@ class SyncCommand(PolicyCommand):
     def config(self, name: str, connection: str) -> Config:
         text = decoded(sys.stdin.buffer.read(), "<stdin>") if name == STANDARD_INPUT else text_of_file(name)
         folder = Path() if name == STANDARD_INPUT else Path(name).absolute().parent
-        return config_from_text(text, Around(folder, os.environ, connection))
+        return config_from_text(text, ConfigContext(folder, os.environ, connection))
 
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
         """Run `once` repeatedly. It returns whether it failed with a transient error."""
         if port is not None and port > LAST_PORT:
             raise CommandError(f"--metrics-port must be between 0 and {LAST_PORT}.")
-        bell = Bell(config.databases)
+        bell = NotificationListener(config.databases)
         with ExitStack() as open_ones:
             open_ones.callback(bell.close)
             try:

@@ -384,7 +384,7 @@ _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
 
 
 @dataclass(frozen=True)
-class Around:
+class ConfigContext:
     """The context of a file: its folder, environment variables, and the --connection option."""
 
     folder: Path = Path()
@@ -395,7 +395,7 @@ class Around:
 class Databases:
     """The databases in a file, or the one from --connection."""
 
-    def __init__(self, document: Mapping[object, object], around: Around):
+    def __init__(self, document: Mapping[object, object], around: ConfigContext):
         self.around = around
         self.usual = _usual_type(document)
         entries = dict(entries_of("dbs", document.get("dbs")))
@@ -522,7 +522,7 @@ _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})
 _OF_AN_OUTBOX = ("db", "table")
 
 
-def config_from_text(text: str, around: Around) -> Config:
+def config_from_text(text: str, around: ConfigContext) -> Config:
     try:
         document, typed = document_from_yaml(text), document_from_yaml(text, is_typed=True)
     except YamlRejected as error:
@@ -533,7 +533,7 @@ def config_from_text(text: str, around: Around) -> Config:
         raise ConfigRejected(error.place, error.reason, _line_of(document, error.place)) from None
 
 
-def _config(document: object, typed: Any, around: Around) -> Config:
+def _config(document: object, typed: Any, around: ConfigContext) -> Config:
     """Return the configuration in a document; `typed` is the same with numbers and times as parsed by YAML."""
     if not isinstance(document, dict):
         raise ConfigRejected("", "must be a mapping with the key `facts`")

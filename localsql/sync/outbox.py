@@ -164,11 +164,11 @@ def opened(outbox: Outbox) -> Iterator[OutboxTable]:
 
 # ---- applied rows that may still be in the outbox -----------------------------------------------------------------
 # This is optimistic locking with a version number, called the turn. Each change of the stored rows names the turn that
-# it is based on, and increments it. It fails with `TurnIsOver` if another process was faster; then the outbox has to be
-# read again.
+# it is based on, and increments it. It fails with `DrainedElsewhere` if another process was faster; then the outbox has
+# to be read again.
 
 
-class TurnIsOver(Exception):
+class DrainedElsewhere(Exception):
     """Another process that drains the same outbox was faster."""
 
 
@@ -191,7 +191,7 @@ def turn_of(environment_id: int, name: str) -> OutboxTurn:
         )
         found = cursor.fetchall()
     if not found:
-        raise TurnIsOver
+        raise DrainedElsewhere
     return OutboxTurn(
         found[0][0], found[0][1], {number: digest for _, _, number, digest in found if number is not None}
     )
@@ -216,7 +216,7 @@ def _take(turn: OutboxTurn) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number))
         if not cursor.rowcount:
-            raise TurnIsOver
+            raise DrainedElsewhere
 
 
 # ---- rows of an outbox -> changes of facts, in id order, exactly once each ----------------------------------------
@@ -274,7 +274,7 @@ class _Drainer:
         """Drain one batch, and return whether there may be more."""
         try:
             return self._part()
-        except TurnIsOver:  # what the other process applied is recorded or deleted by now
+        except DrainedElsewhere:  # what the other process applied is recorded or deleted by now
             return True
 
     def _part(self) -> bool:

@@ -94,7 +94,7 @@ def seconds(text: str) -> float:
     return value
 
 
-class Bell:
+class NotificationListener:
     """Connections that listen for notifications from the application's PostgreSQL databases."""
 
     def __init__(self, databases: Sequence[Database]):
@@ -144,7 +144,7 @@ class WatchStopped(BaseException):
     """Raised by the signals that end the loop."""
 
 
-def again_and_again(once: Callable[[], bool], every: float, bell: Bell) -> None:
+def again_and_again(once: Callable[[], bool], every: float, bell: NotificationListener) -> None:
     """Run `once` until a signal arrives. If it returns True (a transient error), it is retried sooner."""
     failures = 0
     with _stopped_by_signals(), suppress(WatchStopped, KeyboardInterrupt):

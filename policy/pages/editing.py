@@ -40,11 +40,11 @@ from policy.pages.highlight import (
 )
 from policy.publishing import (
     MAX_NOTE,
+    ActiveVersionChanged,
     DraftText,
     Ignored,
+    NewerDraftExists,
     Published,
-    ReplacedMeanwhile,
-    SavedElsewhere,
     ignored_facts,
     note_fault,
     remarks_on,
@@ -61,12 +61,12 @@ from policy.testing import TestOutcome
 _KEPT = 400_000  # characters of all texts whose compiled programs are cached
 
 
-class Overtaken(Exception):
+class Superseded(Exception):
     """Raised if a later text of the same window arrived while this one waited for its turn."""
 
 
 class LatestOnly:
-    """A lock for only the latest waiter of each name: the others raise `Overtaken` when they acquire it."""
+    """A lock for only the latest waiter of each name: the others raise `Superseded` when they acquire it."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -80,7 +80,7 @@ class LatestOnly:
         try:
             with self._turn:
                 if self._latest[name] != number:
-                    raise Overtaken
+                    raise Superseded
                 yield
         finally:
             self._leave(name)
@@ -104,7 +104,7 @@ _changing = threading.Lock()
 
 
 def program_of(source: Source, window: object) -> Program:
-    """Return the text's program, from the cache or compiled; raise `PolicyRejected` or `Overtaken`."""
+    """Return the text's program, from the cache or compiled; raise `PolicyRejected` or `Superseded`."""
     digest = sha256(source.text.encode(errors="surrogatepass")).hexdigest()
     if (known := _known(digest)) is not None:
         return known
@@ -247,7 +247,7 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
     except PolicyTestsFailed as reason:
         trouble = f"{publishing.results_of(reason.report)}; not published"
         return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
-    except ReplacedMeanwhile as reason:
+    except ActiveVersionChanged as reason:
         became = f"version {reason.number} became active" if reason.number else "the active version was withdrawn"
         return Submitted(trouble=f"{became} while you were editing. Publish again to replace it with the text below")
     except (AuthzError, Unavailable) as reason:
@@ -295,7 +295,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
+class NewerVersions:
     """The publications after the version that the author saw, the latest last, and the diff to the active version."""
 
     seen: int | None
@@ -313,7 +313,7 @@ class Meanwhile:
         return sum(row.kind == "removed" for row in self.rows)
 
 
-def published_meanwhile(environment: Environment, seen: int | None) -> Meanwhile | None:
+def published_meanwhile(environment: Environment, seen: int | None) -> NewerVersions | None:
     """Return what was published since version `seen`; None if that is still the active one."""
     active = publishing.active_version(environment.pk)
     if (active.number if active else None) == seen:
@@ -321,7 +321,7 @@ def published_meanwhile(environment: Environment, seen: int | None) -> Meanwhile
     before = PolicyVersion.objects.filter(environment=environment, number=seen).first() if seen else None
     came = _publications(environment, before)
     rows = difference(before.source if before else "", active.source if active else "")
-    return Meanwhile(seen, active, tuple(came[-_MOST:]), len(came[:-_MOST]), tuple(rows))
+    return NewerVersions(seen, active, tuple(came[-_MOST:]), len(came[:-_MOST]), tuple(rows))
 
 
 def _publications(environment: Environment, before: PolicyVersion | None) -> list[Publication]:
@@ -451,7 +451,7 @@ class EditingAdmin(admin.ModelAdmin):
         """Return the panes next to the text; subclasses add theirs."""
         return []
 
-    def _shown(self, request: HttpRequest, found: Meanwhile | None) -> dict[str, object] | None:
+    def _shown(self, request: HttpRequest, found: NewerVersions | None) -> dict[str, object] | None:
         if found is None:
             return None
         return {"meanwhile": found, "may_look": self.has_view_or_change_permission(request)}
@@ -543,9 +543,9 @@ class EditingAdmin(admin.ModelAdmin):
             if len(sent["source"]) > MAX_BYTES:
                 raise TooLarge(f"the policy is larger than {MAX_BYTES:,} bytes; split or shorten it")
             return JsonResponse(answer({**sent, "window": self._window(request)}))
-        except Overtaken:
+        except Superseded:
             return JsonResponse({"overtaken": True})
-        except SavedElsewhere as reason:
+        except NewerDraftExists as reason:
             return JsonResponse({"other": _draft_to_json(reason.draft)})
         except (AuthzError, Unavailable) as reason:
             return JsonResponse({"refused": reason.message})

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from policy import publishing
 from policy.language.lexer import CONTEXTUAL, NAME, RESERVED, Word, words_in
 from policy.language.source import Problem, Source, Span
-from policy.publishing import Coverage, Figures
+from policy.publishing import Coverage, RecordedResults
 from policy.rules.program import Program
 from policy.testing import TestOutcome, TestReport
 
@@ -233,10 +233,10 @@ SECONDS = 8.0  # time limit for measuring coverage
 
 
 @dataclass(frozen=True)
-class Trial:
+class TestResults:
     """The results of the tests and, on request, their coverage."""
 
-    figures: Figures
+    figures: RecordedResults
     tests: tuple[TestOutcome, ...] = ()
     failures: list[Excerpt] = field(default_factory=list)
     untested: str = ""  # why the tests did not complete
@@ -257,14 +257,14 @@ class Trial:
         return len(self.coverage.missing) - len(self.missing) if self.coverage else 0
 
 
-def trial_of(program: Program, covering: bool = False) -> Trial:
+def trial_of(program: Program, covering: bool = False) -> TestResults:
     drafted = publishing.tried(program)
     coverage = publishing.coverage(program, SECONDS) if covering and not drafted.untested else None
     report = None if drafted.untested else drafted.report
     failures = excerpts_of_failures(program.source, drafted.report)[:MOST_FAILURES]
     missing = coverage.missing[:MOST_SHOWN] if coverage else ()
-    return Trial(
-        Figures.of_run(len(program.tests), report, coverage),
+    return TestResults(
+        RecordedResults.of_run(len(program.tests), report, coverage),
         drafted.report.tests,
         failures,
         drafted.untested,

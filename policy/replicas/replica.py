@@ -184,7 +184,7 @@ _SHARE = 0.05  # maximum share of time that new connections may spend on compari
 _compare_at = 0.0  # when the servers may be compared again, by `monotonic`
 
 
-class Silent(Exception):
+class Unresponsive(Exception):
     """The server does not respond."""
 
 
@@ -226,14 +226,14 @@ class Server:
 
 
 def answered(raw: Any, sql: str, values: list[str | None], until: float) -> list[tuple]:
-    """Return the rows of a small statement; raise `Silent` if the server does not respond by `until`."""
+    """Return the rows of a small statement; raise `Unresponsive` if the server does not respond by `until`."""
     link = raw.pgconn
     link.send_query_params(sql.encode(), [None if each is None else each.encode() for each in values])
     waiting = select.poll()
     waiting.register(link.socket, select.POLLIN)
     while link.is_busy():
         if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-            raise Silent("it does not respond")
+            raise Unresponsive("it does not respond")
         link.consume_input()
     result = link.get_result()
     while link.get_result() is not None:
@@ -286,7 +286,7 @@ def _timeline_of(raw: Any) -> int:
     """Return the timeline of a primary; 0 if the server is in recovery, or if the role may not read it."""
     try:
         return answered(raw, f"SELECT {NUMBER}", [], time.monotonic() + CONNECT_WITHIN)[0][0]
-    except Silent as reason:
+    except Unresponsive as reason:
         raw.close()
         raise OperationalError(f"the database does not respond: {reason}") from None
     except psycopg.DatabaseError as reason:

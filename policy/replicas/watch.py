@@ -28,7 +28,7 @@ from policy.replicas.replica import (
     Probe,
     Replica,
     Server,
-    Silent,
+    Unresponsive,
 )
 
 # ---- known --------------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class ReplicaWatch:
             replica.lose()
             replica.judge(f"unreachable: {_line(error)}")
             # If the server is unresponsive, queries that began before this probe would wait in vain.
-            replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
+            replica.end_what_hangs(started if isinstance(error, Unresponsive) else -inf)
             return
         replica.note(probe, self.primary.fresh_at(probe.position) if probe.in_recovery else -inf)
         replica.judge(self._reason_against(replica, probe))

@@ -12,7 +12,7 @@ from django.db import OperationalError, connection, transaction
 
 from authz_project import database
 from authz_project.server import database_waits
-from authz_project.server.database_waits import Silence, Wait, answers
+from authz_project.server.database_waits import DatabaseHealth, Wait, answers
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 
@@ -40,21 +40,21 @@ def many_files() -> Iterator[None]:
 def noted(monkeypatch) -> list[bool]:
     """What the process is told of silence."""
     found: list[bool] = []
-    monkeypatch.setattr(database, "note_silence", found.append)
+    monkeypatch.setattr(database, "set_unresponsive", found.append)
     return found
 
 
 @pytest.fixture
-def waiting(db, settings, monkeypatch) -> Iterator[Silence]:
+def waiting(db, settings, monkeypatch) -> Iterator[DatabaseHealth]:
     """This thread's connection has its limits, and the server has none: as one that hangs."""
     settings.STATEMENT_TIMEOUT = LIMIT
     monkeypatch.setattr(database_waits, "GRACE", GRACE)
-    monkeypatch.setattr(database_waits, "silence", Silence())
+    monkeypatch.setattr(database_waits, "health", DatabaseHealth())
     connection.ensure_connection()
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
     connection.connection.wait = Wait(connection)
-    yield database_waits.silence
+    yield database_waits.health
     connection.close()
 
 
@@ -94,9 +94,9 @@ def test_a_wait_of_a_silent_server_ends_and_so_do_those_of_other_threads(waiting
     with pytest.raises(OperationalError), transaction.atomic():
         sleep(600)
     assert noted == [True]
-    assert waiting.is_noticed(None, began) and noted == [True], "without asking again"
+    assert waiting.is_unresponsive(None, began) and noted == [True], "without asking again"
     monkeypatch.setattr(database_waits, "answers", lambda raw: True)
-    assert not waiting.is_noticed(None, time.monotonic()), "the next wait is another one"
+    assert not waiting.is_unresponsive(None, time.monotonic()), "the next wait is another one"
     may_connect.set()
     while noted != [True, False]:
         time.sleep(0.01)
@@ -139,11 +139,11 @@ def test_after_a_silence_each_thread_connects_anew(db, monkeypatch):
     connection.ensure_connection()
     before = connection.connection
     try:
-        database.note_silence(True)
+        database.set_unresponsive(True)
         with pytest.raises(OperationalError, match="does not respond"):
             database.refresh_connection()
     finally:
-        database.note_silence(False)
+        database.set_unresponsive(False)
     monkeypatch.setattr(connection, "is_usable", lambda: pytest.fail("waits for the server"))
     database.refresh_connection()
     assert before.closed and connection.connection is None

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from authz_project.keys import NotToBeRotated, create_key, revoke_key, rotate_key
+from authz_project.keys import CannotRotate, create_key, revoke_key, rotate_key
 from authz_project.models import ApiKey
 from policy.ground.clock import now, time_of
 from policy.ground.journal import By
@@ -174,7 +174,7 @@ def test_of_two_who_rotate_a_key_at_once_one_does(db):
     def rotate(_: int) -> bool:
         try:
             rotate_key(ApiKey.objects.get(pk=key.pk), By("test"))
-        except NotToBeRotated:
+        except CannotRotate:
             return False
         else:
             return True

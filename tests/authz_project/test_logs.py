@@ -227,7 +227,7 @@ def test_pieces_are_of_whole_lines():
 def test_what_nobody_reads_harms_nobody():
     reader, writer = os.pipe()
     os.close(reader)
-    handler = formats.WholeLines()
+    handler = formats.LineHandler()
     handler.setFormatter(Plain())
     with mock.patch.object(formats, "STANDARD_ERROR", writer):
         handler.emit(record("lost"))
@@ -330,7 +330,7 @@ def test_refusals_of_a_kind_are_one_short_line_a_second(monkeypatch):
     """A line of each request with its traceback would fill the disk of whoever is sent enough of them."""
     now = [100.0]
     monkeypatch.setattr(formats.time, "monotonic", lambda: now[0])
-    briefly, written = formats.Briefly(), []
+    briefly, written = formats.UntrustedLogFilter(), []
     for second in range(2):
         for _ in range(313):
             for name in ("django.security.DisallowedHost", "django.security.TooManyFieldsSent"):

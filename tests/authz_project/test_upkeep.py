@@ -8,7 +8,7 @@ import pytest
 from django.db import InterfaceError
 
 from authz_project.server import upkeep
-from authz_project.server.upkeep import Chore, start_upkeep
+from authz_project.server.upkeep import PeriodicTask, start_upkeep
 from facts.wire import fact_from_json
 from policy.errors import Busy
 from tests.authz_project.test_serve import SECRET, new_url  # noqa: F401  a fixture
@@ -31,7 +31,7 @@ def test_chores_are_done_again_and_again_whatever_becomes_of_them(db, caplog, re
         if reason is not None:
             raise reason
 
-    start_upkeep((Chore("often", 0.02, do), Chore("seldom", 3600, lambda: rare.append(1))))
+    start_upkeep((PeriodicTask("often", 0.02, do), PeriodicTask("seldom", 3600, lambda: rare.append(1))))
     assert enough.wait(20)
     assert len(rare) == 1
     assert all(later - earlier >= 0.02 for earlier, later in pairwise(done))
@@ -39,7 +39,7 @@ def test_chores_are_done_again_and_again_whatever_becomes_of_them(db, caplog, re
 
 
 def test_facts_are_swept_every_minute():
-    assert ("deletion of expired facts", 60) in [(chore.name, chore.every) for chore in upkeep.CHORES]
+    assert ("deletion of expired facts", 60) in [(task.name, task.every) for task in upkeep.TASKS]
 
 
 def test_a_server_sweeps_what_has_ended(tmp_path, new_url):  # noqa: F811

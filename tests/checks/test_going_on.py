@@ -7,7 +7,7 @@ from django.db import connection
 
 from checks.asking import deadline, run
 from checks.compare.kinds import AccessKind
-from checks.compare.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review import Access, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import (
@@ -128,7 +128,7 @@ def test_what_one_actor_may_do_on_every_resource_but_some_is_gone_through_to_its
     store(api, *(fact("is_secret", f"Repo:r{each}") for each in range(3)))
     store(api, *(fact("is_open", f"Repo:o{each}") for each in range(30)))
     store(api, fact("is_admin", "User:ann"))
-    wanted, page_start, seen = Wanted("User", "write", actor="ann"), None, []
+    wanted, page_start, seen = ReviewFilter("User", "write", actor="ann"), None, []
     while True:
         found = changes_of(api.environment.pk, moments_reviewed(api.environment.pk, 3, 4), wanted, "", page_start)
         seen += [line.resource.id for line in found.lines]
@@ -145,7 +145,7 @@ def test_what_was_too_much_at_once_is_not_tried_again(api, slow, monkeypatch):
     store(api, fact("is_secret", "Repo:r0"), *(fact("is_open", f"Repo:o{each}") for each in range(30)))
     store(api, fact("is_admin", "User:ann"))
     moments = moments_reviewed(api.environment.pk, 2, 3)
-    wanted = Wanted("User", "write", actor="ann")
+    wanted = ReviewFilter("User", "write", actor="ann")
     first = changes_of(api.environment.pk, moments, wanted)
     assert first.next is not None and first.next.cursor.leads == EACH
     monkeypatch.setattr("checks.compare.review_walk.Chunks._by_actor", None)

@@ -16,7 +16,7 @@ from checks.asking import ask
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
 from checks.compare import review as reviewing
-from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import Chunks, Filter, WalkLimits, all_lines, page_start_from_text, page_start_text
@@ -124,7 +124,7 @@ def mentioned(environment_id: int, *moments: int) -> dict[str, set[str]]:
     return found
 
 
-def reviewed(environment_id: int, *moments: int, wanted: Wanted = EVERYTHING) -> list[Access]:
+def reviewed(environment_id: int, *moments: int, wanted: ReviewFilter = EVERYTHING) -> list[Access]:
     review = Review(environment_id, moments_reviewed(environment_id, *moments), wanted)
     lines = list(all_lines(review, lambda cursor: None))
     assert not [line for line in lines if isinstance(line, NotAnswered)]
@@ -138,7 +138,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
     first = Environment.objects.get(pk=repos.environment.pk).offset
     remove(repos, fact("has_role", "User:zoe", "reader", "Repo:z"))
     moments = (first, None) if step == "changes" else (first,)
-    wanted = Wanted(actor_type="User", resource_type="Repo")
+    wanted = ReviewFilter(actor_type="User", resource_type="Repo")
     assert any(line.resource.id == "z" for line in reviewed(repos.environment.pk, *moments, wanted=wanted))
     if step == "changes":
         pruned = prune_before(monkeypatch, reviewing, "changed_facts_between")
@@ -185,13 +185,13 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
                 assert expanded(few, known) == {each for each in right if text in each[1] or text in each[4]}
             assert expanded([*(line for line in lines if line.state == state), *kept], known) == right
             for user in (*USERS, NOBODY):
-                wanted = Wanted("User", actor=user)
+                wanted = ReviewFilter("User", actor=user)
                 assert sorted(paged(pk, first, last, wanted=wanted)) == sorted(reviewed(pk, first, last, wanted=wanted))
                 mine = {each[2:] for each in right if each[:2] == ("User", user)}
                 assert said_of(changed(pk, user, first, last), state) == mine
 
 
-def paged(environment_id: int, *moments: int, text: str = "", wanted: Wanted = EVERYTHING) -> list[Access]:
+def paged(environment_id: int, *moments: int, text: str = "", wanted: ReviewFilter = EVERYTHING) -> list[Access]:
     """What the pages of a review say, one after the other."""
     lines: list[Access] = []
     page_start = None
@@ -211,7 +211,7 @@ def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
     page_start = None
     while True:
         between = moments_reviewed(environment_id, *moments)
-        found = changes_of(environment_id, between, Wanted("User", actor=user), "", page_start)
+        found = changes_of(environment_id, between, ReviewFilter("User", actor=user), "", page_start)
         assert not found.not_answered
         assert {line.actor for line in found.lines} <= {Value("User", user)}
         lines += found.lines

@@ -14,7 +14,7 @@ import pytest
 
 from authz_project import sqlite_log
 from authz_project.checkup import disk_findings
-from authz_project.server.upkeep import CHORES
+from authz_project.server.upkeep import TASKS
 
 SMALL = 256 << 10  # bytes
 READS = 0.3  # seconds that a reader takes
@@ -163,6 +163,6 @@ def test_the_larger_it_is_the_longer_others_wait(settings):
 
 
 def test_a_server_does_it_and_a_check_tells_of_it(tmp_path):
-    assert sqlite_log.keep_small in [each.do for each in CHORES]
+    assert sqlite_log.keep_small in [each.do for each in TASKS]
     (told,) = disk_findings({}, sqlite_log.LARGE)
     assert told.id == "authz.W012" and "write-ahead log of the database has 64 MiB" in told.msg

@@ -15,7 +15,7 @@ from django.core.management import call_command
 
 from authz_project.keys import create_key
 from localsql.bindings import bindings_from_text
-from localsql.sync.config import Around, config_from_text
+from localsql.sync.config import ConfigContext, config_from_text
 from policy import publishing, rules
 from policy.endpoint import MAY_WAIT
 from policy.errors import AuthzError
@@ -24,7 +24,7 @@ from policy.language.source import PolicyRejected
 from policy.models import default_environment
 
 CORPUS = Path(__file__).with_name("corpus")
-_AROUND = Around(connection="postgres://u:p@127.0.0.1:1/none")  # nothing connects while it is read
+_AROUND = ConfigContext(connection="postgres://u:p@127.0.0.1:1/none")  # nothing connects while it is read
 
 Target = Callable[[bytes], int | None]
 

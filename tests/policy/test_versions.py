@@ -13,7 +13,7 @@ from policy import publishing
 from policy.errors import MalformedRequest, PolicyTestsFailed
 from policy.ground.journal import By
 from policy.models import PolicyVersion, Revision
-from policy.publishing import MAX_NOTE, Coverage, Figures, activate, active_version, publish
+from policy.publishing import MAX_NOTE, Coverage, RecordedResults, activate, active_version, publish
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from tests.policy.test_admin import VERSIONS, Person, page_of, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TEST, TESTED, runner, tests_fail, tests_pass  # noqa: F401
@@ -110,12 +110,12 @@ def test_a_copied_environment_keeps_what_is_known_of_its_policy(environment):
 
 def test_figures_in_words():
     report = TestReport((TestOutcome("t", 1, (AssertionOutcome("p()", 1, False, "no"),)),))
-    failed = Figures.of_run(2, report, Coverage(201, ()))
+    failed = RecordedResults.of_run(2, report, Coverage(201, ()))
     assert (failed.tests_text, failed.tests_mood, failed.percent) == ("1 of 2 failed", "bad", 100)
-    assert Figures(2, None).tests_text == "2 not completed" and Figures(2, None).tests_mood == "bad"
-    assert (Figures().tests_text, Figures().coverage_text, Figures().percent) == ("", "", None)
-    assert Figures(0, 0, 0, 0).tests_text == "none" and Figures(0, 0, 0, 0).coverage_text == "no rules"
-    assert Figures(1, 0, 1000, 999).percent == 99  # not all
+    assert RecordedResults(2, None).tests_text == "2 not completed" and RecordedResults(2, None).tests_mood == "bad"
+    assert (RecordedResults().tests_text, RecordedResults().coverage_text, RecordedResults().percent) == ("", "", None)
+    assert RecordedResults(0, 0, 0, 0).tests_text == "none" and RecordedResults(0, 0, 0, 0).coverage_text == "no rules"
+    assert RecordedResults(1, 0, 1000, 999).percent == 99  # not all
 
 
 # ---- the interface -----------------------------------------------------------------------------------------------

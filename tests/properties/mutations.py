@@ -196,7 +196,7 @@ def mentioned_by(base: Base, *policies: ast.Policy) -> frozenset[Value]:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TestResults:
     """A mutant that changes some answer, and what the preview said of it."""
 
     base: Base
@@ -226,7 +226,7 @@ class Trial:
         yield from ((goal.predicate, row) for row in product(*choices))
 
 
-def trials(seed: int, count: int, each_base: int = 4) -> Iterator[Trial]:
+def trials(seed: int, count: int, each_base: int = 4) -> Iterator[TestResults]:
     """So many mutants that change some answer, of policies in turn."""
     lots = Random(seed)
     found = bases()
@@ -254,7 +254,7 @@ def installed(base: Base, seed: int) -> Environment:
     return environment
 
 
-def tried(base: Base, policy: ast.Policy, environment: Environment) -> Trial | None:
+def tried(base: Base, policy: ast.Policy, environment: Environment) -> TestResults | None:
     """None where the mutant is no policy, or changes nothing."""
     text = print_policy(policy)
     try:
@@ -267,4 +267,4 @@ def tried(base: Base, policy: ast.Policy, environment: Environment) -> Trial | N
     if not (decisions or others):
         return None
     said = preview(environment.pk, text, "", seconds=SECONDS, most=10**6, explains=False)
-    return Trial(base, text, decisions, others, said, world | {unmentioned(value.type) for value in world})
+    return TestResults(base, text, decisions, others, said, world | {unmentioned(value.type) for value in world})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.answers import FRESH_ID, SECOND_FRESH
-from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
+from checks.engine.errors import CannotEnumerate, TooManyInliningSteps, TooManySteps, UnboundVariable
 from checks.engine.plan.draft import (
     Choice,
     Chooser,
@@ -298,7 +298,7 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
-    most: int | None = None  # steps until `SprawlingSteps` is raised; None if there is no alternative form
+    most: int | None = None  # steps until `TooManyInliningSteps` is raised; None if there is no alternative form
     with_values: bool = True  # whether plans in rounds take the question's values as keys, so as not to depend on them
     grounding: Grounding | None = None
     steps: int = 0
@@ -339,7 +339,7 @@ class Unfolder:
         """Count one step of planning; raise if there are too many."""
         self.steps += 1
         if self.most is not None and self.steps > self.most:
-            raise SprawlingSteps
+            raise TooManyInliningSteps
         if self.steps > MOST_STEPS:
             raise TooManySteps(MOST_STEPS)
         tick()

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
-from checks.compare.review import Access, AccessState, NotAnswered, Review, Wanted, moments_reviewed
+from checks.compare.review import Access, AccessState, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import described, looked_text, shown, shown_action
 from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
@@ -77,13 +77,13 @@ class Command(PolicyCommand):
             )
 
 
-def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> Wanted:
+def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> ReviewFilter:
     if not actor:
-        return Wanted(actor_type, action, resource_type)
+        return ReviewFilter(actor_type, action, resource_type)
     only = value_from_text(actor)
     if actor_type not in ("", only.type):
         raise CommandError(f"--actor {actor} is not of --actor-type {actor_type}.")
-    return Wanted(only.type, action, resource_type, only.id)
+    return ReviewFilter(only.type, action, resource_type, only.id)
 
 
 def _when(text: str | None, option: str) -> AsOf | None:

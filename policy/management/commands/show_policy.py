@@ -10,7 +10,7 @@ from policy.files import bundle_of_files
 from policy.management.command import MOST, PolicyCommand, add_as_of, add_version, moment_asked
 from policy.models import Environment, PolicyVersion
 from policy.pages.highlight import unified
-from policy.publishing import Figures, active_version, version_numbered
+from policy.publishing import RecordedResults, active_version, version_numbered
 from policy.values import whole_number
 
 ACTIVE = "active"
@@ -90,7 +90,7 @@ class Command(PolicyCommand):
 
 
 def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
-    figures = Figures.of_version(version)
+    figures = RecordedResults.of_version(version)
     return [
         ("version", str(version.number)),
         ("published", f"{version.created_at:%Y-%m-%d %H:%M} UTC"),
@@ -105,7 +105,7 @@ def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
 
 def _figures(version: PolicyVersion) -> str:
     """Return `admin ann; tests: 12 passed, 9 of 10 rules exercised`, without the parts that are unknown."""
-    figures = Figures.of_version(version)
+    figures = RecordedResults.of_version(version)
     tests = f"tests: {figures.tests_text}" if figures.tests else ""
     if tests and figures.percent is not None:
         tests += f", {figures.coverage_text} exercised"

@@ -11,8 +11,8 @@ from localsql.bindings import bindings_from_text
 from localsql.dialects import DIALECTS
 from localsql.sync.config import (
     _TYPES,
-    Around,
     Config,
+    ConfigContext,
     ConfigRejected,
     CsvFile,
     DatabaseKind,
@@ -43,7 +43,7 @@ SET = {"URL": "postgres://me:s3cret@db/app", "PASSWORD": "s3cret", "EMPTY": ""}
 
 
 def read(text: str, **around) -> Config:
-    return config_from_text(text, Around(Path("/here"), {**SET, **around.pop("environment", {})}, **around))
+    return config_from_text(text, ConfigContext(Path("/here"), {**SET, **around.pop("environment", {})}, **around))
 
 
 def fact(entry: str, database: str = "connection_string: $URL", key: str = "p(User:_)", more: str = "") -> str:
@@ -170,7 +170,10 @@ WRONG = [
     (fact("collection: t"), "`dbs.app` is a postgres database: use `query`"),
     (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "`collection` is required"),
     (fact("collection: t", "connection_string: 'mongodb://a/b'"), "`fields` must be a list of 1 names"),
-    (fact("collection: t, fields: [a], aggregate: [{$out: x}]", "connection_string: 'mongodb://a/b'"), "must be read-only"),
+    (
+        fact("collection: t, fields: [a], aggregate: [{$out: x}]", "connection_string: 'mongodb://a/b'"),
+        "must be read-only",
+    ),
     (fact("collection: t, fields: [a], find: '{'", "connection_string: 'mongodb://a/b'"), "`find` is not valid JSON"),
     (fact("collection: t, fields: [a], find: {}, aggregate: []", "connection_string: 'mongodb://a/b'"), "not both"),
     (fact(Q, "type: csv, connection_string: a"), "is a folder of CSV files: use `file`"),
@@ -179,7 +182,10 @@ WRONG = [
     (fact(Q, more="version: 2\n"), "line 5: `version`: must be 1"),
     (fact(Q, more="outbox: {table: 'x; DROP'}\n"), "must be a table name"),
     (fact(Q, more="outbox: {db: nowhere}\n"), "database `nowhere` is not under `dbs`"),
-    (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "must be in an SQL database, not one of type csv"),
+    (
+        fact("", "type: csv, connection_string: a", more="outbox: {}\n"),
+        "must be in an SQL database, not one of type csv",
+    ),
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "has no database"),
     ("facts: [", "is not valid YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
@@ -228,7 +234,7 @@ def test_databases_that_nothing_uses_need_no_variables():
 )  # fmt: skip
 def test_no_part_of_a_password_is_shown(url):
     text = f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {{connection_string: "{url}", type: postgres}}}}'
-    database = config_from_text(text, Around(Path())).patterns[0].database
+    database = config_from_text(text, ConfigContext(Path())).patterns[0].database
     for said in (f"cannot reach {url}", "no host 's3cret/x@host'", "user s3cret", "port s3cret"):
         assert "s3cret" not in database.without_secrets(said)
 
@@ -239,7 +245,7 @@ def test_no_part_of_a_password_is_shown(url):
 def test_a_connection_that_says_otherwise_than_its_entry_is_refused(url):
     entry = f'{{connection_string: "{url}", type: postgres, ssl: {{ssl_mode: require}}}}'
     with pytest.raises(ConfigRejected, match="both say how it is encrypted"):
-        config_from_text(f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {entry}}}', Around(Path()))
+        config_from_text(f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {entry}}}', ConfigContext(Path()))
 
 
 def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_yaml():

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from localsql.sync.config import Around, PatternRefused, SourceFailed, config_from_text
+from localsql.sync.config import ConfigContext, PatternRefused, SourceFailed, config_from_text
 from localsql.sync.sources import rows_of
 
 
 def rows_in(path: Path, more: str = ""):
     entry = f"{{file: {path.name}{more}}}"
     text = f"facts: {{'p(User:_, Org:_)': {entry}}}\ndbs: {{app: {{type: csv, connection_string: {path.parent}}}}}"
-    return rows_of(config_from_text(text, Around(Path())).patterns[0], False)
+    return rows_of(config_from_text(text, ConfigContext(Path())).patterns[0], False)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from facts import read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
-from localsql.sync.config import Around, SourceFailed, config_from_text
+from localsql.sync.config import ConfigContext, SourceFailed, config_from_text
 from localsql.sync.run import MostDeletes, Passed, SyncOptions
 from localsql.sync.sources import connected
 from policy.ground.journal import NOBODY, By
@@ -44,7 +44,7 @@ class Quiet:
 
 
 def passed(environment, config: str, applies: bool = False, skips_bad: bool = False, most: MostDeletes = ALL) -> Passed:
-    made = config_from_text(config, Around(Path(), os.environ))
+    made = config_from_text(config, ConfigContext(Path(), os.environ))
     return run.passed(environment.pk, made, SyncOptions(applies, most, skips_bad), Quiet())
 
 
@@ -115,6 +115,6 @@ def test_what_reads_rows_cannot_write(staff_of, kind):
         body = f"$$ {insert} RETURNING who $$"
         staff.execute(f"CREATE OR REPLACE FUNCTION written() RETURNS text LANGUAGE sql AS {body}")
         statement = "SELECT written()"
-    (database,) = config_from_text(config_of(staff, kind), Around(Path())).databases
+    (database,) = config_from_text(config_of(staff, kind), ConfigContext(Path())).databases
     with connected(database) as connection, pytest.raises(SourceFailed, match=r"(?i)read.?only"):
         list(connection.rows(statement))

@@ -15,7 +15,7 @@ import pytest
 from pymongo.errors import ConfigurationError, ServerSelectionTimeoutError
 
 from localsql.sync import sources
-from localsql.sync.config import Around, ConfigRejected, DriverMissing, SourceFailed, config_from_text
+from localsql.sync.config import ConfigContext, ConfigRejected, DriverMissing, SourceFailed, config_from_text
 from localsql.sync.sources import rows_of
 from tests.localsql.sync.test_in_step import passed, stored
 
@@ -64,7 +64,7 @@ def config(entry: str, key: str = "p(User:_, Org:_)") -> str:
 
 
 def pattern(entry: str, **more):
-    return config_from_text(config(entry, **more), Around(Path())).patterns[0]
+    return config_from_text(config(entry, **more), ConfigContext(Path())).patterns[0]
 
 
 def rows(entry: str, **more):
@@ -175,4 +175,4 @@ def test_a_driver_that_is_missing_is_named(monkeypatch, url, says):
     asked = "collection: staff, fields: [a]" if "mongo" in url else "query: SELECT a FROM t"
     text = f"facts: {{'p(User:_)': {{{asked}}}}}\ndbs: {{app: {{connection_string: '{url}'}}}}"
     with pytest.raises(DriverMissing, match=says):
-        list(rows_of(config_from_text(text, Around(Path())).patterns[0], True))
+        list(rows_of(config_from_text(text, ConfigContext(Path())).patterns[0], True))

@@ -18,7 +18,7 @@ from facts import read, store
 from facts.store import changes_from_json
 from localsql.models import OutboxRow
 from localsql.sync import outbox as draining
-from localsql.sync.config import Around, Outbox, SourceFailed, config_from_text
+from localsql.sync.config import ConfigContext, Outbox, SourceFailed, config_from_text
 from localsql.sync.outbox import Drained, OutboxTable, RowRejected, drain
 from policy.errors import NotFound
 from policy.ground.journal import current_offset
@@ -77,7 +77,7 @@ def deleting(*names: str) -> dict:
 
 def outbox_of(app, name: str = "app", table: str = "authz_outbox") -> Outbox:
     text = f"dbs: {{{name}: {{connection_string: '{app.connection_string}'}}}}\noutbox: {{table: {table}}}"
-    found = config_from_text(text, Around(Path())).outbox
+    found = config_from_text(text, ConfigContext(Path())).outbox
     assert found is not None
     return found
 

@@ -20,8 +20,8 @@ from django.db.models import Max
 
 from localsql.management.sync_command import SyncCommand
 from localsql.sync import watch
-from localsql.sync.config import Around, Config, config_from_text
-from localsql.sync.watch import Bell, Metrics, again_and_again, seconds, served
+from localsql.sync.config import Config, ConfigContext, config_from_text
+from localsql.sync.watch import Metrics, NotificationListener, again_and_again, seconds, served
 from policy.models import Revision
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
 from tests.localsql.sync.test_in_step import insert, passed, stored
@@ -136,14 +136,14 @@ def test_postgresql_wakes_it(staff_of):
         bell.close()
 
 
-def bell_of(staff: PostgresqlStaff) -> Bell:
-    return Bell(config_from_text(config_of(staff, "postgres"), Around()).databases)
+def bell_of(staff: PostgresqlStaff) -> NotificationListener:
+    return NotificationListener(config_from_text(config_of(staff, "postgres"), ConfigContext()).databases)
 
 
 def test_what_fails_is_tried_again_later_and_later():
     pauses: list[float] = []
 
-    class Recording(Bell):
+    class Recording(NotificationListener):
         def wait(self, pause: float) -> bool:
             pauses.append(pause)
             if len(pauses) == 7:
