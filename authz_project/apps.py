@@ -18,11 +18,11 @@ class AuthzProjectConfig(AppConfig):
 
 def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:
     """Check settings and files. The module is imported here so that other commands start faster."""
-    found: list[checks.CheckMessage] = import_string("authz_project.checkup.quick")()
+    found: list[checks.CheckMessage] = import_string("authz_project.system_checks.quick")()
     return found
 
 
 def check_deployment(app_configs: object, **options: object) -> list[checks.CheckMessage]:
     """Check the settings recommended for production, and the database."""
-    found: list[checks.CheckMessage] = import_string("authz_project.checkup.deployment")()
+    found: list[checks.CheckMessage] = import_string("authz_project.system_checks.deployment")()
     return found

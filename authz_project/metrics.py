@@ -40,7 +40,7 @@ from authz_project.side_listener import Application, Start, listening
 from policy.ground import spans
 from policy.ground.spans import Part
 from policy.ground.threads import start_thread
-from policy.replicas.standing import standings
+from policy.replicas.status import statuses
 
 log = logging.getLogger("authz.metrics")
 
@@ -401,7 +401,7 @@ class Worker:
 
     def _look_at_replicas(self) -> None:
         metric = self.metric
-        for replica in standings():
+        for replica in statuses():
             repeated = max(0, replica.tries - replica.answers - replica.asked)
             for outcome, number in (("counted", replica.answers), ("repeated", repeated)):
                 counted = self._of_replicas.get((replica.name, outcome), 0)

@@ -1,6 +1,6 @@
 """The command line, `authz` or `manage.py`: list of commands, dispatch, and error messages.
 
-`overview.py` lists the commands by topic, `running.py` finds and runs a command, `endings.py` reports errors, and
+`overview.py` lists the commands by topic, `running.py` finds and runs a command, `errors.py` reports errors, and
 `arguments.py` has types of arguments. Neither `overview.py` nor this file imports Django, so help is printed at once.
 """
 
@@ -24,7 +24,7 @@ def main() -> None:
         if not sys.stdout.closed:  # closed by the language server
             sys.stdout.flush()  # here, where a failure can still be reported
     except (Exception, KeyboardInterrupt) as reason:
-        sys.exit(_part("endings").ending_of(reason))
+        sys.exit(_part("errors").ending_of(reason))
     finally:
         gc.enable()  # for programs that call this and continue
 

@@ -4,5 +4,5 @@
 * `attempt`   one attempt to read from a replica
 * `replica`   one replica: its state, its running queries, and the connection with which it is probed
 * `watch`     what this process knows of the primary, and one thread per server, which probes it every second
-* `standing`  the status of replicas, for people and for metrics
+* `status`    the status of replicas, for people and for metrics
 """

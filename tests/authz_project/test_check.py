@@ -21,11 +21,17 @@ from django.core.management.base import SystemCheckError
 from django.db import OperationalError
 from django.utils import timezone
 
-from authz_project import checkup
-from authz_project.checkup import connection_findings, disk_findings, key_findings, log_findings, permission_findings
+from authz_project import system_checks
 from authz_project.keys import create_key, keep_dev_key, revoke_key
 from authz_project.management.commands import serve
-from policy.replicas.standing import Standing
+from authz_project.system_checks import (
+    connection_findings,
+    disk_findings,
+    key_findings,
+    log_findings,
+    permission_findings,
+)
+from policy.replicas.status import ReplicaStatus
 from tests.authz_project.test_ready import OF_LATER, migrations
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT
@@ -101,7 +107,7 @@ def test_invalid_settings_end_it(tmp_path):
 def kept_close(db, settings):
     """The database of this run, with its files their owner's alone, and a secret as `serve` makes it."""
     settings.SECRET_KEY = secrets.token_urlsafe(48)
-    if (path := checkup.database_file()) is not None:
+    if (path := system_checks.database_file()) is not None:
         for each in path.parent.glob(f"{path.name}*"):
             each.chmod(0o600)
     return db
@@ -115,7 +121,7 @@ def test_errors_raise_where_a_program_calls_it(kept_close, settings):
 
 def test_every_check_is_called_and_every_message_has_an_id_of_its_own():
     """Ids without gaps, each in one check, and each provoked here."""
-    source, tests = Path(checkup.__file__).read_text(), Path(__file__).read_text()
+    source, tests = Path(system_checks.__file__).read_text(), Path(__file__).read_text()
     checks = re.findall(r"^def (\w+)\(.*\) -> Found:$", source, re.MULTILINE)
     assert len(checks) > 10
     assert [name for name in checks if len(re.findall(rf"\b{name}\(", source)) == 1] == []
@@ -131,31 +137,31 @@ def test_every_check_is_called_and_every_message_has_an_id_of_its_own():
 
 def test_a_good_database_has_no_findings(kept_close, environment):
     create_key(environment, "in use")
-    assert found(checkup.database_findings()) == []
+    assert found(system_checks.database_findings()) == []
 
 
 def test_a_database_of_a_later_version_is_told(db):
     with migrations(OF_LATER, back="DELETE FROM django_migrations WHERE name = '9999_later'"):
-        told = list(checkup.database_findings())
+        told = list(system_checks.database_findings())
     assert found(told) == ["E004"] and "facts.9999_later" in text_of(told)
 
 
 def test_a_database_that_hangs_is_told(db):
     go_on = threading.Event()
     with (
-        mock.patch.object(checkup, "WITHIN", 0.2),
-        mock.patch.object(checkup, "migration_findings", side_effect=lambda: (go_on.wait(60), [])[1]),
+        mock.patch.object(system_checks, "WITHIN", 0.2),
+        mock.patch.object(system_checks, "migration_findings", side_effect=lambda: (go_on.wait(60), [])[1]),
     ):
         started = time.monotonic()
-        told = [*checkup.database_findings()]
+        told = [*system_checks.database_findings()]
         assert time.monotonic() - started < 30
     go_on.set()
     assert found(told) == ["E002"]
 
 
 def test_a_database_that_fails_is_told_on_one_line(db):
-    with mock.patch.object(checkup, "migration_findings", side_effect=OperationalError("one\nand two")):
-        told = list(checkup.database_findings())
+    with mock.patch.object(system_checks, "migration_findings", side_effect=OperationalError("one\nand two")):
+        told = list(system_checks.database_findings())
     assert [each.id for each in told] == ["authz.E003"] and "one and two" in text_of(told)
 
 
@@ -163,8 +169,8 @@ def test_a_database_that_fails_is_told_on_one_line(db):
     ("ahead", "ids"), [(0, []), (-5, ["W004"]), (5, ["W004"]), (3600, ["E006"]), (-3600, ["E006"])]
 )
 def test_clocks_that_differ_are_told(db, ahead, ids):
-    with mock.patch.object(checkup.time, "time", side_effect=lambda real=time.time: real() + ahead):
-        assert found(checkup.clock_findings()) == ([] if db == "sqlite" else ids)
+    with mock.patch.object(system_checks.time, "time", side_effect=lambda real=time.time: real() + ahead):
+        assert found(system_checks.clock_findings()) == ([] if db == "sqlite" else ids)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +182,9 @@ def test_clocks_that_differ_are_told(db, ahead, ids):
     ],
 )
 def test_each_replica_is_told_of(db, differs, ids):
-    used = Standing("db2:5432", True, "", 7, 0.4, 0, 0, 0)
-    with mock.patch.object(checkup, "looked_at", return_value=[used, used._replace(name="db3:5432", **differs)]):
-        told = list(checkup.replica_findings())
+    used = ReplicaStatus("db2:5432", True, "", 7, 0.4, 0, 0, 0)
+    with mock.patch.object(system_checks, "looked_at", return_value=[used, used._replace(name="db3:5432", **differs)]):
+        told = list(system_checks.replica_findings())
     assert found(told) == ids
     assert ("Replica db3:5432 is not used: gone." in text_of(told)) == bool(ids)
 
@@ -231,21 +237,21 @@ def test_no_key_at_all_and_the_one_that_everybody_knows_are_told(db, environment
 
 
 def test_settings_without_effect_are_told(settings):
-    assert found(checkup.decision_log_settings()) == []
+    assert found(system_checks.decision_log_settings()) == []
     settings.DECISION_LOG, settings.DECISION_LOG_DENIED = "", True
-    assert found(checkup.decision_log_settings()) == ["W002"]
+    assert found(system_checks.decision_log_settings()) == ["W002"]
 
 
 def test_a_secret_that_can_be_guessed_is_told(settings):
     settings.SECRET_KEY = "guess"
-    assert found(checkup.secret()) == ["E001"]
+    assert found(system_checks.secret()) == ["E001"]
 
 
 @pytest.mark.parametrize(("free", "ids"), [(5 << 30, []), (500 << 20, ["W011"] * 2), (5 << 20, ["E008"] * 2)])
 def test_a_disk_that_fills_is_told(tmp_path, free, ids):
-    with mock.patch.object(checkup.shutil, "disk_usage", return_value=usage(1 << 40, 0, free)):
+    with mock.patch.object(system_checks.shutil, "disk_usage", return_value=usage(1 << 40, 0, free)):
         assert found(disk_findings({"database": tmp_path, "decision log": tmp_path})) == ids
-        assert found(disk_findings({}, checkup.LARGE)) == ["W012"]
+        assert found(disk_findings({}, system_checks.LARGE)) == ["W012"]
 
 
 @pytest.mark.parametrize(("mode", "ids"), [(0o600, []), (0o640, ["W013"]), (0o604, ["E009"])])
@@ -268,7 +274,7 @@ def test_a_folder_that_everybody_may_write_is_told(tmp_path):
 def test_files_of_somebody_else_are_told(tmp_path):
     path = tmp_path / "authz.sqlite3"
     path.touch(0o600)
-    with mock.patch.object(checkup.os, "access", return_value=False):
+    with mock.patch.object(system_checks.os, "access", return_value=False):
         assert found(permission_findings(path)) == ["E010", "E011"]
 
 
@@ -279,7 +285,7 @@ def test_a_decision_log_that_cannot_be_written_is_told(tmp_path):
     assert found(log_findings(path)) == []
     path.chmod(0o644)
     assert found(log_findings(path)) == ["W015"]
-    with mock.patch.object(checkup.os, "access", return_value=False):
+    with mock.patch.object(system_checks.os, "access", return_value=False):
         assert found(log_findings(path)) == ["E012"]
     assert found(log_findings(tmp_path / "nowhere" / "decisions.jsonl")) == ["E012"]
     assert found(log_findings(tmp_path)) == ["E012"]

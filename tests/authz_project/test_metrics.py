@@ -26,7 +26,7 @@ from authz_project.observing import METHODS, AnsweredRequest, name_of
 from authz_project.server.supervisor import worker_ended, worker_started
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
-from policy.replicas.standing import Standing
+from policy.replicas.status import ReplicaStatus
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
 
@@ -451,9 +451,12 @@ def test_all_metrics_have_names_and_words_of_their_own():
 
 
 def test_replicas_are_told_by_what_each_is_and_did(worker, tmp_path, monkeypatch):
-    used, unknown = Standing("db2", True, "", 100, 0.5, 1, 13, 10), Standing("db3", False, "away", None, None, 0, 0, 0)
+    used, unknown = (
+        ReplicaStatus("db2", True, "", 100, 0.5, 1, 13, 10),
+        ReplicaStatus("db3", False, "away", None, None, 0, 0, 0),
+    )
     told = [used, unknown]
-    monkeypatch.setattr(metrics, "standings", lambda: told)
+    monkeypatch.setattr(metrics, "statuses", lambda: told)
     worker.look()
     told[0] = used._replace(asked=0, tries=15, answers=12, lag=2.0)
     found = counts(worker, tmp_path)

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from authz_project import sqlite_log
-from authz_project.checkup import disk_findings
 from authz_project.server.upkeep import TASKS
+from authz_project.system_checks import disk_findings
 
 SMALL = 256 << 10  # bytes
 READS = 0.3  # seconds that a reader takes

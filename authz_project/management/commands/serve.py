@@ -20,7 +20,6 @@ from django.db import Error, connection, connections
 from django.utils.module_loading import import_string
 
 from authz_project import environments
-from authz_project.checkup import connection_findings
 from authz_project.command_line.arguments import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.database import damage, refusal_of
@@ -31,11 +30,12 @@ from authz_project.secret_key import prepare_folder, secret_that_is_set, weaknes
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart
+from authz_project.system_checks import connection_findings
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
-from policy.replicas.standing import Standing, looked_at, state_of
+from policy.replicas.status import ReplicaStatus, looked_at, state_of
 
 START_LOCK = 0x617574687A  # an arbitrary number for an advisory lock
 
@@ -196,7 +196,7 @@ def counted(number: int, noun: str, plural: str = "s") -> str:
     return f"{number} {noun}{plural if number != 1 else ''}"
 
 
-def replicas_that_belong_here() -> list[Standing]:
+def replicas_that_belong_here() -> list[ReplicaStatus]:
     """Check each replica. One that is unreachable or lagging may recover; one of another database is an error."""
     found = looked_at()
     for each in found:

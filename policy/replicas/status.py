@@ -11,7 +11,7 @@ from policy.replicas.reading import watch
 _BETWEEN_LOOKS = 2.0  # seconds that pass between probes in any case, and are no lag
 
 
-class Standing(NamedTuple):
+class ReplicaStatus(NamedTuple):
     name: str  # its host and port
     is_used: bool
     reason: str  # why it is not used
@@ -23,30 +23,30 @@ class Standing(NamedTuple):
     is_stranger: bool = False  # a copy of another database, which is a configuration error
 
 
-def standings() -> list[Standing]:
+def statuses() -> list[ReplicaStatus]:
     """Return the status of each replica, as far as this process knows: it probes them only once it has queries."""
     if not settings.REPLICAS:
         return []
     watching, now = watch(), time.monotonic()
-    return [_standing(each, watching.known.timeline, now) for each in watching.replicas]
+    return [_status_of(each, watching.known.timeline, now) for each in watching.replicas]
 
 
-def looked_at() -> list[Standing]:
+def looked_at() -> list[ReplicaStatus]:
     """Probe each server now, and return the status of each replica."""
     if settings.REPLICAS:
         watch().look_once()
-    return standings()
+    return statuses()
 
 
-def line_of(standing: Standing) -> str:
+def line_of(status: ReplicaStatus) -> str:
     """Describe the status in one line: `replica db2:5432 is in use, lag 0.4 s`."""
-    return f"replica {standing.name} is {state_of(standing)}"
+    return f"replica {status.name} is {state_of(status)}"
 
 
-def state_of(standing: Standing) -> str:
-    if not standing.is_used:
-        return f"not in use: {standing.reason}"
-    return "in use" if standing.lag is None else f"in use, lag {standing.lag:.1f} s"
+def state_of(status: ReplicaStatus) -> str:
+    if not status.is_used:
+        return f"not in use: {status.reason}"
+    return "in use" if status.lag is None else f"in use, lag {status.lag:.1f} s"
 
 
 def described() -> list[str]:
@@ -54,11 +54,11 @@ def described() -> list[str]:
     return [line_of(each) for each in looked_at()]
 
 
-def _standing(replica: Any, timeline: int, now: float) -> Standing:
+def _status_of(replica: Any, timeline: int, now: float) -> ReplicaStatus:
     is_used = replica.may_be_asked(settings.REPLICA_MAX_LAG, timeline, now)
     reason = "" if is_used else replica.reason or "it does not respond"
     lag = now - replica.fresh_at
     counts = (replica.asked, replica.tries, replica.answers)
     # A replica that was up to date at the last probe is not behind merely because time has passed since.
     shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
-    return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)
+    return ReplicaStatus(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

@@ -26,7 +26,7 @@ from checks.decisions.log import STANDARD_OUTPUT
 from policy.ground.clock import now, time_of
 from policy.ground.threads import start_thread
 from policy.management.command import counted
-from policy.replicas.standing import looked_at
+from policy.replicas.status import looked_at
 
 Found = Iterator[CheckMessage]
 LOCAL = "sqlite"
