@@ -161,7 +161,7 @@ def _json_of_cells(number: int, cells: list[str]) -> object:
     while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
         pairs = pairs[:-2]  # columns that shorter facts leave empty
     if len(pairs) % 2:
-        return BadLine(number, "an argument has a type but no id")
+        return BadLine(number, f"argument {len(pairs) // 2 + 1} has a type but no id")
     args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
     return {"predicate": predicate, "args": args, **end}
 

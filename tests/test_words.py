@@ -1,6 +1,7 @@
 """The words that people read: phrases that a reader has to translate, and what stands in their place.
 
-Read are templates, scripts, string literals of the program, and the documents. Code, comments and docstrings are not.
+Read are templates, scripts, string literals of the program, examples, files for deployment, and the documents. Code,
+comments and docstrings are not.
 """
 
 import ast
@@ -12,6 +13,7 @@ import pytest
 
 from tests.service import ROOT
 
+PROGRAMS = ("templates/**/*.html", "templates/**/*.js", "editor/src/*.js", "**/*.py")
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 # Regular expressions of what is not to be written -> what to write instead.
 BANNED = {
@@ -62,6 +64,27 @@ BANNED = {
     r"something went wrong here": "internal server error",
     r"by somebody else": "by another user",
     r"all but some": "all values except some",
+    r"ha(?:s|ve) (?:no|an) equal here": "is not supported",
+    r"\bis no (?:url|subject|time|number|id|json|yaml|file|option|text|object|relationship|actor|array)\b":
+        "is not a …",
+    r"stands? (?:without|in double) quotes|stands? inside a block": "must be quoted, belongs inside a block",
+    r"alone is (?:not )?a condition|a list is not a value": "is not a condition, is not allowed here",
+    r"asks for itself|negate recursively": "recursion through `not`, depends on itself",
+    r"gives \S+ (?:a|no) value": "unbound variable",
+    r"if (?:it|that) is meant": "if this is intended",
+    r"so it may be anything|so it stands for every": "so it matches every value",
+    r"stands here as": "is used as … here",
+    r"there is another": "already exists, duplicate",
+    r"can be no facts": "invalid rows",
+    r"are asked for;?$": "are required",
+    r"means nothing here|has no end on its line|this comment has no end": "is not allowed here, unterminated",
+    r"is to be (?:a|true)\b": "must be",
+    r"; known are": "; use one of",
+    r"take (?:it|these tuples) away|and leave it out\b": "remove it",
+    r"wait for it in vain|keep somebody from something|worked out here": "affects, may restrict access, is computed",
+    r"nobody knows what|nobody can ask": "unknown, not supported",
+    r"much as you know|whoever signs in|where all ways come together": "plain words for what an example shows",
+    r"answered, whatever|that are there\.\"": "all status codes, running",
 }  # fmt: skip
 ANY = re.compile("|".join(f"(?:{each})" for each in BANNED), re.IGNORECASE | re.MULTILINE)
 DOCUMENTS = [
@@ -73,7 +96,7 @@ DOCUMENTS = [
 
 def files() -> Iterator[Path]:
     for app in APPS:
-        for pattern in ("templates/**/*.html", "templates/**/*.js", "editor/src/*.js", "**/*.py", "**/examples.json"):
+        for pattern in (*PROGRAMS, "**/examples.json", "examples/worlds/*.polar", "deploy/*"):
             yield from (each for each in (ROOT / app).glob(pattern) if "node_modules" not in each.parts)
 
 

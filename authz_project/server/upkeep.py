@@ -56,6 +56,6 @@ def _do(task: PeriodicTask) -> None:
     except (Unavailable, Error) as reason:  # retried when it is next due
         log.warning("%s: %s", task.name, reason)
     except Exception:
-        log.exception("failed: %s", task.name)
+        log.exception("%s: failed", task.name)
     with suppress(Error):
         connections[DEFAULT_DB_ALIAS].close()

@@ -398,7 +398,7 @@ def test_the_end_is_the_last_cell_of_a_line(environment, tmp_path):
     with pytest.raises(CommandError) as refused:
         run("load_facts", str(file))
     assert "line 1: expires_at: must be an RFC 3339 time with an offset" in str(refused.value)
-    assert "line 2: an argument has a type but no id" in str(refused.value)
+    assert "line 2: argument 2 has a type but no id" in str(refused.value)
     assert "line 3: expires_at: is in the past: the current time is 2" in str(refused.value)
 
 

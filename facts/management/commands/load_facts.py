@@ -41,7 +41,7 @@ class Command(PolicyCommand):
                 loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
             except LinesRejected as reason:
                 raise CommandError(
-                    f"Nothing was stored. Correct these lines, or pass --skip-bad:\n{reason.message}"
+                    f"Nothing was stored. Correct these lines, set --format, or pass --skip-bad:\n{reason.message}"
                 ) from None
         for line in loaded.bad:
             self.stderr.write(str(line))
