@@ -1,8 +1,8 @@
-// Makes policy/static/policy/editor.js of src/, and of the packages that package-lock.json names:
+// Builds policy/static/policy/editor.js from src/ and the packages in package-lock.json:
 //
 //     cd policy/editor && npm ci && npm run build
 //
-// The first line of what is made has the hash of all that it was made from, which a test compares.
+// The first line of the output has a hash of all inputs, which a test compares.
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
@@ -16,7 +16,7 @@ const sources = ["build.mjs", "package-lock.json", "package.json", ...readdirSyn
 const hash = createHash("sha256");
 for (const name of sources.sort()) hash.update(`${name}\n${read(name)}`);
 
-// The pages' content policy has no inline styles: style-mod is to use what a document adopts, as in a shadow root.
+// The Content-Security-Policy forbids inline styles, so style-mod must use adopted style sheets, as in a shadow root.
 const adopting = {
   name: "adopted style sheets",
   setup: (build) =>

@@ -14,7 +14,7 @@
     const query = new URLSearchParams(new FormData(form));
     query.set("match", "begins");
     const answer = await fetch(`${form.dataset.ids}?${query}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok || number !== asked) return; // another one was asked for meanwhile
+    if (!answer.ok || number !== asked) return; // outdated: a later request was sent
     const { ids } = await answer.json();
     offered.replaceChildren(...ids.map((id) => Object.assign(document.createElement("option"), { value: id })));
   }

@@ -1,4 +1,4 @@
-// What can stand at the cursor: the server knows, by policy/language/completion.py.
+// Completion at the cursor, computed by the server (policy/language/completion.py).
 import { autocompletion, insertCompletionText, pickedCompletion } from "@codemirror/autocomplete";
 import { ask, form } from "./page.js";
 import { placesIn } from "./places.js";
@@ -16,7 +16,7 @@ async function source(context) {
   try {
     found = await ask(form.dataset.completions, { source: text, place: places.there(context.pos) }, giveUp.signal);
   } catch {
-    return null; // what is wrong with the connection is told with the draft
+    return null; // connection errors are shown with the draft
   }
   const [from, to] = [places.here(found.start), places.here(found.end)];
   const inString = text[from - 1] === '"' && text[to] === '"';
@@ -28,14 +28,14 @@ async function source(context) {
   return { from, to, options, validFor: /^"?[\p{L}\p{N}_:@.-]*$/u };
 }
 
-/** Puts the name into the string, and goes on behind it. */
+/** Insert the name into the string, and move the cursor behind it. */
 function beyondQuote(view, completion, from, to) {
   const { label } = completion;
   const end = view.state.sliceDoc(to, to + 1) === '"' ? to + 1 : to;
   view.dispatch({ ...insertCompletionText(view.state, `${label}"`, from, end), annotations: pickedCompletion.of(completion) });
 }
 
-/** Puts the name there, and goes on between its parentheses. */
+/** Insert the name, and move the cursor between its parentheses. */
 function called(view, completion, from, to) {
   const insert = insertCompletionText(view.state, `${completion.label}()`, from, to);
   view.dispatch({ ...insert, selection: { anchor: from + completion.label.length + 1 }, annotations: pickedCompletion.of(completion) });

@@ -1,14 +1,14 @@
-// What is written is never lost: the server keeps it, and this browser until the server does.
+// Saves drafts on the server, and in the browser until the server has them.
 import { LoggedOut, SomebodyElse, ask, filename, form, later, make, textarea, timeOf, wasGivenUp } from "./page.js";
 
-const WAIT = 1500; // milliseconds without a key, before the server is told
-const LONGEST = 10_000; // with keys all the while
-const AGAIN = 15_000; // after a failure
+const WAIT = 1500; // milliseconds after the last key, before the draft is saved on the server
+const LONGEST = 10_000; // while the user keeps typing
+const AGAIN = 15_000; // retry interval after a failure
 const KEY = `policy-draft:${form.dataset.person}:${form.elements.environment.value}`;
 const saved = document.getElementById("saved");
 const note = document.getElementById("kept");
 
-/** What only this browser has: what was written while the server could not be reached, or a moment before the page was left. */
+/** Changes that only this browser has: made while the server was unreachable, or just before the page was left. */
 function keptHere() {
   try {
     return JSON.parse(localStorage.getItem(KEY));
@@ -17,7 +17,7 @@ function keptHere() {
   }
 }
 
-/** The text to begin with, and what is to be said about it. */
+/** The initial text, and a message about it. */
 export function textToBeginWith() {
   const kept = keptHere();
   const isAnother = new URLSearchParams(location.search).has("from");
@@ -26,11 +26,11 @@ export function textToBeginWith() {
 }
 
 export class Drafts {
-  /** `text` gives the text as it is, and `write` puts another in its place. */
+  /** `text` returns the current text, and `write` replaces it. */
   constructor(text, write) {
     this.text = text;
     this.write = write;
-    this.known = text(); // what the server has
+    this.known = text(); // the text that the server has
     this.since = null;
     this.saveSoon = later(WAIT, () => this.save());
     this.tryAgain = later(AGAIN, () => this.save());
@@ -60,7 +60,7 @@ export class Drafts {
       localStorage.setItem(KEY, JSON.stringify({ source: this.text(), filename: filename.value, seen: seen.value, stamp: stamp.value, at: Date.now() }));
       this.isHere = true;
     } catch {
-      this.isHere = false; // no room, or not allowed
+      this.isHere = false; // storage is full or disabled
     }
   }
 
@@ -110,7 +110,7 @@ export class Drafts {
     saved.replaceChildren(...told);
   }
 
-  /** Another window saved a draft that this one has not seen. */
+  /** Another window saved a draft that this window has not loaded. */
   offerOther(other) {
     this.failed = false;
     this.keepHere();
@@ -133,7 +133,7 @@ export class Drafts {
     ); // prettier-ignore
   }
 
-  /** What only this browser had is in the text again. */
+  /** Report that unsaved changes from this browser were restored. */
   tellRestored(kept, before) {
     if (kept.filename) filename.value = kept.filename;
     if (kept.seen) form.elements.seen.value = kept.seen;
@@ -152,7 +152,7 @@ export class Drafts {
       this.write(kept.source);
       this.tell();
     };
-    this.isLeft = true; // nothing is to be written over what is offered, until somebody chooses
+    this.isLeft = true; // do not overwrite the offered draft until the user chooses
     const go = (act) => () => {
       this.isLeft = false;
       act();
@@ -170,7 +170,7 @@ export class Drafts {
     note.replaceChildren(make("div", { class: "note plain" }, make("p", {}, text), ...buttons));
   }
 
-  /** The form is sent: what happens to the text is up to the server now. */
+  /** The form was submitted: the server is responsible for the text from now on. */
   leave() {
     this.keepHere();
     this.isLeft = true;

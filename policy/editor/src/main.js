@@ -1,4 +1,4 @@
-// The editor of policies: in place of the text area, which does the work where this does not run.
+// The policy editor. It replaces the text area, which works without JavaScript.
 import { closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, foldGutter, foldKeymap, foldService, indentOnInput, indentUnit } from "@codemirror/language";
@@ -16,10 +16,10 @@ import { polar } from "./polar.js";
 import { Marks } from "./problems.js";
 import { allTests, showTests, tellBegun, tellOutcomes, testAt, testGutter } from "./tests.js";
 
-const WAIT = 75; // milliseconds without a key, before the compiler is asked
-const BEFORE_TESTS = 700; // and its tests are run
-const LONG = 1000; // that tests take which are not run by themselves
-const MANY = 40; // tests that are likely to
+const WAIT = 75; // milliseconds after the last key, before the text is compiled
+const BEFORE_TESTS = 700; // before its tests are run
+const LONG = 1000; // milliseconds; slower tests are not run automatically
+const MANY = 40; // number of tests that are likely to be slow
 
 const BY_HAND = "These tests are slow, so they do not run automatically.";
 
@@ -28,7 +28,7 @@ const before = textarea.value;
 
 // ---- the text -------------------------------------------------------------------------------------------------------
 
-/** A block or a test is folded from the brace that ends its first line to the line that closes it. */
+/** Blocks and tests are folded from the brace at the end of their first line to the closing line. */
 const blocks = foldService.of((state, from, to) => {
   const line = state.doc.lineAt(from);
   if (!/\{\s*(?:#.*)?$/.test(line.text)) return null;
@@ -96,7 +96,7 @@ const view = new EditorView({
 
 const text = () => view.state.doc.toString();
 
-/** Put another text in the place of this one, where they differ; the cursor stays at the word where it is. */
+/** Replace the text where the new one differs; the cursor stays at its word. */
 function write(other) {
   const old = text();
   let start = 0;
@@ -121,7 +121,7 @@ function jump(from, to) {
   view.focus();
 }
 
-// ---- what the page is told about it ---------------------------------------------------------------------------------
+// ---- results from the server -----------------------------------------------------------------------------------------
 
 const marks = new Marks(view, jump);
 const panes = new Panes(text);
@@ -148,7 +148,7 @@ async function compile() {
   compiling = new AbortController();
   try {
     const told = await ask(form.dataset.problems, { source: written, filename: filename.value }, compiling.signal);
-    if (written !== text()) return; // a later text is on its way
+    if (written !== text()) return; // outdated: a later text was sent
     marks.compiled(placed(told.problems, written), told.amounts);
     panes.compiled(Boolean(told.amounts));
     meanwhile.heard(told.active);
@@ -204,7 +204,7 @@ function runAtCursor() {
   runTests(testAt(view.state, place) ? place : null);
 }
 
-// ---- format, and whatever else there are buttons for ----------------------------------------------------------------
+// ---- toolbar ---------------------------------------------------------------------------------------------------------
 
 async function format() {
   const written = text();
@@ -247,13 +247,13 @@ addEventListener("beforeunload", (event) => {
   if (!drafts.isHere) event.preventDefault();
 });
 
-// ---- room -----------------------------------------------------------------------------------------------------------
+// ---- size -----------------------------------------------------------------------------------------------------------
 
 const desk = document.querySelector(".desk");
 const content = document.getElementById("content");
 const LEAST = 400; // pixels
 
-/** The text and what is beside it take what the rows above and below leave of the window. */
+/** Fit the text and the side panes into the height of the window that other rows leave. */
 function takeRoom() {
   const { top, bottom } = desk.getBoundingClientRect();
   const below = content.getBoundingClientRect().bottom - bottom + (document.getElementById("footer")?.offsetHeight ?? 0);
@@ -263,7 +263,7 @@ function takeRoom() {
 new ResizeObserver(takeRoom).observe(document.getElementById("content-main"));
 addEventListener("resize", takeRoom);
 
-// ---- begin ----------------------------------------------------------------------------------------------------------
+// ---- start ----------------------------------------------------------------------------------------------------------
 
 document.querySelector(".sheet").hidden = true;
 document.querySelectorAll(".live").forEach((each) => (each.hidden = each.id === "shortcuts"));
@@ -274,5 +274,5 @@ if (begun.offered) drafts.tellOffered(begun.offered);
 showTestsAgain(tookLong ? BY_HAND : "");
 compile();
 
-// For tests, and for whoever looks into the page from outside.
+// For tests and browser extensions.
 document.getElementById("code").editor = { view, text, write };

@@ -1,4 +1,4 @@
-// Two people publish: who comes second is told, and keeps the text.
+// Reports versions that other users published meanwhile; the draft is kept.
 import { ask, form, make } from "./page.js";
 
 const LOOK = 20_000; // milliseconds
@@ -6,13 +6,13 @@ const place = document.getElementById("meanwhile");
 
 export class Meanwhile {
   constructor() {
-    this.told = null; // the version that was told of
+    this.told = null; // the version that was reported last
     if (place.querySelector(".meanwhile") && !("sent" in form.dataset)) this.offer(place.querySelector(".meanwhile").dataset.active);
     setInterval(() => document.visibilityState === "visible" && this.look(), LOOK);
     addEventListener("focus", () => this.look());
   }
 
-  /** Compare with the version that is active now, as another answer had it. */
+  /** Compare with the active version that another response reported. */
   heard(active) {
     if (String(active ?? "") !== form.elements.seen.value && String(active) !== this.told) this.look();
   }
@@ -27,7 +27,7 @@ export class Meanwhile {
       place.firstElementChild.setAttribute("role", "alert");
       this.offer(String(active));
     } catch {
-      // what is wrong with the connection is told with the draft
+      // connection errors are shown with the draft
     } finally {
       this.isLooking = false;
     }

@@ -1,11 +1,11 @@
-// The page around the text, and how it asks the server.
+// Helpers for the page around the editor, and for requests to the server.
 
 export const form = document.getElementById("editor");
 export const textarea = document.getElementById("id_source");
 export const filename = document.getElementById("id_filename");
 const windowName = crypto.randomUUID?.() ?? String(Math.random());
 
-/** An element with attributes, and with texts or elements in it. */
+/** Create an element with attributes and children. */
 export function make(tag, attributes = {}, ...inside) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -17,7 +17,7 @@ export function make(tag, attributes = {}, ...inside) {
   return element;
 }
 
-/** A message with what stands in backticks as code. */
+/** Format a message, with text in backticks as code. */
 export function withCode(message) {
   const pieces = message.split("`");
   if (pieces.length % 2 === 0) return [message];
@@ -28,14 +28,14 @@ export const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`
 
 export const timeOf = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
-/** Whoever logs in anew, in another window, has another token. */
+/** A login in another window changes the token. */
 function token() {
   const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
   return cookie ?? form.elements.csrfmiddlewaretoken.value;
 }
 
 export class LoggedOut extends Error {}
-export class SomebodyElse extends LoggedOut {} // is logged in now, and not who opened the page
+export class SomebodyElse extends LoggedOut {} // another user than the one who opened the page is logged in
 export class Refused extends Error {
   constructor(status, answer) {
     super(answer.message ?? `the server responded with status ${status}`);
@@ -44,7 +44,7 @@ export class Refused extends Error {
   }
 }
 
-/** The answer to a text and whatever goes with it; `signal` gives up on it. The token is that of whoever is logged in, so who opened the page is said too. */
+/** Send the text and other fields, and return the response; `signal` aborts. The user who opened the page is sent, too: the token is that of the current login. */
 export async function ask(address, fields, signal) {
   const sent = new URLSearchParams({ environment: form.elements.environment.value, window: windowName, person: form.dataset.person });
   for (const [name, value] of Object.entries(fields)) sent.set(name, value ?? "");
@@ -66,14 +66,14 @@ export async function ask(address, fields, signal) {
   return told;
 }
 
-/** The form as it is sent, with the token that holds now. */
+/** The form data, with the current token. */
 export function renewToken() {
   form.elements.csrfmiddlewaretoken.value = token();
 }
 
 export const wasGivenUp = (reason) => reason?.name === "AbortError";
 
-/** Calls once nothing has asked for it for a while. */
+/** Debounce: call after no further request for a while. */
 export function later(milliseconds, act) {
   let timer = 0;
   const wait = (...given) => {

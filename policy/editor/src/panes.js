@@ -1,14 +1,14 @@
-// Beside the text: tabs, and pieces of pages that the server makes of it.
+// Side panes: tabs with fragments that the server renders for the text.
 import { LoggedOut, SomebodyElse, ask, filename, form, later, make, renewToken, wasGivenUp } from "./page.js";
 
-const WAIT = 900; // milliseconds without a key
+const WAIT = 900; // milliseconds after the last key
 
 export class Panes {
-  /** `text` gives the text as it is; `isPolicy` whether the compiler takes it. */
+  /** `text` returns the current text; `isPolicy` whether it compiles. */
   constructor(text) {
     this.text = text;
     this.isPolicy = false;
-    this.shown = new Map(); // the text that each pane is about
+    this.shown = new Map(); // the text that each pane was rendered for
     this.tabs = [...document.querySelectorAll(".beside [role=tab]")];
     this.askSoon = later(WAIT, () => this.refresh());
     const list = this.tabs[0].parentElement;
@@ -44,7 +44,7 @@ export class Panes {
     this.choose(this.tabs[next]);
   }
 
-  /** Take up whether the text is a policy, after it has changed. */
+  /** Update after a change whether the text compiles. */
   compiled(isPolicy) {
     this.isPolicy = isPolicy;
     const pane = this.chosen();
@@ -87,7 +87,7 @@ export class Panes {
     if (state.textContent !== text) state.textContent = text;
   }
 
-  /** Opens a page about the text in a window of its own. */
+  /** Open a page about the text in a new window. */
   send(button) {
     if (!button) return;
     renewToken();

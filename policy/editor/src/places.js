@@ -1,6 +1,6 @@
-// Places in a text: the server counts characters, the browser counts some of them twice.
+// Offsets: the server counts code points, the browser UTF-16 code units.
 
-/** Translates both ways. */
+/** Convert in both directions. */
 export function placesIn(text) {
   if (!/[\ud800-\udbff]/.test(text)) return { here: (place) => place, there: (place) => place };
   const doubled = Array.from(text.matchAll(/[\ud800-\udbff][\udc00-\udfff]/g), (found) => found.index);

@@ -1,4 +1,4 @@
-// How a policy looks. The kinds of words are those of policy/pages/highlight.py, to which a test compares them.
+// Syntax highlighting. The kinds of words are those of policy/pages/highlight.py; a test compares them.
 import { LanguageSupport, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { Tag, tagHighlighter } from "@lezer/highlight";
 
@@ -14,12 +14,12 @@ const NAME = String.raw`${WORD}(?:::${WORD})*\??`;
 const name = new RegExp(String.raw`^(?:matches!(?!=)|${NAME})`, "u");
 const constant = new RegExp(`^@${NAME}`, "u");
 const words = [...RESERVED].sort((a, b) => b.length - a.length).join("|");
-// A word that means something by position: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
+// A contextual keyword: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
 const named = new RegExp(String.raw`^\s+(?:"|(?!(?:${words})(?!\w))${NAME})|^\s*\{`, "u");
 
 const KINDS = ["comment", "string", "constant", "number", "keyword", "type", "call"];
 const tags = Object.fromEntries(KINDS.map((kind) => [kind, Tag.define(kind)]));
-const tokens = Object.fromEntries(KINDS.map((kind) => [`polar-${kind}`, tags[kind]])); // some short names are taken
+const tokens = Object.fromEntries(KINDS.map((kind) => [`polar-${kind}`, tags[kind]])); // prefixed, because some short names are reserved
 
 const prefixed = (kind) => kind && `polar-${kind}`;
 
@@ -45,7 +45,7 @@ function token(stream, state) {
   return null;
 }
 
-/** To the quote that ends it, or the end of the line, which a backslash before it takes into the string. */
+/** Read to the closing quote, or to the end of the line, unless a backslash precedes it. */
 function restOfString(stream, state) {
   stream.match(/^(?:[^"\\]|\\.)*/);
   state.inString = stream.peek() === "\\";

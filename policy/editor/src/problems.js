@@ -9,7 +9,7 @@ const list = section.querySelector("ol");
 const SEVERITIES = { error: "error", warning: "warning", failure: "info" };
 const MOST = 200;
 
-/** Keeps what is wrong with the text, from the compiler and from tests. */
+/** Keeps the problems that the compiler and the tests report. */
 export class Marks {
   constructor(view, jump) {
     this.view = view;
@@ -19,7 +19,7 @@ export class Marks {
     this.lines = []; // of the list, in order
   }
 
-  /** Take up the compiler's answer; places are of the text as it is now. */
+  /** Show the compiler's results; offsets refer to the current text. */
   compiled(problems, amounts) {
     this.problems = problems;
     const told = amounts
@@ -29,7 +29,7 @@ export class Marks {
     this.show();
   }
 
-  /** Follow a change of the text. */
+  /** Adjust to a change of the text. */
   moved(changes) {
     const move = (each) => ({ ...each, from: changes.mapPos(each.from, 1), to: changes.mapPos(each.to, -1) });
     this.problems = this.problems.map(move);
@@ -56,7 +56,7 @@ export class Marks {
     this.list(all.slice(0, MOST));
   }
 
-  /** Lists the problems. A line stays while its problem does, and so does the focus in it. */
+  /** List the problems. Lines of unchanged problems are kept, and so is the focus. */
   list(all) {
     const place = this.lines.findIndex(({ go }) => go === document.activeElement);
     const focused = this.lines[place];

@@ -1,4 +1,4 @@
-// Tests: a button beside each, what came of it at its place, and all of them beside the text.
+// Tests: a run button beside each, with its result, and a list in a side pane.
 import { RangeSet, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView, GutterMarker, WidgetType, gutter } from "@codemirror/view";
 import { make, many } from "./page.js";
@@ -6,7 +6,7 @@ import { make, many } from "./page.js";
 const HEAD = /^[ \t]*test[ \t]+("(?:[^"\\\n]|\\.)*")[ \t]*\{?/gm;
 const NAMES = { n: "\n", r: "\r", t: "\t", 0: "\0" };
 
-/** Where the text has tests: each one's name, the place of its head, and the head's end. */
+/** Find the tests: the name, and the start and end of the head of each. */
 function testsIn(text) {
   return Array.from(text.matchAll(HEAD), (found) => ({
     name: found[1].slice(1, -1).replace(/\\(.)/g, (_, char) => NAMES[char] ?? char),
@@ -15,8 +15,8 @@ function testsIn(text) {
   }));
 }
 
-const came = StateEffect.define(); // outcomes by name, and whether they are all
-const begun = StateEffect.define(); // the names of tests that run
+const came = StateEffect.define(); // results by name, and whether they are complete
+const begun = StateEffect.define(); // the names of running tests
 
 const outcomes = StateField.define({
   create: (state) => ({ tests: testsIn(state.doc.toString()), results: new Map(), running: new Set() }),
@@ -91,7 +91,7 @@ function decorationsOf(value) {
   return Decoration.set(found, true);
 }
 
-/** The field, and the buttons in the margin; `run` is given the place of a test. */
+/** The state field, and the buttons in the gutter; `run` gets the offset of a test. */
 export function testGutter(run) {
   return [
     outcomes,
@@ -117,7 +117,7 @@ export function testGutter(run) {
   ];
 }
 
-/** The test around the place, if there is one: from its head to the next one's. */
+/** Return the test at the offset, if any: it extends from its head to the next one. */
 export function testAt(state, place) {
   const { tests } = state.field(outcomes);
   const line = state.doc.lineAt(place);
@@ -134,14 +134,14 @@ export function tellOutcomes(view, results, areAll) {
   view.dispatch({ effects: came.of({ results: results.map((one) => [one.name, { ...one, isOld: false }]), areAll }) });
 }
 
-// ---- beside the text ------------------------------------------------------------------------------------------------
+// ---- side pane ------------------------------------------------------------------------------------------------------
 
 const pane = document.getElementById("pane-tests");
 const shown = pane.querySelector(".shown");
 const said = pane.querySelector(".state");
 const count = document.querySelector("#tab-tests .count");
 
-/** Show what is known of every test; those that fail first. */
+/** List all tests with their results, failed ones first. */
 export function showTests(state, { run, jump, note = "" }) {
   const value = state.field(outcomes);
   const all = value.tests.map((test) => ({ test, result: value.results.get(test.name) }));
