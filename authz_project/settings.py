@@ -26,7 +26,7 @@ def number(name: str, default: float, kind: type[int] | type[float] = float) -> 
         value = math.nan
     what, largest = ("a number of seconds", 1_000_000) if kind is float else ("a whole number", 10**15)
     if not 0 <= value <= largest:
-        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {largest}, not {text!r}")
+        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {largest:,}, not {text!r}")
     return value
 
 
@@ -172,12 +172,12 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
     try:
         config = env.db_url_config(url)
     except ValueError as reason:
-        raise ImproperlyConfigured(f"{name} cannot be read: {reason}") from None
+        raise ImproperlyConfigured(f"{name} is not a valid URL: {reason}") from None
     if config["ENGINE"] == "django.db.backends.sqlite3":
         if config["NAME"] in ("", ":memory:"):
             raise ImproperlyConfigured("DATABASE_URL must name a file, such as sqlite:///authz.sqlite3")
-        if not Path(config["NAME"]).absolute().parent.is_dir():
-            raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
+        if not (folder := Path(config["NAME"]).absolute().parent).is_dir():
+            raise ImproperlyConfigured(f"DATABASE_URL: folder `{folder}` does not exist. Create it first.")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
     if "," in config["HOST"]:  # of several servers, connect to the one that accepts writes
         options = {**options, "target_session_attrs": "read-write"}
@@ -204,7 +204,7 @@ def replicas_from_urls(text: str, primary: dict) -> list[dict]:
     if not urls:
         return []
     if primary["ENGINE"] != "django.db.backends.postgresql":
-        raise ImproperlyConfigured("DATABASE_REPLICA_URL needs a DATABASE_URL that begins with postgres://")
+        raise ImproperlyConfigured("DATABASE_REPLICA_URL requires a DATABASE_URL that begins with postgres://")
     found = []
     for url in urls:
         if not url.startswith(("postgres://", "postgresql://")):

@@ -37,7 +37,7 @@ def manage(folder, url: str, *command: str, **options) -> subprocess.CompletedPr
     ("url", "reason"),
     [
         ("postgres://authz:hidden@127.0.0.1:1/authz", "Connection refused"),
-        ("sqlite:////nonexistent/authz.sqlite3", "a folder that does not exist"),
+        ("sqlite:////nonexistent/authz.sqlite3", "folder `/nonexistent` does not exist"),
         (f"sqlite:///{__file__}", "file is not a database"),
     ],
 )

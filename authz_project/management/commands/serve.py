@@ -279,7 +279,7 @@ def refuse_taken_port(host: str, port: int) -> None:
         try:
             probe.bind(address)
         except OSError as reason:
-            raise CommandError(f"Cannot listen on {host}:{port}: {reason.strerror}.") from None
+            raise CommandError(f"Cannot listen on {host}:{port}: {reason.strerror}. Choose another port.") from None
 
 
 def refuse_same_port(port: int, metrics_port: int | None, health_port: int | None) -> None:
