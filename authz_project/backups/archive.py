@@ -37,7 +37,7 @@ def wrong(what: str, text: str) -> BackupFinding:
 def schema_finding(state: SchemaState) -> BackupFinding:
     """Compare the migrations of a database with this program's."""
     if state.unknown:
-        return wrong("schema", f"from a newer version, which made {_listed(state.unknown)}")
+        return wrong("schema", f"from a newer version, with the migrations {_listed(state.unknown)}")
     if state.missing:
         older = f"from an older version; `serve` will apply {_listed(state.missing)}"
         return BackupFinding("schema", older)

@@ -44,7 +44,7 @@ from policy.values import STRING, Value
 # ---- checks -------------------------------------------------------------------------------------------------------
 # Whether an environment's policy compiles and works: checks must allow everything that a list contains.
 
-NOBODY = "somebody whom no fact mentions"
+NOBODY = "(not in any fact)"
 MOST_ACTORS, MOST_CHECKED = 20, 20
 
 
@@ -53,7 +53,7 @@ def finding_of_policy(environment: Environment) -> BackupFinding:
     what = f"policy of `{environment.slug}`"
     version = environment.policy_version
     if version is None:
-        return BackupFinding(what, "none is active")
+        return BackupFinding(what, "no version is active")
     if version.environment_id != environment.pk:
         return wrong(what, "the active version belongs to another environment")
     try:
@@ -63,7 +63,7 @@ def finding_of_policy(environment: Environment) -> BackupFinding:
     try:
         return BackupFinding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
     except AuthzError as reason:  # not a fault of the stored data
-        return BackupFinding(what, f"version {version.number} compiles; a question was refused: {_line(reason)}")
+        return BackupFinding(what, f"version {version.number} compiles; a check was rejected: {_line(reason)}")
     except _Contradiction as reason:
         return wrong(what, f"version {version.number}: {reason}")
 
@@ -82,7 +82,7 @@ def _asked(environment_id: int, program: Program) -> str:
     for actor, action, resource_type in islice(_questions(environment_id, program), MOST_ACTORS):
         listed = _list(environment_id, actor, action, resource_type)
         _confirm(environment_id, actor, action, resource_type, listed)
-        answered = f'{actor.type}:{actor.id} may "{action}" {len(listed):,} {resource_type}'
+        answered = f'{actor.type}:{actor.id} can "{action}" {len(listed):,} {resource_type}'
         if listed:
             break
     return answered
@@ -115,7 +115,7 @@ def _confirm(environment_id: int, actor: Value, action: str, resource_type: str,
             Trusted(environment_id), allow(Asked(actor.type, (actor.id,)), Asked(STRING, (action,)), resource)
         )
         if found.holds != is_allowed:
-            raise _Contradiction(f'a list and a decision differ: may {actor} "{action}" {resource_type}:{text}?')
+            raise _Contradiction(f'list and check differ: {actor} "{action}" {resource_type}:{text}')
 
 
 # ---- contents -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
         f"facts refer to revision {stored.latest:,}, but the last one is {offset:,}": stored.latest > offset,
         f"{counted(stored.backwards, 'past fact')} ended before the revision that added it": stored.backwards,
         f"{counted(stored.early, 'fact')} older than the first of the same signature": stored.early,
-        "the active policy is not the last revision's": offset and newest == offset
+        "the active policy differs from that of the last revision": offset and newest == offset
             and version != environment.policy_version_id,
         # Pruning deletes past facts, so more may be stored than the known revisions inserted.
         f"{stored.facts:,} are stored, but the revisions add up to {known:,}":

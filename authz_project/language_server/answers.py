@@ -260,7 +260,7 @@ def _name(document: OpenDocument, name: str) -> str:
     granted = _statements(document, document.names.grants.get(name, ()))
     if not declared and not granted:
         return ""
-    because = f"\ngiven by\n\n{_code(granted)}" if granted else "\nno rule gives it\n"
+    because = f"\ngranted by\n\n{_code(granted)}" if granted else "\nnot granted by any rule\n"
     return "\n".join([_code([f'"{name}"']), *_shortened(declared), because])
 
 
@@ -293,7 +293,7 @@ def _predicate(document: OpenDocument, key: NameKey) -> str:
     if not program:
         arguments = document.outline.predicates.get(key.name, ())
         return _code([f"{key.name}({', '.join(arguments)})"]) + (f"\nrules\n\n{_code(rules)}" if rules else "")
-    told = f"facts that are accepted\n\n{facts}" if facts else f"`{key.name}`: the policy accepts no facts\n"
+    told = f"accepted facts\n\n{facts}" if facts else f"`{key.name}`: no facts are accepted\n"
     return told + (f"\nrules\n\n{_code(rules)}" if rules else "")
 
 
@@ -351,10 +351,10 @@ class CannotRename(Exception):
 def renamable(document: OpenDocument, place: int) -> Occurrence:
     occurrence = document.names.at(place)
     if occurrence is None:
-        raise CannotRename("there is no symbol at this position")
+        raise CannotRename("no symbol at this position")
     key = occurrence.key
     if key.name in BUILT_IN.get(key.kind, ()):
-        raise CannotRename(f"`{key.name}` is built in and cannot be renamed")
+        raise CannotRename(f"`{key.name}` is built-in and cannot be renamed")
     if key.kind == NAME and not document.names.definitions(key):
         raise CannotRename(f'"{key.name}" is a string: no block declares a role, permission or relation with this name')
     return occurrence
@@ -368,7 +368,7 @@ def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
         return []
     _refuse_unfit(document, key, spans, new)
     if document.names.is_known(NameKey(key.kind, new, key.statement)):
-        raise CannotRename(f"there is a {_called(key)} `{new}` already")
+        raise CannotRename(f"a {_called(key)} `{new}` already exists")
     if not _is_sound(document, spans, new):
         raise CannotRename(f"cannot rename to `{new}`: the policy would no longer compile")
     return spans

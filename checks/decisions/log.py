@@ -589,19 +589,17 @@ def line_of_text(text: bytes | str, number: int) -> LogLine | BadLogLine:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return BadLogLine(number, "it is not JSON")
+        return BadLogLine(number, "invalid JSON")
     if not isinstance(found, dict):
-        return BadLogLine(number, "it is not an object")
+        return BadLogLine(number, "must be a JSON object")
     wrong = next((name for name in (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL) if not _is_right(name, found)), "")
     if wrong or not isinstance(found.get("answer"), dict) or "question" not in found:
-        return BadLogLine(
-            number, f"it is no line of a decision log: `{wrong or 'answer or question'}` is missing or wrong"
-        )
+        return BadLogLine(number, f"not a decision log entry: `{wrong or 'answer or question'}` is missing or invalid")
     line = LogLine(number, **{name: found[name] for name in LogLine.__slots__ if name in found and name != "number"})
     try:
         _ = line.at
     except (ValueError, TypeError):
-        return BadLogLine(number, f"`{line.time[:40]}` is not a time with its zone")
+        return BadLogLine(number, f"`{line.time[:40]}` is not a time with an offset from UTC")
     return line
 
 

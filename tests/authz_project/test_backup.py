@@ -278,7 +278,7 @@ def test_a_good_copy_is_told_to_be_good_and_stays_as_it_is(good):
     for line in (
         "ok     integrity: ", "ok     references: ", "ok     schema: up to date", "ok     secret: in ",
         "ok     facts of `default`: 499 stored and 1 past at revision 3",
-        'ok     policy of `default`: version 1 compiles; User:u0 may "read" 1 Doc',
+        'ok     policy of `default`: version 1 compiles; User:u0 can "read" 1 Doc',
     ):  # fmt: skip
         assert line in said
     assert good.read_bytes() == before
@@ -292,7 +292,7 @@ SPOILED = {
     "UPDATE policy_version SET source = 'actor'": "version 1 does not compile",
     "UPDATE policy_version SET environment_id = 77": "row of policy_version refers to a missing row of environment",
     "INSERT INTO django_migrations (app, name, applied) VALUES ('facts', '0099_later', '2027-01-01')":
-        "from a newer version, which made facts 0099",
+        "from a newer version, with the migrations facts 0099",
     "DROP TABLE django_migrations": "not a database of this service",
 }  # fmt: skip
 

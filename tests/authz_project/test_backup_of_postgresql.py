@@ -105,7 +105,7 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     said = manage(tmp_path, filled, "verify", "facts.dump", "--database", "${EMPTY}", EMPTY=empty)
     assert "WRONG" not in said
     assert "ok     facts of `default`: 1 stored and 0 past at revision 2" in said
-    assert 'version 1 compiles; User:ann may "read" 1 Doc' in said
+    assert 'version 1 compiles; User:ann can "read" 1 Doc' in said
     assert "The database is not empty" in manage(tmp_path, filled, "verify", "facts.dump", "--database", empty, code=1)
     in_use = manage(tmp_path, filled, "verify", "facts.dump", "--database", filled, code=1)
     assert "--database is the database in use" in in_use

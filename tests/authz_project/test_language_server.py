@@ -163,7 +163,7 @@ def test_a_refused_name_is_told_and_is_no_failure_in_the_log(tmp_path):
         capture_output=True,
         timeout=2 * LIMIT,
     )
-    assert b"there is a type `User` already" in done.stdout
+    assert b"a type `User` already exists" in done.stdout
     assert done.stderr == b""
 
 
@@ -172,9 +172,9 @@ def test_names_that_are_markdown_are_shown_as_they_are():
     text = f'resource R {{\n  permissions = ["{name}"];\n  "{name}" if "owner";\n}}\n'
     document = OpenDocument(URI, text, 1, "utf-16")
     shown = hover_text(document, document.names.at(text.index(name)))
-    assert shown.startswith(f'````polar\n"{name}"\n````\n\n* permission of `R`\n\ngiven by\n\n````polar\n"{name}" if')
+    assert shown.startswith(f'````polar\n"{name}"\n````\n\n* permission of `R`\n\ngranted by\n\n````polar\n"{name}" if')
     outside = re.sub(r"^(`{3,})polar\n.*?\n\1$", "", shown, flags=re.DOTALL | re.MULTILINE)
-    assert "given by" in outside and "command:" not in outside and "<img" not in outside
+    assert "granted by" in outside and "command:" not in outside and "<img" not in outside
 
 
 def test_what_is_typed_is_completed(session):

@@ -36,7 +36,7 @@ def upgraded(url, tmp_path_factory):
 def test_it_agrees_with_itself_and_can_be_copied(upgraded: Service, url, tmp_path):
     found = said(tmp_path, url, "verify")
     assert f"facts of `default`: 3 stored and 1 past at revision {LAST}" in found
-    assert 'version 2 compiles; User:ann may "read" 1 Doc' in found
+    assert 'version 2 compiles; User:ann can "read" 1 Doc' in found
     if url.startswith("sqlite"):
         said(tmp_path, url, "backup", "copy.sqlite3")
         assert "WRONG" not in said(tmp_path, url, "verify", "copy.sqlite3")

@@ -340,7 +340,7 @@ def test_preview_takes_both_kinds_of_questions(asked, policy_file, repos):
     asked.write_text(text)
     _, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
     assert f" checks would change; {SQL + 1} not answered" in out
-    assert f"not answered: line {LINES + 4}: it is no line of a decision log: `time` is missing or wrong" in out
+    assert f"not answered: line {LINES + 4}: not a decision log entry: `time` is missing or invalid" in out
 
 
 def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
