@@ -75,7 +75,7 @@ class ModelPart:
 def check_schema(version: object, place: Place) -> None:
     """Reject an unsupported version of the language."""
     if version not in _SCHEMAS:
-        raise wrong(place, f"schema {version} is not known; {' and '.join(_SCHEMAS)} are")
+        raise wrong(place, f"schema {version} is not supported; use {' or '.join(_SCHEMAS)}")
 
 
 def condition_of(

@@ -264,7 +264,8 @@ def environment_named(slug: str) -> Environment:
         return default_environment()
     found = Environment.objects.filter(slug=slug).first()
     if found is None:
-        raise NotFound(f"Environment `{slug}` does not exist. Create it with `api_keys create --create-environment`.")
+        advice = f"Create it with `api_keys create --environment {slug} --create-environment`."
+        raise NotFound(f"Environment `{slug}` does not exist. {advice}")
     return found
 
 

@@ -86,7 +86,7 @@ def test_what_cannot_be_said_is_named_and_not_met(db, expression):
     asked, report = carriage("x: string", expression, [("x", "a")])
     (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 11
-    assert "doc#viewer would wait for it in vain" in lost.message
+    assert "affects doc#viewer" in lost.message
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
 
 
@@ -137,7 +137,7 @@ def test_the_clock_is_the_services_own(db):
 def test_a_value_that_cannot_be_said_takes_its_tuple_along(db):
     asked, report = carriage("x: double", "x > 1.0", [("x", 1.5)])
     assert [each.message for each in report.of(ModelKind.LOST)] == [
-        "the tuple doc:1#viewer@user:ann: parameter x: 1.5 is not a whole number"
+        "tuple doc:1#viewer@user:ann: parameter x: 1.5 is not a whole number"
     ]
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
 

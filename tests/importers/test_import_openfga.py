@@ -143,7 +143,7 @@ def test_a_wrong_model_is_refused_with_its_places(db, tmp_path):
 def test_tuples_that_the_model_does_not_allow_are_named(db, partly, tmp_path):
     (tmp_path / "t.yaml").write_text("- {user: 'doc:1', relation: owner, object: 'doc:1'}\n")
     _, errors = run(partly, str(tmp_path / "t.yaml"), "--partial")
-    assert "t.yaml:1:3: the tuple doc:1#owner@doc:1: the model does not allow such a subject" in errors
+    assert "t.yaml:1:3: tuple doc:1#owner@doc:1: the model does not allow this subject" in errors
 
 
 def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
@@ -210,7 +210,7 @@ def test_files_name_only_what_is_below_their_folder(db, tmp_path, named):
         with pytest.raises(CommandError, match=f"`{named}` lies elsewhere"):
             run(str(tmp_path / "in" / name))
     (tmp_path / "in" / "v.yaml").write_text(f"schemaFile: {named}\n")
-    with pytest.raises(ImportRejected, match=f"`{named}` is no file below"):
+    with pytest.raises(ImportRejected, match=f"`{named}` is not a file below"):
         imported(tmp_path / "in" / "v.yaml")
 
 

@@ -96,7 +96,7 @@ def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, fi
         carriage(tmp_path, schema, f'doc:1#viewer@user:ann{first}\ndoc:1#viewer@user:ann[c:{{"a":"x"}}]')
     (fault,) = refused.value.faults
     assert fault.place.line == 10
-    assert "is there twice, with different conditions, values or ends" in fault.message
+    assert "occurs twice, with different conditions, values or expiries" in fault.message
 
 
 # ---- names that mean something here ----------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def test_what_a_caveat_asks(read, written, expected):
         ("any == 1", "a value of type any is not supported"),
         ("m.a == 'b'", "member access and indexing are not supported"),
         ("m['a'] == 'b'", "member access and indexing are not supported"),
-        ("{'a': 1} == m", "this is not supported"),
+        ("{'a': 1} == m", "this expression is not supported"),
         ("names.all(x, x == 'a')", "the function `all` is not supported"),
         ("n * 2 < 5", "`*` is not supported"),
         ("n == s", "values of type int and string cannot be compared"),
@@ -245,7 +245,7 @@ def test_what_a_caveat_asks(read, written, expected):
         (f"n == {'9' * 5000}", "numbers beyond 64 bits are not supported"),
         (f"n == 0x{'f' * 5000}", "numbers beyond 64 bits are not supported"),
         ("k == b'x'", "a value of type bytes is not supported"),
-        ("x == 1", "`x` is no parameter of the condition"),
+        ("x == 1", "`x` is not a parameter of the condition"),
         ("n", "`n` is neither true nor false"),
     ],
 )
@@ -365,7 +365,7 @@ def test_tests_may_stand_in_a_file_of_their_own(read):
         ("definition d { relation a user }", "1:27: expected `:`, found `user`"),
         ("definition d { relation a: d:b }", "1:30: expected `*`, found `b`"),
         ("definition d { permission a = }", "1:31: expected a name or `(`, found `}`"),
-        ("definition d { permission a = b.some(c) }", "1:33: `some` is no arrow; write `any` or `all`"),
+        ("definition d { permission a = b.some(c) }", "1:33: unknown function `some`; use `any` or `all`"),
         (
             "definition d { permission a = b->c->d }",
             "1:35: arrows cannot be chained; declare a permission on the type in between, and use that",
@@ -374,11 +374,11 @@ def test_tests_may_stand_in_a_file_of_their_own(read):
             "use expiration definition d { relation a: d with expiration and c }",
             "1:61: the caveat comes first: `with caveat and expiration`",
         ),
-        ("use magic", "1:5: nobody knows what `use magic` means; known are expiration, import, partial, self, "
+        ("use magic", "1:5: unknown feature `use magic`; use one of expiration, import, partial, self, "
          "typechecking"),
         ("definition d {}\nuse self", "2:1: `use self` stands behind a definition; move it to the top"),
         ("/* definition", "1:1: unterminated comment; close it with `*/`"),
-        ("caveat c(a string) { a == 'b }", "1:27: unterminated string; close it on the same line"),
+        ("caveat c(a string) { a == 'b }", "1:27: unterminated string; close it"),
         ("definition d { relation a: $ }", "1:28: `$` is not allowed here"),
         ("caveat c(a int) { }", "1:19: expected `{` or a condition, found `}`"),
         ("caveat c(a int) { a < }", "1:22: the condition of `c`: expected a value, found the end"),
@@ -409,13 +409,13 @@ definition doc {
   permission view = viewr + viewer->x + view->y + owner->z
 }
 """) == [
-        "schema.zed:3:1: there is another definition, partial or caveat `user`, at schema.zed:2:1; rename one of them",
+        "schema.zed:3:1: duplicate definition, partial or caveat `user`, at schema.zed:2:1; rename one of them",
         "schema.zed:4:10: `c` has two parameters `a`; rename one",
         "schema.zed:4:17: `c` has two parameters `a`; rename one",
-        "schema.zed:6:3: there is no partial `nothing`",
-        "schema.zed:7:20: there is no definition `folder`",
-        "schema.zed:7:29: there is no definition `usr`; did you mean `user`?",
-        "schema.zed:8:20: there is no caveat `d`",
+        "schema.zed:6:3: partial `nothing` does not exist",
+        "schema.zed:7:20: unknown definition `folder`",
+        "schema.zed:7:29: unknown definition `usr`; did you mean `user`?",
+        "schema.zed:8:20: unknown caveat `d`",
         "schema.zed:8:34: `user` has no `friend`",
         "schema.zed:9:3: `doc` has another `viewer`, at schema.zed:8:3; rename one of them",
         "schema.zed:10:21: `doc` has no `viewr`; did you mean `viewer`?",
@@ -426,7 +426,7 @@ definition doc {
 
 def test_no_arrow_leads_to_everybody(problems):
     assert problems("definition user {}\ndefinition d { relation a: user:*\n permission b = a->c }") == [
-        "schema.zed:3:17: no arrow leads along `a`, which takes `user:*`"
+        "schema.zed:3:17: an arrow cannot follow `a`, which allows `user:*`"
     ]
 
 
@@ -440,16 +440,16 @@ def test_partials_in_a_circle(problems):
 def test_imports_stay_in_their_folder(problems, path):
     said = problems(f'use import\nimport "{path}"')
     assert said in (
-        [f"schema.zed:2:1: `{path}` is no file below the folder of this one; imports stay there"],
+        [f"schema.zed:2:1: `{path}` is not a file below the folder of this one; move it there"],
         [f"schema.zed:2:1: cannot read `{path}`: it is a folder"],
     )
 
 
 def test_relationships_that_are_none(problems):
     assert problems(SCHEMA, 'doc:1#viewer\ndoc:1#viewer@user:a[at:{"x"}]\ndoc:1#viewer@user:a[expiration:soon]') == [
-        "other0.txt:1:1: `doc:1#viewer` is no relationship; one looks like `document:plan#viewer@user:ann`",
-        "other0.txt:2:1: `{\"x\"}` is no JSON: Expecting ':' delimiter: line 1 column 5 (char 4)",
-        "other0.txt:3:1: `soon` is no time; one looks like `2030-01-01T00:00:00Z`",
+        "other0.txt:1:1: `doc:1#viewer` is not a relationship such as `document:plan#viewer@user:ann`",
+        "other0.txt:2:1: `{\"x\"}` is not valid JSON: Expecting ':' delimiter: line 1 column 5 (char 4)",
+        "other0.txt:3:1: `soon` is not a time such as `2030-01-01T00:00:00Z`",
     ]
 
 
@@ -459,19 +459,19 @@ def test_relationships_that_are_none(problems):
         ("[", ":1:2: invalid YAML: expected the node content, but found '<stream end>'"),
         ("- a", ": the validation file has no `schema`, `relationships` or `assertions`"),
         ("relationships: ''", ": this file has no `schema`; name the file with the schema first"),
-        ("schema: ''\nassert: {}", ":2:1: a validation file has no `assert`; known are schema, schemaFile, "
+        ("schema: ''\nassert: {}", ":2:1: unknown key `assert`; use one of schema, schemaFile, "
          "relationships, assertions, validation"),
         ("schema: ''\nvalidation_tuples: []", ":2:1: a validation file has no `validation_tuples`; "
          "write `relationships`"),
-        ("schema: ''\nassertions: []", ":2:13: `assertions` is a map"),
-        ("schema: ''\nassertions: {assertMaybe: []}", ":2:14: there is no `assertMaybe`; known are assertTrue, "
+        ("schema: ''\nassertions: []", ":2:13: `assertions` must be a map"),
+        ("schema: ''\nassertions: {assertMaybe: []}", ":2:14: unknown key `assertMaybe`; use one of assertTrue, "
          "assertFalse, assertCaveated"),
-        ("schema: ''\nassertions: {assertTrue: a}", ":2:26: `assertTrue` is a list"),
-        ("schema: ''\nassertions: {assertTrue: [a]}", ":2:27: `a` is no relationship; one looks like "
+        ("schema: ''\nassertions: {assertTrue: a}", ":2:26: `assertTrue` must be a list"),
+        ("schema: ''\nassertions: {assertTrue: [a]}", ":2:27: `a` is not a relationship such as "
          "`document:plan#viewer@user:ann`"),
-        ("schema: ''\nvalidation: {a: []}", ":2:14: `a` is no permission of a resource; one looks like "
+        ("schema: ''\nvalidation: {a: []}", ":2:14: `a` is not a permission of a resource, such as "
          "`document:plan#view`"),
-        ("schema: ''\nvalidation: {'doc:1#view': [ann]}", ":2:29: `ann` says nobody; one who is expected stands in "
+        ("schema: ''\nvalidation: {'doc:1#view': [ann]}", ":2:29: `ann` has no subject; write expected subjects in "
          "brackets: `[user:ann]`"),
         ("schema: ''\nschemaFile: a.zed", ":2:13: `schema` and `schemaFile` cannot both be given; remove one"),
         ("schema: |\n  definition user {\n", ":2:20: expected `relation`, `permission` or `}`, found the end"),
@@ -491,9 +491,9 @@ def test_files_that_are_no_text(problems, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("schema: ''\nschema: ''\n", "other.yaml:2:1: invalid YAML: a second `schema`"),
-        ("schema: ''\nassertions: {assertTrue: [], assertTrue: []}", "a second `assertTrue`"),
-        ("schema: &a ''\nrelationships: *a\n", "other.yaml:1:9: invalid YAML: parts with names"),
+        ("schema: ''\nschema: ''\n", "other.yaml:2:1: invalid YAML: duplicate `schema`"),
+        ("schema: ''\nassertions: {assertTrue: [], assertTrue: []}", "duplicate `assertTrue`"),
+        ("schema: &a ''\nrelationships: *a\n", "other.yaml:1:9: invalid YAML: anchors and aliases"),
     ],
 )
 def test_yaml_says_each_thing_once(text, said):
@@ -503,5 +503,5 @@ def test_yaml_says_each_thing_once(text, said):
 
 
 def test_a_context_says_each_value_once():
-    with pytest.raises(ImportRejected, match="a second `a`"):
+    with pytest.raises(ImportRejected, match="duplicate `a`"):
         context_of('{"a": 1, "a": 2}', NOWHERE)

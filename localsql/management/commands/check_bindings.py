@@ -6,8 +6,9 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from localsql.bindings import Bindings, bindings_from_text, unused_entries
+from localsql.errors import BindingRejected
 from policy.active import active_program
-from policy.files import decoded, text_of_file
+from policy.files import decoded, shown_name, text_of_file
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.rules.program import Program
@@ -36,7 +37,10 @@ class Command(PolicyCommand):
 
 
 def bindings_of_file(name: str) -> Bindings:
-    return bindings_from_text(text_named(name))
+    try:
+        return bindings_from_text(text_named(name))
+    except BindingRejected as error:
+        raise CommandError(f"{shown_name(name)}: {error.message.removeprefix('data_bindings: ')}") from None
 
 
 def text_named(name: str) -> str:
