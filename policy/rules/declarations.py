@@ -313,7 +313,9 @@ class Vocabulary:
         """Return the concrete types that the name covers; if it is unknown, report a problem and return None."""
         mask = self.bits.get(name.text) if exact else self.masks.get(name.text)
         if mask is None and exact and name.text in self.masks:
-            problems.error(name.span, f"no value is exactly {shown(name.text)}, which is abstract", "use `matches`")
+            problems.error(
+                name.span, f"`matches!` needs a concrete type; {shown(name.text)} is abstract", "use `matches`"
+            )
         elif mask is None:
             problems.error(name.span, f"unknown type {shown(name.text)}", self.advice_on_type(name.text))
         return mask
@@ -327,7 +329,7 @@ class Vocabulary:
             return
         span = literal.type_span or literal.span
         if name in ABSTRACT:
-            problems.error(span, f"no entity is exactly {shown(name)}, which is abstract", "use a declared type")
+            problems.error(span, f"{shown(name)} is abstract, so it has no entities", "use a declared type")
         else:
             problems.error(span, f"unknown type {shown(name)}", self.advice_on_type(name))
 
