@@ -154,8 +154,8 @@ def _has_facts(environment_id: int) -> bool:
 def _refusal(environment_id: int, what: str) -> str:
     slug = Environment.objects.values_list("slug", flat=True).get(pk=environment_id)
     return (
-        f"environment `{slug}` has {what}; load an example into an empty one:"
-        " `load_example NAME --environment SLUG` makes the environment"
+        f"Environment `{slug}` is not empty: it has {what}. Load the example into another environment"
+        " with `load_example NAME --environment SLUG`, which creates it."
     )
 
 

@@ -294,7 +294,7 @@ def _lark() -> Any:
     except ModuleNotFoundError as missing:
         if missing.name != "lark":
             raise
-        raise LarkMissing('importing models needs lark: pip install "authz-project[import]"') from None
+        raise LarkMissing('lark is not installed. Run `pip install "authz-project[import]"`.') from None
 
 
 @cache

@@ -337,7 +337,7 @@ def summary(found: Passed) -> str:
     deleted = sum(plan.deleted.count for plan in found.plans)
     equal = sum(plan.equal for plan in found.plans)
     if not (added or deleted):
-        said = f"in sync: {equal:,} fact{'' if equal == 1 else 's'}"
+        said = f"{equal:,} fact{'' if equal == 1 else 's'} in sync"
     elif found.is_applied:
         back = f" ({found.taken_back:,} of them deleted again, as their rows were deleted)" if found.taken_back else ""
         revisions = f"{found.revisions:,} revision{'' if found.revisions == 1 else 's'}"

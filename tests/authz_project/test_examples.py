@@ -81,7 +81,7 @@ def test_an_example_is_loaded_once(db, example):
 def test_an_environment_with_another_policy_is_left_alone(db):
     environment = EnvironmentFactory()
     publish(environment.pk, "actor User {}", None)
-    with pytest.raises(NotEmpty, match=f"`{environment.slug}` has a policy, version 1"):
+    with pytest.raises(NotEmpty, match=f"`{environment.slug}` is not empty: it has a policy, version 1"):
         load(environment.pk, first, ANN)
     assert active_version(environment.pk).source == "actor User {}"
 
