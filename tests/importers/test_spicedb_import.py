@@ -234,10 +234,10 @@ def test_relationships_that_the_schema_does_not_allow_are_left_out_and_named(imp
     text = imported(ALL, "doc:1#reviewer@user:ann\ndoc:1#publish@user:ann\nnothing:1#reviewer@user:ann")
     assert [line for line in imported.lines() if line.startswith("left out")] == [
         "left out: other0.txt:1:1: tuple doc:1#reviewer@user:ann: the model does not allow this subject",
-        "left out: other0.txt:2:1: tuple doc:1#publish@user:ann: the relation does not exist in the model, or cannot have"
-        " tuples",
-        "left out: other0.txt:3:1: tuple nothing:1#reviewer@user:ann: the relation does not exist in the model, or"
-        " it no tuples",
+        "left out: other0.txt:2:1: tuple doc:1#publish@user:ann: the relation does not exist in the model,"
+        " or cannot have tuples",
+        "left out: other0.txt:3:1: tuple nothing:1#reviewer@user:ann: the relation does not exist in the model,"
+        " or cannot have tuples",
     ]
     assert "resource doc {" in text
 
