@@ -244,7 +244,7 @@ def test_no_part_of_a_password_is_shown(url):
 )
 def test_a_connection_that_says_otherwise_than_its_entry_is_refused(url):
     entry = f'{{connection_string: "{url}", type: postgres, ssl: {{ssl_mode: require}}}}'
-    with pytest.raises(ConfigRejected, match="both say how it is encrypted"):
+    with pytest.raises(ConfigRejected, match="conflicts with"):
         config_from_text(f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {entry}}}', ConfigContext(Path()))
 
 

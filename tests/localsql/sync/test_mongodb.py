@@ -164,8 +164,8 @@ def test_a_connection_without_a_database_is_refused(stand_in, monkeypatch):
 
 @pytest.mark.parametrize(
     ("url", "says"),
-    [("mongodb://h/d", r'the driver pymongo is not installed; `pip install "authz-project\[mongodb\]"` does'),
-     ("mysql://h/d", r'the driver PyMySQL is not installed; `pip install "authz-project\[mysql\]"` does')],
+    [("mongodb://h/d", r'the driver pymongo is not installed; run `pip install "authz-project\[mongodb\]"`'),
+     ("mysql://h/d", r'the driver PyMySQL is not installed; run `pip install "authz-project\[mysql\]"`')],
 )  # fmt: skip
 def test_a_driver_that_is_missing_is_named(monkeypatch, url, says):
     def missing(name):
