@@ -189,7 +189,7 @@ def test_no_file_is_written_twice_or_over_what_was_read(db, tmp_path):
     store, both = tmp_path / "drive.fga.yaml", str(tmp_path / "both")
     store.write_text(Path(DRIVE).read_text())
     (tmp_path / "link").symlink_to(store)
-    with pytest.raises(CommandError, match="would be written twice"):
+    with pytest.raises(CommandError, match="cannot be both the policy and the facts file"):
         run(str(store), "--policy", both, "--facts", both)
     for name in (store, tmp_path / "link"):
         with pytest.raises(CommandError, match="is read by this import"):
@@ -207,7 +207,7 @@ def test_files_name_only_what_is_below_their_folder(db, tmp_path, named):
     (tmp_path / "in" / "link.fga").symlink_to(tmp_path / "secret.fga")
     for name, text in (("s.fga.yaml", f"model_file: {named}\n"), ("fga.mod", f"contents: [{named}]\n")):
         (tmp_path / "in" / name).write_text(text)
-        with pytest.raises(CommandError, match=f"`{named}` lies elsewhere"):
+        with pytest.raises(CommandError, match=f"`{named}` is outside the folder"):
             run(str(tmp_path / "in" / name))
     (tmp_path / "in" / "v.yaml").write_text(f"schemaFile: {named}\n")
     with pytest.raises(ImportRejected, match=f"`{named}` is not a file below"):

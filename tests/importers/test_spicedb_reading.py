@@ -376,7 +376,7 @@ def test_tests_may_stand_in_a_file_of_their_own(read):
         ),
         ("use magic", "1:5: unknown feature `use magic`; use one of expiration, import, partial, self, "
          "typechecking"),
-        ("definition d {}\nuse self", "2:1: `use self` stands behind a definition; move it to the top"),
+        ("definition d {}\nuse self", "2:1: `use self` must precede all definitions; move it to the top"),
         ("/* definition", "1:1: unterminated comment; close it with `*/`"),
         ("caveat c(a string) { a == 'b }", "1:27: unterminated string; close it"),
         ("definition d { relation a: $ }", "1:28: `$` is not allowed here"),
@@ -419,7 +419,7 @@ definition doc {
         "schema.zed:8:34: `user` has no `friend`",
         "schema.zed:9:3: `doc` has another `viewer`, at schema.zed:8:3; rename one of them",
         "schema.zed:10:21: `doc` has no `viewr`; did you mean `viewer`?",
-        "schema.zed:10:41: an arrow follows tuples, and `view` has none of its own",
+        "schema.zed:10:41: an arrow requires a relation with tuples, and `view` has none",
         "schema.zed:10:51: `doc` has no `owner`",
     ]
 
@@ -432,7 +432,7 @@ def test_no_arrow_leads_to_everybody(problems):
 
 def test_partials_in_a_circle(problems):
     assert problems("partial a { ...b }\npartial b { ...a }\ndefinition d { ...a }") == [
-        "schema.zed:2:13: the partial `a` contains itself; remove this"
+        "schema.zed:2:13: partial `a` includes itself; remove this"
     ]
 
 
@@ -461,7 +461,7 @@ def test_relationships_that_are_none(problems):
         ("relationships: ''", ": this file has no `schema`; name the file with the schema first"),
         ("schema: ''\nassert: {}", ":2:1: unknown key `assert`; use one of schema, schemaFile, "
          "relationships, assertions, validation"),
-        ("schema: ''\nvalidation_tuples: []", ":2:1: a validation file has no `validation_tuples`; "
+        ("schema: ''\nvalidation_tuples: []", ":2:1: unknown key `validation_tuples`; "
          "write `relationships`"),
         ("schema: ''\nassertions: []", ":2:13: `assertions` must be a map"),
         ("schema: ''\nassertions: {assertMaybe: []}", ":2:14: unknown key `assertMaybe`; use one of assertTrue, "

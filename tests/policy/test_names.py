@@ -167,7 +167,7 @@ def place_of(text: str) -> int:
     [
         ("# User", "X", "no symbol at this position"),
         ("String", "X", "no symbol at this position"),
-        ("has_role", "x", "`has_role` is built in"),
+        ("has_role", "x", "`has_role` is built-in"),
         ('ann"}, "reader', "x", "no symbol at this position"),
         ("User {}", "Folder", "a type `Folder` already exists"),
         ("User {}", "9", "`9` is not a valid name"),
