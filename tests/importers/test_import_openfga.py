@@ -192,7 +192,7 @@ def test_no_file_is_written_twice_or_over_what_was_read(db, tmp_path):
     with pytest.raises(CommandError, match="cannot be both the policy and the facts file"):
         run(str(store), "--policy", both, "--facts", both)
     for name in (store, tmp_path / "link"):
-        with pytest.raises(CommandError, match="is read by this import"):
+        with pytest.raises(CommandError, match="is an input file"):
             run(str(store), "--policy", both, "--facts", str(name))
     assert store.read_text() == Path(DRIVE).read_text()
     with pytest.raises(CommandError, match="cannot write"):
