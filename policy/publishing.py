@@ -423,11 +423,11 @@ def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool
 
 
 def discard(user: User, environment: Environment, stamp: int | None) -> None:
-    """Delete the draft that the author saw; raise `SavedElsewhere` if the stored draft has another stamp."""
+    """Delete the draft that the author saw; raise `NewerDraftExists` if the stored draft has another stamp."""
     with _changing_drafts(user):
         draft = _drafts(user, environment).first()
         if draft is not None and draft.stamp != stamp:
-            raise SavedElsewhere(draft)
+            raise NewerDraftExists(draft)
         _drafts(user, environment).delete()
 
 

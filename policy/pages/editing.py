@@ -469,7 +469,7 @@ class EditingAdmin(admin.ModelAdmin):
                 publishing.discard(request.user, environment, form.cleaned_data["stamp"])
             else:
                 refusal = _OPENED_BY_ANOTHER
-        except SavedElsewhere as reason:
+        except NewerDraftExists as reason:
             refusal = f"{reason.message}. Review it below, then discard it again if you don't need it"
         except Unavailable as reason:
             refusal = reason.message

@@ -195,8 +195,8 @@ def test_lines_of_threads_and_processes_stay_whole(tmp_path):
     program.write_text(
         "import logging, sys, threading\n"
         "from authz_project.logs.formats import Json\n"
-        "from authz_project.logs.formats import WholeLines\n"
-        "handler = WholeLines(); handler.setFormatter(Json())\n"
+        "from authz_project.logs.formats import LineHandler\n"
+        "handler = LineHandler(); handler.setFormatter(Json())\n"
         "log = logging.getLogger('x'); log.addHandler(handler); log.propagate = False\n"
         "def write(n):\n"
         "    for k in range(100): log.error('%s', str(n) * (k * 90))\n"

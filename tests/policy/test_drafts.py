@@ -80,14 +80,14 @@ def test_of_two_first_saves_at_once_the_second_is_told_of_the_first(environment,
     def save(text: str) -> None:
         try:
             outcomes.append(saved(writer, environment, text))
-        except publishing.SavedElsewhere as refused:
+        except publishing.NewerDraftExists as refused:
             outcomes.append(refused)
 
     other = Interrupted(lambda: save(OTHER))
     before_saving(monkeypatch, other)
     save(POLICY)
     other.end()
-    (refused,) = [each for each in outcomes if isinstance(each, publishing.SavedElsewhere)]
+    (refused,) = [each for each in outcomes if isinstance(each, publishing.NewerDraftExists)]
     assert len(outcomes) == 2 and [refused.draft.source] == kept_texts()
 
 

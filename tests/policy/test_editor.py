@@ -15,7 +15,7 @@ from django.utils import timezone
 from policy import publishing
 from policy.ground.journal import By
 from policy.models import PolicyDraft
-from policy.pages.editing import LatestOnly, Overtaken
+from policy.pages.editing import LatestOnly, Superseded
 from policy.publishing import DraftText
 from tests.policy.test_admin import EDITOR, Person, page_of, published, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, tests_fail, tests_pass  # noqa: F401  fixtures
@@ -411,7 +411,7 @@ def outcomes(windows: str, order: tuple[int, ...]) -> list[int]:
                 begun.set()
                 held.wait(10)
                 done.append(number)
-        except Overtaken:
+        except Superseded:
             done.append(-number)
 
     threads = [threading.Thread(target=wait, args=(number,), name=str(number)) for number in range(len(windows))]

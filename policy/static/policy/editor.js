@@ -1,4 +1,4 @@
-/* sha256 of policy/editor: e915b40ca900575d6900b6e62b9be81c153a1b086d1d965ec66a9e49a301e4e0
+/* sha256 of policy/editor: 38cc1e1f4659d3226526c2920542dcaa7c03758b8e246430e91d035044a9df98
  * Made by policy/editor/build.mjs; change the sources there. It has these packages in it, under the MIT License:
  *
  * @codemirror/autocomplete 6.20.4: Copyright (C) 2018-2021 by Marijn Haverbeke and others
