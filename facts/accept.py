@@ -12,15 +12,16 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection
 
 from facts.mentioned_ids import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
 from facts.read import count_up_to
-from facts.wire import Fact, by_signature, place_of_first, without
+from facts.table import counted, equals, fetch, select
+from facts.wire import Fact, by_signature, end_path, place_of_first, some_end, without
 from policy.endpoint import OFFSET, Request, Response
-from policy.errors import AuthzError
+from policy.errors import AuthzError, MalformedRequest
+from policy.ground.clock import now, text_of
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
 from policy.rules.signatures import _HAS_ROLE, PLACE, known_names
@@ -138,10 +139,7 @@ def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
 
 def _count(number: int, column: str, name: str) -> int:
     """Return how many facts have the name, up to `_COUNTED`."""
-    with connection.cursor() as cursor:
-        limited = f"SELECT 1 FROM fact WHERE sig = %s AND {column} = %s LIMIT %s"
-        cursor.execute(f"SELECT COUNT(*) FROM ({limited}) AS met", (number, name, _COUNTED))
-        return cursor.fetchone()[0]
+    return fetch(counted(select("1", "sig = %s", equals(column), limit="%s")), (number, name, _COUNTED))[0][0]
 
 
 def sentences(unknown: Sequence[UnknownName]) -> list[str]:
@@ -201,6 +199,41 @@ def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None
 def check_signature(program: Program, signature: Signature) -> None:
     if not program.accepts(signature.predicate, signature.types):
         raise FactRejected("", unaccepted_of(program, signature))
+
+
+# ---- expiries of facts to be stored ---------------------------------------------------------------------------------
+
+
+class EndIsPast(MalformedRequest):
+    """A fact was to be stored with an expiry in the past."""
+
+
+def check_ends(facts: Sequence[Fact], path: str | None) -> None:
+    """Reject expiries in the past. `path` is that of the array, None if the request is a single fact."""
+    if not some_end(facts):
+        return
+    moment = now()
+    for index, fact in enumerate(facts):
+        if fact.expires_at is not None:
+            check_end(fact.expires_at, moment, "" if path is None else f"{path}[{index}]")
+
+
+def check_end(end: int, moment: int, path: str) -> None:
+    if end <= moment:
+        raise EndIsPast(end_path(path), f"is in the past: the current time is {text_of(moment)}")
+
+
+def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
+    """Split facts into those that hold and those that have expired. Among duplicates, the last one's expiry counts.
+
+    p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
+    """
+    if not some_end(facts):
+        return facts, ()
+    moment = now()
+    last = {fact: fact for fact in facts}.values()
+    ended = [fact for fact in last if fact.expires_at is not None and fact.expires_at <= moment]
+    return [fact for fact in last if fact.expires_at is None or fact.expires_at > moment], ended
 
 
 # ---- facts of a query ------------------------------------------------------------------------------------------

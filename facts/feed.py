@@ -16,9 +16,11 @@ from typing import Any
 import orjson
 from django.db import connection
 
+from facts.indexes import PAST, STORED
 from facts.models import COLUMNS
 from facts.numbering import types_of_text
 from facts.read import read_snapshot
+from facts.table import IDS, KEY, began_again, fetch, ids_are, of_signatures, select
 from policy.active import Caller, confirm
 from policy.errors import AuthzError, MalformedRequest
 from policy.ground.clock import short_text_of, text_of
@@ -106,13 +108,6 @@ def _is_text(raw: object) -> bool:
 
 MANY = 50_000  # facts: in larger revisions, a part is looked up among all facts
 
-_NAMES = ", ".join(COLUMNS)
-_SAME = " AND ".join(f"other.{name} = past_fact.{name}" for name in ("sig", *COLUMNS))
-_BEGUN_AGAIN = (
-    f"EXISTS (SELECT 1 FROM fact other WHERE {_SAME} AND other.since = past_fact.until)"
-    f" OR EXISTS (SELECT 1 FROM past_fact other WHERE {_SAME} AND other.since = past_fact.until)"
-)
-
 FeedRow = tuple[Any, ...]  # 0 if inserted or 1 if deleted, sig, ids, expires_at
 FactsOfChange = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
 
@@ -126,22 +121,20 @@ class Chosen:
 
     @classmethod
     def of(cls, environment_id: int, predicates: frozenset[str]) -> Chosen:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT id, predicate, types, may_end FROM signature WHERE environment_id = %s", (environment_id,)
-            )
-            rows = [row for row in cursor.fetchall() if not predicates or row[1] in predicates]
+        listed = "SELECT id, predicate, types, may_end FROM signature WHERE environment_id = %s"
+        rows = [row for row in fetch(listed, (environment_id,)) if not predicates or row[1] in predicates]
         signatures = {number: (predicate, types_of_text(types)) for number, predicate, types, _ in sorted(rows)}
         return cls(signatures, frozenset(row[0] for row in rows if row[3]))
 
     @property
-    def listed(self) -> str:
-        return _listed(self.signatures)
+    def of_them(self) -> str:
+        """Return the condition that a fact has one of the signatures."""
+        return of_signatures(self.signatures)
 
     @property
     def begun_again(self) -> str:
-        """Return the condition that excludes past facts which began again; it follows those on facts that ended."""
-        return f" AND NOT (sig IN ({_listed(self.ending)}) AND ({_BEGUN_AGAIN}))" if self.ending else ""
+        """Return the condition that excludes past facts which began again; empty if there are none."""
+        return f"NOT ({of_signatures(self.ending)} AND ({began_again()}))" if self.ending else ""
 
     def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
         predicate, types = self.signatures[number]
@@ -158,13 +151,9 @@ def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Fac
     """Return the facts that these revisions inserted and deleted, by revision."""
     found: dict[int, FactsOfChange] = {}
     if chosen.signatures:
-        columns = f"sig, {_NAMES}"
-        inserted = _between("since", f"since, 0, {columns}, expires_at", chosen)
-        deleted = _between("until", f"until, 1, {columns}, NULL", chosen)
-        with connection.cursor() as cursor:
-            cursor.execute(f"{inserted} UNION ALL {deleted}", (first, last) * 3)
-            rows = cursor.fetchall()
-        rows.sort()
+        inserted = _between("since", f"since, 0, {KEY}, expires_at", chosen)
+        deleted = _between("until", f"until, 1, {KEY}, NULL", chosen)
+        rows = sorted(fetch(f"{inserted} UNION ALL {deleted}", (first, last) * 3))
         to_json = chosen.fact_to_json
         for number, gone, sig, *ids, expires_at in rows:
             if number not in found:
@@ -179,18 +168,17 @@ def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
         return {}
     inserted, deleted = _between("since", "since AS number", chosen), _between("until", "until AS number", chosen)
     counted = f"SELECT number, COUNT(*) FROM ({inserted} UNION ALL {deleted}) changed GROUP BY number"
-    with connection.cursor() as cursor:
-        cursor.execute(counted, (first, last) * 3)
-        return dict(cursor.fetchall())
+    return dict(fetch(counted, (first, last) * 3))
 
 
 def _between(column: str, selected: str, chosen: Chosen) -> str:
     """Return the SELECT of rows that began, or ended, between two revisions."""
-    condition = f"sig IN ({chosen.listed}) AND {column} BETWEEN %s AND %s"
+    between = f"{column} BETWEEN %s AND %s"
     if column == "until":
-        return f"SELECT {selected} FROM past_fact{_by('past_fact_until')} WHERE {condition}{chosen.begun_again}"
-    stored = f"SELECT {selected} FROM fact{_by('fact_since')} WHERE {condition}"
-    return f"{stored} UNION ALL SELECT {selected} FROM past_fact{_by('past_fact_since')} WHERE {condition}"
+        return select(selected, chosen.of_them, between, chosen.begun_again, table=PAST, by=column)
+    return " UNION ALL ".join(
+        select(selected, chosen.of_them, between, table=table, by=column) for table in (STORED, PAST)
+    )
 
 
 # ---- one revision, in the order of its facts ---------------------------------------------------------------------
@@ -204,35 +192,33 @@ class Arm:
     table: str
     condition: str
     values: tuple[int, ...]
-    index: str  # that serves the condition
+    by: str | None  # the column whose index serves the condition
 
 
 def arms_of(number: int, is_state: bool) -> tuple[Arm, ...]:
     if is_state:
-        stored = Arm(0, "fact", "+since <= %s", (number,), "")
-        return stored, Arm(0, "past_fact", "+since <= %s AND +until > %s", (number, number), "")
+        stored = Arm(0, STORED, "+since <= %s", (number,), None)
+        return stored, Arm(0, PAST, "+since <= %s AND +until > %s", (number, number), None)
     return (
-        Arm(0, "fact", "since = %s", (number,), "fact_since"),
-        Arm(0, "past_fact", "since = %s", (number,), "past_fact_since"),
-        Arm(1, "past_fact", "until = %s", (number,), "past_fact_until"),
+        Arm(0, STORED, "since = %s", (number,), "since"),
+        Arm(0, PAST, "since = %s", (number,), "since"),
+        Arm(1, PAST, "until = %s", (number,), "until"),
     )
 
 
 def count(arms: Iterable[Arm], chosen: Chosen) -> int:
     counted = 0
-    with connection.cursor() as cursor:
-        for arm in arms:
-            again = chosen.begun_again if arm.gone else ""
-            condition = f"sig IN ({chosen.listed}) AND {arm.condition}{again}"
-            cursor.execute(f"SELECT COUNT(*) FROM {arm.table}{_by(arm.index)} WHERE {condition}", arm.values)
-            counted += cursor.fetchone()[0]
+    for arm in arms:
+        again = chosen.begun_again if arm.gone else ""
+        statement = select("COUNT(*)", chosen.of_them, arm.condition, again, table=arm.table, by=arm.by)
+        counted += fetch(statement, arm.values)[0][0]
     return counted
 
 
 def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: int, size: int) -> list[FeedRow]:
     """Return up to `most` next facts of a revision of `size` facts: inserted ones first, by signature and ids."""
     found: list[FeedRow] = []
-    if connection.vendor == "postgresql" and (size > MANY or not all(arm.index for arm in arms)):
+    if connection.vendor == "postgresql" and (size > MANY or not all(arm.by for arm in arms)):
         # The planner would rather read all remaining rows and sort them, as it expects only a few.
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_sort = off")
@@ -254,43 +240,28 @@ def _of_signature(
     """Return facts of one signature, by ids. Past facts are read no further than stored ones."""
     found: list[FeedRow] = []
     end: tuple[str, ...] | None = None
-    with connection.cursor() as cursor:
-        for arm in arms:
-            cursor.execute(
-                _statement(arm, chosen, start is not None, end is not None, size),
-                (sig, *arm.values, *(start or ()), *(end or ()), most),
-            )
-            rows = cursor.fetchall()
-            found += [(arm.gone, sig, *row) for row in rows]
-            if len(rows) == most:
-                end = rows[-1][:-1]
+    for arm in arms:
+        statement = _statement(arm, chosen, start is not None, end is not None, size)
+        rows = fetch(statement, (sig, *arm.values, *(start or ()), *(end or ()), most))
+        found += [(arm.gone, sig, *row) for row in rows]
+        if len(rows) == most:
+            end = rows[-1][:-1]
     found.sort()
     return found[:most]
 
 
 def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size: int) -> str:
-    bounds = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)" if is_begun else ""
-    bounds += f" AND ({_NAMES}) <= (%s, %s, %s, %s, %s)" if is_bounded else ""
-    selected = f"{_NAMES}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
+    bounds = (ids_are(">") if is_begun else "", ids_are("<=") if is_bounded else "")
+    selected = f"{IDS}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
     again = chosen.begun_again if arm.gone else ""
-    ordered = f"ORDER BY {_NAMES} LIMIT %s"
-    if not arm.index or (size > MANY and not (connection.vendor == "sqlite" and arm.table == "fact")):
-        condition = arm.condition if not arm.index else f"+{arm.condition}"
-        return f"SELECT {selected} FROM {arm.table} WHERE sig = %s AND {condition}{again}{bounds} {ordered}"
+    if not arm.by or (size > MANY and not (connection.vendor == "sqlite" and arm.table == STORED)):
+        condition = f"+{arm.condition}" if arm.by else arm.condition
+        return select(selected, "sig = %s", condition, again, *bounds, table=arm.table, order=IDS, limit="%s")
+    tests = ("sig = %s", arm.condition, again, *bounds)
     if connection.vendor == "sqlite":
-        by = _by(arm.index)
-        return f"SELECT {selected} FROM {arm.table}{by} WHERE sig = %s AND {arm.condition}{again}{bounds} {ordered}"
-    mine = f"SELECT {selected} FROM {arm.table} WHERE sig = %s AND {arm.condition}{again}{bounds}"
-    return f"WITH mine AS MATERIALIZED ({mine}) SELECT * FROM mine {ordered}"
-
-
-def _by(index: str) -> str:
-    """Return the clause that names an index, for SQLite, which would not choose it."""
-    return f" INDEXED BY {index}" if index and connection.vendor == "sqlite" else ""
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(str(int(number)) for number in numbers) or "NULL"
+        return select(selected, *tests, table=arm.table, by=arm.by, order=IDS, limit="%s")
+    mine = select(selected, *tests, table=arm.table)
+    return f"WITH mine AS MATERIALIZED ({mine}) SELECT * FROM mine ORDER BY {IDS} LIMIT %s"
 
 
 # ---- feed ---------------------------------------------------------------------------------------------------------

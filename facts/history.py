@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from django.db import connection
-
-from facts import indexes
+from facts.indexes import PAST, STORED
 from facts.models import COLUMNS, MAX_ARGUMENTS, Row
 from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching, read_snapshot
+from facts.table import IDS, KEY, fetch, ids_are, select
 from facts.wire import Argument, Fact
 from policy.ground.clock import time_of
 from policy.ground.journal import newest_and_horizon
@@ -24,7 +23,6 @@ from policy.values import PRIMITIVES, Value
 # A page is limited by its number of facts, not of revisions: one revision may be a load of millions. If a revision does
 # not fit, the next page continues it. The history begins after the horizon: earlier history is incomplete.
 
-_NAMES = ", ".join(COLUMNS)
 _AT_ONCE = 300  # parts of a statement, three for each signature: SQLite allows 500 in a UNION
 
 
@@ -203,15 +201,14 @@ def _changes(
     parts = [
         _part(table, column, kind, args, most, after, span)
         for kind in kinds.items()
-        for table, column in (("fact", "since"), ("past_fact", "since"), ("past_fact", "until"))
+        for table, column in ((STORED, "since"), (PAST, "since"), (PAST, "until"))
     ]
     for start in range(0, len(parts), _AT_ONCE):
         some = parts[start : start + _AT_ONCE]
         statement = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS part{index}" for index, (sql, _) in enumerate(some))
-        with connection.cursor() as cursor:
-            cursor.execute(statement, [value for _, values in some for value in values])
-            for revision, began, expires_at, *row in cursor.fetchall():
-                yield _RevisionChange(revision, tuple(row), bool(began), expires_at)
+        rows = fetch(statement, [value for _, values in some for value in values])
+        for revision, began, expires_at, *row in rows:
+            yield _RevisionChange(revision, tuple(row), bool(began), expires_at)
 
 
 def _part(
@@ -230,19 +227,20 @@ def _part(
     # then sorted: an expression keeps both databases from scanning all facts of the signature.
     is_sorted = leading is None or column == "until"
     at = column if is_sorted else f"({column} + 0)"
-    conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
+    conditions = [f"{name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None]
     to = min(span.to, after.revision) if after else span.to
     ids = [arg.id for arg in args if arg.id is not None]
     if leading is None and to == span.after + 1:
         return _part_of_one(table, column, number, most, after, to)
     beyond, values = _beyond(at, number, after)
-    hint, partial = _found_by(table, leading)
-    statement = (
-        f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
-        f" FROM {table}{hint} WHERE sig = {int(number)}{conditions}{partial}"
-        f" AND {at} > %s AND {at} <= %s{beyond} ORDER BY {at} DESC, {_NAMES} LIMIT %s"
-    )
-    return statement, [*ids, span.after, to, *values, most]
+    tests = (f"sig = {int(number)}", *conditions, f"{at} > %s", f"{at} <= %s", beyond)
+    order = f"{at} DESC, {IDS}"
+    statement = select(_selected(column), *tests, table=table, by=leading, order=order, limit=most)
+    return statement, [*ids, span.after, to, *values]
+
+
+def _selected(column: str) -> str:
+    return f"{column} AS revision, {int(column == 'since')} AS began, expires_at, {KEY}"
 
 
 def _part_of_one(
@@ -252,15 +250,10 @@ def _part_of_one(
     ids_after: tuple[str, ...] = ()
     beyond = ""
     if after is not None and after.revision == revision and number <= after.row[0]:
-        beyond, ids_after = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)", after.row[1:]
-        if number < after.row[0]:
-            beyond, ids_after = " AND 1 = 0", ()
-    hint = indexes.hint(table, column) if connection.vendor == "sqlite" else ""
-    statement = (
-        f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
-        f" FROM {table}{hint} WHERE sig = {int(number)} AND {column} = %s{beyond} ORDER BY {_NAMES} LIMIT %s"
-    )
-    return statement, [revision, *ids_after, most]
+        beyond, ids_after = (ids_are(">"), after.row[1:]) if number == after.row[0] else ("1 = 0", ())
+    tests = (f"sig = {int(number)}", f"{column} = %s", beyond)
+    statement = select(_selected(column), *tests, table=table, by=column, order=IDS, limit=most)
+    return statement, [revision, *ids_after]
 
 
 def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
@@ -271,26 +264,17 @@ def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
     return min(given)[1] if given else None
 
 
-def _found_by(table: str, leading: str | None) -> tuple[str, str]:
-    """Return the index hint after the table's name, and the partial index's condition, which must be repeated."""
-    hint = indexes.hint(table, leading) if connection.vendor == "sqlite" else ""
-    partial = indexes.condition(table, leading)
-    return hint, f" AND {partial}" if partial else ""
-
-
 def _beyond(at: str, number: int, after: HistoryKey | None) -> tuple[str, tuple[str | int, ...]]:
     """Return the condition that a change comes after the cursor; later revisions are already excluded."""
     if after is None or number > after.row[0]:
         return "", ()
     if number < after.row[0]:
-        return f" AND {at} < %s", (after.revision,)
-    following = f"({_NAMES}) > (%s, %s, %s, %s, %s)"
-    return f" AND ({at} < %s OR {following})", (after.revision, *after.row[1:])
+        return f"{at} < %s", (after.revision,)
+    return f"({at} < %s OR {ids_are('>')})", (after.revision, *after.row[1:])
 
 
 # ---- The periods in which facts were stored: since when and by whom, and until when ---------------------------------
 
-_KEY = ", ".join(("sig", *COLUMNS))
 _WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
 _FACTS_AT_ONCE = 400  # facts that one statement looks up
 
@@ -338,8 +322,8 @@ def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | Non
 
     As of a revision: the latest one that had begun by then. Takes at most two statements per 400 facts, and two more.
     """
-    found = dict(_latest("fact", "NULL", rows, revision))
-    found |= dict(_latest("past_fact", "until", [row for row in rows if row not in found], revision))
+    found = dict(_latest(STORED, "NULL", rows, revision))
+    found |= dict(_latest(PAST, "until", [row for row in rows if row not in found], revision))
     if revision is not None:
         found = {row: each.as_of(revision) for row, each in found.items()}
     marks = _marks(environment_id, {number for each in found.values() for number in each.numbers})
@@ -348,25 +332,17 @@ def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | Non
 
 
 def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -> Iterator[tuple[Row, _Found]]:
-    begun = "" if revision is None else " AND since <= %s"
+    begun = "" if revision is None else "since <= %s"
     for start in range(0, len(rows), _FACTS_AT_ONCE):
         some = rows[start : start + _FACTS_AT_ONCE]
         keys = ", ".join(f"({int(row[0])}, %s, %s, %s, %s, %s)" for row in some)
-        ranked = (
-            f"SELECT {_KEY}, since, {until} AS until, expires_at,"
-            f" ROW_NUMBER() OVER (PARTITION BY {_KEY} ORDER BY since DESC) AS place"
-            f" FROM (VALUES {keys}) AS wanted CROSS JOIN {table}{_by_first(table)} WHERE {_WANTED}{begun}"
-        )
+        place = f"ROW_NUMBER() OVER (PARTITION BY {KEY} ORDER BY since DESC) AS place"
+        selected, wanted = f"{KEY}, since, {until} AS until, expires_at, {place}", f"(VALUES {keys}) AS wanted"
+        # By a0: for past facts, SQLite would choose the index on a1, where names have many facts each.
+        ranked = select(selected, _WANTED, begun, table=table, by="a0", beside=wanted)
         values = [value for row in some for value in row[1:]] + ([] if revision is None else [revision])
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {_KEY}, since, until, expires_at FROM ({ranked}) AS ranked WHERE place = 1", values)
-            for row in cursor.fetchall():
-                yield row[:-3], _Found(*row[-3:])
-
-
-def _by_first(table: str) -> str:
-    """Return a hint for SQLite: for past facts it would choose the index on a1, where names have many facts each."""
-    return indexes.hint(table, "a0") if connection.vendor == "sqlite" else ""
+        for row in fetch(f"SELECT {KEY}, since, until, expires_at FROM ({ranked}) AS ranked WHERE place = 1", values):
+            yield row[:-3], _Found(*row[-3:])
 
 
 def _marks(environment_id: int, numbers: set[int]) -> dict[int, RevisionMark]:

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from facts import indexes
-from facts.ends import lasting
 from facts.models import COLUMNS, ROW_LENGTH, Row, Signature
 from facts.numbering import types_of_text
 from facts.read import fact_of_row
-from facts.table import fact_table
+from facts.table import KEY, estimated, fact_table, fetch, lasting, select
 from facts.wire import Fact
 from policy.ground.pagination import Listing
 from policy.rules import program
@@ -185,9 +183,7 @@ def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forw
         statement, of_part = _statement(column, mark, limit, forward)
         parts.append(f"SELECT {number} AS part, found{number}.* FROM ({statement}) AS found{number}")
         values += of_part
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), values)
-        rows = cursor.fetchall()
+    rows = fetch(" UNION ALL ".join(parts), values)
     for number, column in enumerate(group):
         # SQL does not guarantee that UNION ALL keeps the order.
         of_column = [
@@ -204,19 +200,9 @@ def _signature(kind: Signature) -> program.Signature:
 
 def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
     """Return the SELECT of a column's facts in its order, and its parameters."""
-    where, values = from_where(column, mark, forward)
-    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in column.order)
-    statement = f"SELECT sig, {', '.join(COLUMNS)}, expires_at {where} ORDER BY {ordered}"
-    if limit is None:
-        return statement, values
-    return f"{statement} LIMIT %s", [*values, limit]
-
-
-def from_where(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return the FROM and WHERE clauses that select the facts in the column, and their parameters."""
     conditions, values = conditions_of(column, mark, forward)
-    hint = indexes.hint(indexes.STORED, column.name) if connection.vendor == "sqlite" else ""
-    return f"FROM fact{hint} WHERE {conditions}", values
+    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in column.order)
+    return select(f"{KEY}, expires_at", conditions, by=column.name, order=ordered, limit=limit), values
 
 
 def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
@@ -241,8 +227,6 @@ def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool 
         test, of_test = _within(COLUMNS[position], column.ids)
         tests.append(f"({test}) IS NOT TRUE")  # with NOT, PostgreSQL would search below and above the range
         values += of_test
-    partial = indexes.condition(indexes.STORED, column.name)
-    tests += [partial] if partial else []
     tests += [lasting()] if column.kind.may_end else []
     return " AND ".join(tests), values
 
@@ -267,24 +251,17 @@ class Kept:
 def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
     """Return those of the rows that are stored and have not expired."""
     by_number = {kind.pk: kind for kind in kinds}
-    each = " AND ".join(f"{name} = %s" for name in COLUMNS)
+    each = [f"{name} = %s" for name in ("sig", *COLUMNS)]
     found: dict[Row, Kept] = {}
-    with connection.cursor() as cursor:
-        for row in sorted(row for row in rows if row[0] in by_number):
-            cursor.execute(
-                f"SELECT since, expires_at FROM fact WHERE sig = {int(row[0])} AND {each} AND {lasting()}", row[1:]
-            )
-            stored = cursor.fetchone()
-            if stored is not None:
-                kind = by_number[row[0]]
-                found[row] = Kept(fact_of_row(_signature(kind), row[1:], stored[1]), stored[0])
+    for row in sorted(row for row in rows if row[0] in by_number):
+        for since, expires_at in fetch(select("since, expires_at", *each, lasting()), row):
+            found[row] = Kept(fact_of_row(_signature(by_number[row[0]]), row[1:], expires_at), since)
     return found
 
 
 # ---- The number of facts, exact or estimated -----------------------------------------------------------------------
 
 MOST = {"sqlite": 500_000, "postgresql": 20_000}  # facts that are counted exactly
-_SAMPLE = 300  # pages of the table
 _AT_ONCE = 64  # columns that one statement counts
 
 
@@ -330,12 +307,11 @@ def counts(walk: Sequence[SearchColumn], most: int) -> list[Count]:
 def _counted(some: Sequence[SearchColumn], limit: int) -> list[int]:
     parts, values = [], []
     for number, column in enumerate(some):
-        where, of_part = from_where(column)
-        parts.append(f"SELECT {number} AS part, COUNT(*) AS number FROM (SELECT 1 {where} LIMIT %s) AS seen{number}")
-        values += [*of_part, limit]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), values)
-        found = dict(cursor.fetchall())
+        conditions, of_part = conditions_of(column)
+        some_of_them = select("1", conditions, by=column.name, limit=int(limit))
+        parts.append(f"SELECT {number} AS part, COUNT(*) AS number FROM ({some_of_them}) AS seen{number}")
+        values += of_part
+    found = dict(fetch(" UNION ALL ".join(parts), values))
     return [found[number] for number in range(len(some))]
 
 
@@ -346,22 +322,7 @@ def _estimated(walk: Sequence[SearchColumn]) -> int | None:
         conditions, of_column = conditions_of(column)
         tests.append(f"({conditions})")
         values += of_column
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT reltuples, relpages, pg_relation_size(oid) / current_setting('block_size')::int"
-            " FROM pg_class WHERE oid = 'fact'::regclass"
-        )
-        rows, counted_pages, pages = cursor.fetchone()
-        if rows <= 0 or not counted_pages:
-            return None
-        share = min(100.0, 100.0 * _SAMPLE / max(1, pages))
-        cursor.execute(
-            f"SELECT COUNT(*) FILTER (WHERE {' OR '.join(tests)}), COUNT(*)"
-            f" FROM fact TABLESAMPLE SYSTEM ({share:.6f}) REPEATABLE (1)",
-            values,
-        )
-        met, seen = cursor.fetchone()
-    return int(rows / counted_pages * pages * met / seen) if seen else None
+    return estimated(" OR ".join(tests), values)
 
 
 def _rounded(number: int) -> int:

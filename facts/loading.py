@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from facts import store
-from facts.accept import UnknownName, UnknownNames, check_signature
-from facts.ends import Ends, EndsStay, check_end
-from facts.models import ROW_LENGTH, NewRow
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    IntegrityError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
+
+from facts.accept import UnknownName, UnknownNames, check_end, check_signature
+from facts.models import COLUMNS, ROW_LENGTH, NewRow
 from facts.notation import BadLine
 from facts.numbering import signature_number
-from facts.store import ChangeCounts
-from facts.table import Loader, fact_table
+from facts.store import Ends, EndsStay
+from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, settle
 from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.ground import clock, spans
 from policy.ground.journal import NOBODY, By, Done, Kind, advance, changing, record
+from policy.ground.threads import thread_pool
 from policy.rules.program import Program, Signature
 from policy.rules.signatures import PLACE
 
@@ -62,7 +76,7 @@ def load(
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
-        with fact_table().expect_many(), fact_table().loader() as loader:
+        with fact_table().expect_many(), loader_of_database() as loader:
             filing = _Filing(environment_id, turn.offset, program, skip_bad, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):
@@ -94,8 +108,8 @@ def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, 
 
 
 def _settled(numbers: Iterable[int], revision: int) -> ChangeCounts:
-    store.settle(numbers, revision)
-    return store.changed(numbers, revision, revision)[revision]
+    settle(numbers, revision)
+    return changed(numbers, revision, revision)[revision]
 
 
 class _Filing:
@@ -199,3 +213,274 @@ class _Filing:
         self.bad.append(line)
         if len(self.bad) >= ENOUGH and not self.skip_bad:
             raise LinesRejected(tuple(self.bad))
+
+
+# ---- loading rows, chunk by chunk -----------------------------------------------------------------------------------
+
+
+RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no faster per row
+TURN = 0.0005  # seconds after which a thread yields the interpreter to another
+
+
+class Loader:
+    """Stores chunks of rows as they arrive."""
+
+    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
+        self._store = store
+        self.inserted = 0
+
+    def take(self, rows: Sequence[NewRow]) -> None:
+        self.inserted += self._store(rows)
+
+    def settle(self) -> None:
+        """Wait until no chunk is being stored, so that the caller may use the connection."""
+
+    def bring_in(self) -> None:
+        """Settle, and store all rows taken so far in the fact table, so that later statements see them."""
+        self.settle()
+
+
+class _LoaderOfRuns(Loader):
+    """Merges chunks to sort more rows at once: then more neighbors go to the same page."""
+
+    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
+        super().__init__(store)
+        self._gathered: list[NewRow] = []
+
+    def take(self, rows: Sequence[NewRow]) -> None:
+        self._gathered += rows
+        if len(self._gathered) >= RUN:
+            self.settle()
+
+    def settle(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            super().take(gathered)
+
+
+@contextmanager
+def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
+    """Yield a loader for SQLite, which stores on the same thread."""
+    loader = _LoaderOfRuns(store)
+    yield loader
+    loader.settle()
+
+
+class _LoaderBehind(Loader):
+    """Stores a chunk while the next one is being read."""
+
+    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
+        super().__init__(store)
+        self._thread = thread
+        self._first = first  # None once its rows are in the fact table
+        self._under_way: Future[int] | None = None
+        self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
+
+    def take(self, rows: Sequence[NewRow]) -> None:
+        tidy = list(rows) if self._first else sorted(set(rows))  # without indexes, order does not matter
+        # Freeing thousands of rows takes time. So they are freed here, while the database stores others, and not on the
+        # storing thread between two chunks, when the database waits.
+        self._kept.append(tidy)
+        self.settle()
+        self._under_way = self._thread.submit(self._first.take if self._first else self._store, tidy)
+
+    def settle(self) -> None:
+        if self._under_way is not None:
+            stored, self._under_way = self._under_way, None
+            self.inserted += stored.result()
+
+    def bring_in(self, is_the_end: bool = False) -> None:
+        self.settle()
+        if self._first is not None:
+            self.inserted += self._first.end(may_be_alone=is_the_end)
+            self._first = None
+
+
+@contextmanager
+def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
+    """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
+
+    Both take turns with the same connection. A process may run one such load at a time.
+    """
+    mine = connections[DEFAULT_DB_ALIAS]
+    mine.inc_thread_sharing()
+    usual_turn = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
+    try:
+        with thread_pool(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
+            loader = _LoaderBehind(store, thread, first)
+            yield loader
+            loader.bring_in(is_the_end=True)
+    finally:
+        sys.setswitchinterval(usual_turn)
+        mine.dec_thread_sharing()
+
+
+def loader_of_database() -> AbstractContextManager[Loader]:
+    """Return the loader for the connected database."""
+    if connection.vendor == "sqlite":
+        return loader_of_runs(fact_table().insert)
+    return loader_behind(_load_chunk, FirstLoad() if is_due() else None)
+
+
+def _load_chunk(rows: Sequence[NewRow]) -> int:
+    """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
+    try:
+        with transaction.atomic():
+            copy("fact", rows)
+        return len(rows)
+    except IntegrityError:
+        return _load_around_conflicts(rows)
+
+
+def _load_around_conflicts(rows: Sequence[NewRow]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
+        copy("incoming", rows)
+        cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING")
+        inserted = cursor.rowcount
+        cursor.execute("TRUNCATE incoming")
+    return inserted
+
+
+# ---- Write rows to a PostgreSQL table with COPY --------------------------------------------------------------------
+
+_TABS = 1 + len(COLUMNS)
+_LINE = "%d" + "\t%s" * len(COLUMNS) + "\t%d%.0s\n"  # the last value is an expiry, which is not written
+
+
+def copy(table: str, rows: Sequence[NewRow]) -> None:
+    text = _written(rows)
+    names = NAMES if text is None else f"{KEY}, since"
+    with (
+        connection.wrap_database_errors,
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY {table} ({names}) FROM STDIN") as target,
+    ):
+        if text is not None:
+            target.write(text)
+        else:
+            for row in rows:
+                target.write_row(row)
+
+
+def _written(rows: Sequence[NewRow]) -> bytes | None:
+    """Encode rows in COPY's text format, faster than the driver; None if a row has an expiry, or needs escaping."""
+    if any(row[-1] is not None for row in rows):
+        return None
+    text = "".join([_LINE % row for row in rows])
+    is_plain = text.count("\t") == _TABS * len(rows) and text.count("\n") == len(rows)
+    return text.encode() if is_plain and "\\" not in text and "\r" not in text else None
+
+
+# ---- first load ---------------------------------------------------------------------------------------------------
+# The first load of many facts into a PostgreSQL database: the indexes are dropped, and rebuilt at the end.
+#
+# Maintaining an index takes longer than inserting the row; building all of them at the end takes a third of the time.
+# The facts first go into a temporary table, so that readers are not blocked. Then, under an exclusive lock, the indexes
+# of the empty table are dropped, the facts moved, and the same indexes rebuilt. Others are blocked for that time: about
+# 3 seconds for a million facts.
+#
+# If the table has ever had a row, or others hold a lock on it, or the database's role may not do this, the facts are
+# moved with the indexes in place.
+
+LEAST = 20_000  # facts: fewer are not worth blocking others
+_TRIES, _BETWEEN = 20, 0.05  # attempts to lock the table; seconds between two
+_LOCKED = "55P03"  # PostgreSQL's code for a lock held by someone else
+_UNTOUCHED = "pg_relation_size('fact') = 0"
+
+
+class _NotAlone(Exception):
+    """Others use the table, or have written to it."""
+
+
+def is_due() -> bool:
+    """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
+        return bool(cursor.fetchone()[0])
+
+
+class FirstLoad:
+    """Collects rows, and finally moves them into the fact table. All of it is one transaction."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE fact) ON COMMIT DROP")
+
+    def take(self, rows: Sequence[NewRow]) -> int:
+        """Add rows to the temporary table. Return 0, as none is inserted yet."""
+        copy("waiting", rows)
+        self._taken += len(rows)
+        return 0
+
+    def end(self, may_be_alone: bool) -> int:
+        """Move the collected rows; return how many there are, without duplicates.
+
+        The exclusive lock is held until the transaction ends, so `may_be_alone` is for the end of a load.
+        """
+        try:
+            moved = self._moved_alone() if may_be_alone and self._taken >= LEAST else None
+        except OperationalError:
+            raise  # cancelled, or the connection is lost
+        except (DatabaseError, _NotAlone):  # a duplicate fact, or a role that does not own the table
+            moved = None
+        if moved is None:
+            moved = self._moved(" ON CONFLICT DO NOTHING")
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE waiting")
+        return moved
+
+    def _moved(self, conflicts: str = "") -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM waiting{conflicts}")
+            return cursor.rowcount
+
+    def _moved_alone(self) -> int:
+        with transaction.atomic():  # also releases the lock on failure
+            _lock()
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT {_UNTOUCHED}")
+                if not cursor.fetchone()[0]:
+                    raise _NotAlone
+                cursor.execute(_CONSTRAINTS)
+                constraints = cursor.fetchall()
+                cursor.execute(_INDEXES)
+                indexes = cursor.fetchall()
+                for name, _ in constraints:
+                    cursor.execute(f"ALTER TABLE fact DROP CONSTRAINT {name}")
+                for name, _ in indexes:
+                    cursor.execute(f"DROP INDEX {name}")
+                moved = self._moved()
+                for name, definition in constraints:  # first: they detect duplicate facts
+                    cursor.execute(f"ALTER TABLE fact ADD CONSTRAINT {name} {definition}")
+                for _, definition in indexes:
+                    cursor.execute(definition)
+        return moved
+
+
+# Names as statements write them. Indexes of constraints are dropped and created with these.
+_CONSTRAINTS = """
+SELECT quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
+WHERE conrelid = 'fact'::regclass AND contype IN ('p', 'u') ORDER BY contype
+"""
+_INDEXES = """
+SELECT quote_ident(c.relname), pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = 'fact'::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid)
+ORDER BY c.relname
+"""
+
+
+def _lock() -> None:
+    """Lock the table exclusively, with NOWAIT: a waiting lock request would block readers that come after it."""
+    for _ in range(_TRIES):
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("LOCK TABLE fact IN ACCESS EXCLUSIVE MODE NOWAIT")
+            return
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) != _LOCKED:
+                raise
+        time.sleep(_BETWEEN)
+    raise _NotAlone

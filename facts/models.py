@@ -22,10 +22,6 @@ ROW_LENGTH = 1 + len(COLUMNS)
 NewRow = tuple[Any, ...]  # sig, a0 … a4, since, expires_at
 GoneRow = tuple[Any, ...]  # sig, a0 … a4, until
 
-# The indexes on a3 and a4 are partial: facts with fewer arguments have no entry in them. A statement that binds one of
-# these columns must repeat the index's condition, or neither database uses the index.
-INDEX_CONDITIONS = {"a3": "a3 <> ''", "a4": "a4 <> ''"}
-
 
 class Signature(models.Model):
     """A predicate and its argument types in one environment. Its number never changes and is never reused."""

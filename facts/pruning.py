@@ -1,7 +1,8 @@
-"""Prune old history, and forget past facts for good."""
+"""Sweep facts that have expired, prune old history, and forget past facts for good."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,14 +13,80 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
 from facts import read
-from facts.models import Signature
-from facts.numbering import signature_numbers
+from facts.models import Row, Signature
+from facts.numbering import ending_numbers, environments_with_ends, signature_numbers
 from facts.read import id_conditions, matching
-from facts.table import fact_table
+from facts.table import KEY, PAST, delete, ended, fact_table, fetch, of_signatures, select
 from facts.wire import FactPattern
+from policy.errors import NotFound, Unavailable
 from policy.ground.clock import new_moment, now_in
-from policy.ground.journal import changing
+from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.models import Environment
+
+# ---- Sweeping: expired facts become past facts, in revisions of their own ------------------------------------------
+# Results do not depend on sweeping: a fact stops counting when it expires. Sweeping keeps the table small, and makes
+# the expiry of a fact visible in the change feed. Several processes may sweep concurrently: each batch takes a turn,
+# and a process does not find what another one has swept.
+
+log = logging.getLogger("authz.facts")
+
+SWEPT_AT_ONCE = 2_000  # facts that one transaction ends, in a tenth of a second: other writers wait for it
+PAUSE = 0.02  # seconds between two batches, for the turns of other writers
+
+_BY = By("expiry")
+
+
+class _NothingEnded(Exception):
+    """Another process has swept the facts: roll back, so that no revision is added."""
+
+
+def sweep_all() -> None:
+    """End the expired facts of every environment."""
+    for environment_id in environments_with_ends():
+        try:
+            sweep(environment_id)
+        except Unavailable as reason:  # continue: other environments may not be as busy
+            log.warning("cannot delete expired facts of environment %d: %s", environment_id, reason.message)
+
+
+def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:
+    """End an environment's expired facts, batch by batch; return how many. `report` gets the total after each batch."""
+    swept = 0
+    while _is_any(environment_id):
+        try:
+            swept += _sweep_batch(environment_id)
+        except (_NothingEnded, NotFound):  # there is nothing to do if the environment is gone
+            break
+        report(swept)
+        time.sleep(PAUSE)
+    return swept
+
+
+def _sweep_batch(environment_id: int) -> int:
+    with changing():
+        turn = advance(environment_id)
+        fact_table().lift_time_limit()
+        rows = _expired(environment_id, SWEPT_AT_ONCE)
+        if not rows:
+            raise _NothingEnded
+        deleted = fact_table().end([(*row, turn.offset) for row in rows])
+        record(environment_id, [Done(turn.offset, Kind.EXPIRY, _BY, turn.policy_version_id, deleted=deleted)])
+    return deleted
+
+
+def _is_any(environment_id: int) -> bool:
+    """Return whether any fact has expired, without taking a turn, since there is nearly always nothing to do."""
+    return bool(_expired(environment_id, 1))
+
+
+def _expired(environment_id: int, most: int) -> list[Row]:
+    """Return expired facts, earliest expiry first."""
+    numbers = ending_numbers(environment_id)
+    if not numbers:
+        return []
+    # The plus keeps databases from using the index on the signature: few of its facts have expired.
+    return fetch(select(KEY, ended(), f"+{of_signatures(sorted(numbers))}", order="expires_at", limit=most))
+
 
 # ---- pruning ------------------------------------------------------------------------------------------------------
 # Pruning deletes old history: revisions before the horizon, and past facts that ended by then.
@@ -33,8 +100,6 @@ DAY = 86_400_000_000  # microseconds
 OLDEST = 1 << 60
 LONGEST_PAUSE = 0.5  # seconds between two transactions
 PruneReport = Callable[[str, int], None]
-_OLD_FACTS = "past_fact WHERE sig = %s AND until <= %s"
-_OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +128,11 @@ def _prune(environment_id: int, slug: str, days: float, report: PruneReport) -> 
     horizon = _moved_horizon(environment_id, days)
     facts = 0
     for number in signature_numbers(environment_id).values():
-        for gone in _steps(_OLD_FACTS, number, horizon):
+        for gone in _steps(PAST, ("sig = %s", "until <= %s"), number, horizon):
             facts += gone
             report(slug, facts)
     revisions = 0
-    for gone in _steps(_OLD_REVISIONS, environment_id, horizon):
+    for gone in _steps("revision", ("environment_id = %s", "number < %s"), environment_id, horizon):
         revisions += gone
         report(slug, facts + revisions)
     return Pruned(slug, horizon, revisions, facts)
@@ -92,21 +157,22 @@ def _moved_horizon(environment_id: int, days: float) -> int:
     return row[0] if row else 0  # no row: the environment was deleted, with all its history
 
 
-def _steps(which: str, *values: int) -> Iterator[int]:
+def _steps(table: str, tests: tuple[str, ...], *values: int) -> Iterator[int]:
     """Delete the rows in steps, and yield how many each step deleted; pause as long as each step took."""
     gone = AT_ONCE
     while gone == AT_ONCE:
         began = time.monotonic()
-        gone = _step(which, *values)
+        gone = _step(table, tests, values)
         yield gone
         if gone == AT_ONCE:
             time.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
 
 
-def _step(which: str, *values: int) -> int:
-    row, table = "rowid" if connection.vendor == "sqlite" else "ctid", which.partition(" ")[0]
+def _step(table: str, tests: tuple[str, ...], values: tuple[int, ...]) -> int:
+    row = "rowid" if connection.vendor == "sqlite" else "ctid"
+    old = select(row, *tests, table=table, limit=AT_ONCE)
     with changing(), connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {table} WHERE {row} IN (SELECT {row} FROM {which} LIMIT {AT_ONCE})", values)
+        cursor.execute(delete(f"{row} IN ({old})", table=table), values)
         return cursor.rowcount
 
 
@@ -130,7 +196,7 @@ def matches(environment_id: int, pattern: FactPattern) -> Matching:
         cursor.execute("SELECT horizon FROM environment WHERE id = %s", (environment_id,))
         horizon = cursor.fetchone()[0]
         for number in _numbers(environment_id, pattern):
-            counted = f"SELECT COUNT(*), MIN(since), MAX(until) FROM past_fact WHERE sig = %s{conditions}"
+            counted = select("COUNT(*), MIN(since), MAX(until)", f"sig = %s{conditions}", table=PAST)
             cursor.execute(counted, (number, *ids))
             found, first, last = cursor.fetchone()
             if found:
@@ -150,7 +216,7 @@ def forget(environment_id: int, pattern: FactPattern) -> int:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
             for number in _numbers(environment_id, pattern):
-                cursor.execute(f"DELETE FROM past_fact WHERE sig = %s{conditions}", (number, *ids))
+                cursor.execute(delete(f"sig = %s{conditions}", table=PAST), (number, *ids))
                 forgotten += cursor.rowcount
     return forgotten
 

@@ -13,17 +13,14 @@ from typing import Any, NamedTuple, Protocol
 from django.db import Error, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from facts.ends import ended, lasting
-from facts.indexes import PAST, STORED, condition, hint, leading
-from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH
+from facts.indexes import PAST, STORED, leading
+from facts.models import COLUMNS, ROW_LENGTH
 from facts.numbering import numbers_and_ends, signature_numbers
-from facts.table import fact_table
+from facts.table import IDS, KEY, counted, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
 from policy.moments import check_kept
 from policy.rules.program import Signature
 from policy.values import Value
-
-_NAMES = ", ".join(COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +75,8 @@ def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
     kinds = _kinds(environment_id)
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     if signatures:
-        if moment is None:
-            found = _selected(kinds)
-        else:
-            found = _selected_then(kinds, "", [], str(int(moment.revision)), str(int(moment.at)))
-        rows = iter(fact_table().stream(f"{found} ORDER BY sig, {_NAMES}"))
+        found = _selected(kinds) if moment is None else _selected_then(kinds, moment)
+        rows = iter(fact_table().stream(f"{found} ORDER BY {KEY}"))
         first = list(islice(rows, 1))  # the statement has been executed by now
         if moment is not None:
             check_kept(environment_id, moment.revision)
@@ -111,14 +105,11 @@ def _kinds(environment_id: int) -> _Kinds:
 def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> FactsAt:
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     conditions, ids = id_conditions(args)
-    values: tuple[str | int, ...] = ids
     known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
     if moment is None:
-        statement = _selected_now(environment_id, kinds, conditions, known)
+        rows: list[Any] = fact_table().fetched(_selected_now(environment_id, kinds, conditions, known), ids)
     else:
-        statement = _selected_then(kinds, conditions, known)
-        values = (*ids, moment.revision, moment.at, *ids, moment.revision, moment.at, moment.revision)
-    rows: list[Any] = fact_table().fetched(statement, values)
+        rows = fact_table().fetched(_selected_then(kinds, moment, conditions, known), (*ids, *ids))
     revision = next((row[0] for row in rows if row[1] is None), 0) if moment is None else moment.revision
     return FactsAt([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
 
@@ -135,32 +126,24 @@ def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) ->
 
     If none of them may expire, it reads only the key, which an index covers.
     """
-    here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
+    here = f"{of_signatures(kinds.numbers.values())}{conditions}"
     if kinds.may_end.isdisjoint(kinds.numbers.values()):
-        return f"SELECT sig, {_NAMES} FROM fact WHERE {here}"
-    return f"SELECT sig, {_NAMES}, expires_at FROM {_looked_up(STORED, known)} {here} AND {lasting()}"
+        return select(KEY, here)
+    return select(f"{KEY}, expires_at", here, lasting(), by=leading(known))
 
 
-def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
+def _selected_then(kinds: _Kinds, moment: Then, conditions: str = "", known: Sequence[str] = ()) -> str:
     """Return the same as of a revision: from the facts that are still stored, and from past facts."""
-    here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
-    held = f"{here} AND since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
-    columns = f"sig, {_NAMES}, expires_at"
-    stored = f"SELECT {columns} FROM {_looked_up(STORED, known)} {held}"
-    past = f"SELECT {columns} FROM {_looked_up(PAST, known)} {held} AND until > {revision}"
-    return f"{stored} UNION ALL {past}"
+    here, column = f"{of_signatures(kinds.numbers.values())}{conditions}", leading(known)
+    return " UNION ALL ".join(
+        select(f"{KEY}, expires_at", here, held(table, moment.revision, moment.at), table=table, by=column)
+        for table in (STORED, PAST)
+    )
 
 
 def _fact_of(signatures: Mapping[int, Signature], row: Sequence[Any]) -> Fact:
     """Return the fact of a row that was selected so; the expiry follows the key."""
     return fact_of_row(signatures[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
-
-
-def _looked_up(table: str, known: Sequence[str]) -> str:
-    column = leading(known)
-    named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
-    needed = condition(table, column)
-    return f"{named} WHERE {needed} AND" if needed else f"{named} WHERE"
 
 
 # ---- some facts --------------------------------------------------------------------------------------------------
@@ -169,11 +152,9 @@ def _looked_up(table: str, known: Sequence[str]) -> str:
 def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> Iterator[Fact]:
     """Yield facts that mention the value: at most `most` for each column that may contain it."""
     by_number = {number: signature for signature, number in numbers.items()}
-    with connection.cursor() as cursor:
-        for number, column in places_of(numbers, value.type):
-            condition = f"sig = %s AND {column} = %s{index_condition(column)}"
-            cursor.execute(f"SELECT {_NAMES} FROM fact WHERE {condition} LIMIT %s", (number, value.id, most))
-            yield from [fact_of_row(by_number[number], row) for row in cursor.fetchall()]
+    for number, column in places_of(numbers, value.type):
+        rows = fetch(select(IDS, "sig = %s", equals(column), limit="%s"), (number, value.id, most))
+        yield from [fact_of_row(by_number[number], row) for row in rows]
 
 
 # ---- counts ------------------------------------------------------------------------------------------------------
@@ -192,36 +173,29 @@ def stats(environment_id: int) -> Stats:
 
 def count_up_to(most: int, numbers: Iterable[int]) -> int:
     """Return how many facts there are of the signatures with these numbers, counting up to `most`."""
-    counted = 0
-    with connection.cursor() as cursor:
-        for number in numbers:
-            limited = "SELECT 1 FROM fact WHERE sig = %s LIMIT %s"
-            cursor.execute(f"SELECT COUNT(*) FROM ({limited}) seen", (number, most - counted))
-            counted += cursor.fetchone()[0]
-            if counted >= most:
-                break
-    return counted
+    total = 0
+    for number in numbers:
+        total += fetch(counted(select("1", "sig = %s", limit="%s")), (number, most - total))[0][0]
+        if total >= most:
+            break
+    return total
 
 
 def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] = ()) -> dict[int, int]:
     if not numbers:
         return {}
-    statement = f"SELECT sig, COUNT(*) FROM fact WHERE sig IN ({_listed(numbers)}){conditions} GROUP BY sig"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, ids)
-        return dict(cursor.fetchall())
+    return dict(fetch(select("sig, COUNT(*)", f"{of_signatures(numbers)}{conditions}", group="sig"), ids))
 
 
 def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, int]:
     """Return how many facts have not expired: all except those that wait to be swept, which are few."""
     if not may_end:
         return _counts(numbers)
-    stored = f"SELECT sig, COUNT(*) AS count FROM fact WHERE sig IN ({_listed(numbers)}) GROUP BY sig"
-    # The plus keeps databases from using the index on the signature, as in `facts.ends`.
-    gone = f"SELECT +sig, -COUNT(*) FROM fact WHERE +sig IN ({_listed(may_end)}) AND {ended()} GROUP BY +sig"
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")
-        return {number: int(count) for number, count in cursor.fetchall()}
+    stored = select("sig, COUNT(*) AS count", of_signatures(numbers), group="sig")
+    # The plus keeps databases from using the index on the signature, as in `facts/pruning.py`.
+    gone = select("+sig, -COUNT(*)", f"+{of_signatures(may_end)}", ended(), group="+sig")
+    rows = fetch(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")
+    return {number: int(count) for number, count in rows}
 
 
 # ---- patterns and rows -------------------------------------------------------------------------------------------
@@ -243,13 +217,8 @@ def matching(
 def id_conditions(args: Sequence[Argument]) -> tuple[str, tuple[str, ...]]:
     """Return the SQL, to follow `sig = …`, that finds rows by the given ids, and its parameters."""
     given = [(name, arg.id) for name, arg in zip(COLUMNS, args) if arg.id is not None]
-    conditions = "".join(f" AND {name} = %s{index_condition(name)}" for name, _ in given)
+    conditions = "".join(f" AND {equals(name)}" for name, _ in given)
     return conditions, tuple(text for _, text in given)
-
-
-def index_condition(column: str) -> str:
-    """Return the condition that must accompany one on the column, so that its partial index is used."""
-    return f" AND {INDEX_CONDITIONS[column]}" if column in INDEX_CONDITIONS else ""
 
 
 def places_of(numbers: Mapping[Signature, int], type_name: str) -> list[tuple[int, str]]:
@@ -265,10 +234,6 @@ def places_of(numbers: Mapping[Signature, int], type_name: str) -> list[tuple[in
 def fact_of_row(signature: Signature, ids: Sequence[str], expires_at: int | None = None) -> Fact:
     values = tuple([Value(name, text) for name, text in zip(signature.types, ids)])
     return Fact(signature.predicate, values, expires_at)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(str(int(number)) for number in numbers) or "NULL"
 
 
 # ---- snapshots ------------------------------------------------------------------------------------------------------

@@ -1,85 +1,72 @@
-"""Change the stored facts. Each call is one transaction: all of its changes, in the given order, or none."""
+"""Change the stored facts. Each call is one transaction: all of its changes, in the given order, or none.
+
+Writers of one environment that wait in the same process share a transaction (group commit). A change that is made alone
+is a group of one: `_make` makes the changes of both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AnySet
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
+from threading import Event, Lock
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection, transaction
 
-from facts.accept import check_facts
-from facts.ends import Ends, check_ends, lasting, parted_by_end
-from facts.models import COLUMNS, NewRow, Row
-from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
+from facts.accept import check_ends, check_facts, parted_by_end
+from facts.models import COLUMNS, ROW_LENGTH, GoneRow, NewRow, Row
+from facts.numbering import (
+    ending_numbers,
+    known_number,
+    let_end,
+    numbers_that_may_end,
+    signature_number,
+    signature_numbers,
+)
 from facts.read import id_conditions, matching
-from facts.table import fact_table
-from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
-from policy.active import program_of_version
-from policy.errors import MalformedRequest, TooLarge
-from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, record
-from policy.rules.program import Signature
+from facts.table import (
+    KEY,
+    PAST,
+    STORED,
+    ChangeCounts,
+    changed,
+    columns_of,
+    copy_signature,
+    delete,
+    ends_in_with,
+    fact_table,
+    fetch,
+    inserts_in_with,
+    lasting,
+    of_signatures,
+    select,
+    settle,
+)
+from facts.wire import (
+    Fact,
+    FactPattern,
+    batch_from_json,
+    exact_pattern,
+    patterns_from_json,
+    rows_of,
+    some_end,
+)
+from policy.active import Caller, confirm, key_check, program_of_version
+from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
+from policy.ground import journal, spans
+from policy.ground.clock import is_to_come
+from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, claim, record
+from policy.ground.waking import run_with_connection
+from policy.rules.program import Program, Signature
+from policy.scopes import Scope
 
-# ---- past ---------------------------------------------------------------------------------------------------------
-# Past facts: the net changes of a revision, computed after its changes have been made one after the other.
-#
-# A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, followed by her roles. A fact
-# that is the same before and after a revision has not changed, and is not recorded as changed.
-
-_KEY = ("sig", *COLUMNS)
-_SAME = " AND ".join(f"fact.{name} = past_fact.{name}" for name in _KEY)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeCounts:
-    """How many facts a revision inserted that did not exist before, and deleted that did."""
-
-    inserted: int = 0
-    deleted: int = 0
-
-
-def settle(numbers: Iterable[int], revision: int) -> None:
-    """Cancel out facts that the revision both ended and began, of the signatures with these numbers."""
-    here = f"past_fact.sig IN ({_listed(numbers)}) AND past_fact.until = %s"
-    alike = "IS" if connection.vendor == "sqlite" else "IS NOT DISTINCT FROM"
-    same = f"{_SAME} AND fact.expires_at {alike} past_fact.expires_at"
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM past_fact WHERE {here} AND since = until", (revision,))
-        cursor.execute(
-            f"UPDATE fact SET since = past_fact.since FROM past_fact WHERE {here} AND {same}"
-            " AND fact.since = past_fact.until",
-            (revision,),
-        )
-        # A stored fact has the `since` of its past fact only if the preceding statement restored it.
-        restored = f"EXISTS (SELECT 1 FROM fact WHERE {same} AND fact.since = past_fact.since)"
-        cursor.execute(f"DELETE FROM past_fact WHERE {here} AND {restored}", (revision,))
-
-
-def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
-    """Return how many facts each of these revisions changed, of the signatures with these numbers."""
-    listed = _listed(numbers)
-    inserted: dict[int, int] = {}
-    deleted: dict[int, int] = {}
-    with connection.cursor() as cursor:
-        counted = (("fact", "since", inserted), ("past_fact", "since", inserted), ("past_fact", "until", deleted))
-        for table, column, counts in counted:
-            cursor.execute(
-                f"SELECT {column}, COUNT(*) FROM {table} WHERE sig IN ({listed}) AND {column} BETWEEN %s AND %s"
-                f" GROUP BY {column}",
-                (first, last),
-            )
-            for number, count in cursor.fetchall():
-                counts[number] = counts.get(number, 0) + count
-    return {each: ChangeCounts(inserted.get(each, 0), deleted.get(each, 0)) for each in range(first, last + 1)}
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(str(int(number)) for number in numbers) or "NULL"
-
-
-# ---- store --------------------------------------------------------------------------------------------------------
-# Each call is one transaction, which makes its changes in the given order, all or none.
+# ---- changes ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +85,267 @@ class Deletes:
 Change = Inserts | Deletes
 
 
+def changes_from_json(raw: object, path: str) -> list[Change]:
+    """Return the elements of a batch, in order."""
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "the request body must be an array of changesets")
+    return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
+
+
+def _change_from_json(raw: object, path: str) -> Change:
+    match raw:
+        case {"inserts": _, "deletes": _}:
+            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
+        case {"inserts": facts}:
+            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
+        case {"deletes": patterns}:
+            return Deletes(patterns_from_json(patterns, f"{path}.deletes"))
+    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')
+
+
+def is_exact(pattern: FactPattern) -> bool:
+    """Return whether the pattern has all ids, and so matches at most one fact."""
+    return all(arg.id is not None for arg in pattern.args)
+
+
+def _accepted(program: Program | None, changes: Iterable[Change]) -> list[Change]:
+    """Return the changes to make, in order. Reject facts that the policy cannot use, and expiries in the past."""
+    accepted: list[Change] = []
+    for change in changes:
+        if isinstance(change, Inserts):
+            check_facts(program, change.facts, change.path)
+            if change.is_late and some_end(change.facts):
+                facts, ended = parted_by_end(change.facts)
+                accepted.append(Deletes([exact_pattern(fact) for fact in ended]))
+                change = replace(change, facts=facts)
+            else:
+                check_ends(change.facts, change.path)
+        accepted.append(change)
+    return accepted
+
+
+# ---- expiries -----------------------------------------------------------------------------------------------------
+# A signature is marked with its first fact that has an expiry; statements on unmarked signatures can ignore expiries. A
+# fact has at most one expiry. If it is stored again with a different one, or with none, the old row becomes a past
+# fact.
+
+
+class EndsStay(AuthzError):
+    """Facts were to be stored again with other expiries, by someone who may add facts but not end any."""
+
+    def __init__(self, rows: AnySet[Row]):
+        self.rows = rows
+        super().__init__("this fact is already stored with another expiry, and you do not have permission to change it")
+
+
+class Ends:
+    """The expiries that one transaction stores and changes."""
+
+    def __init__(self, environment_id: int, turn: WriterTurn):
+        self.environment_id = environment_id
+        self.may_end = numbers_that_may_end(environment_id, turn.ends_mark)
+        self.revision = turn.offset
+        self.changed = 0  # facts that were stored with another expiry
+
+    def make_way(self, rows: Sequence[NewRow], some_end: bool, ends_stay: bool = False) -> None:
+        """End the stored facts that are about to be stored with another expiry. Each fact is in at most one row.
+
+        With `ends_stay`, refuse to: giving a fact an expiry in the near future amounts to deleting it.
+        """
+        if some_end:
+            self._mark({row[0] for row in rows if row[-1] is not None})
+        said = [row for row in rows if row[0] in self.may_end] if self.may_end else []
+        if said:
+            changed = fact_table().end_others(said)
+            self.changed += changed
+            if changed and ends_stay:
+                self._check_stayed(said)
+
+    def _check_stayed(self, rows: Sequence[NewRow]) -> None:
+        """Raise `EndsStay` if `make_way` ended one of these facts, unless the fact had already expired."""
+        numbers = sorted({row[0] for row in rows})
+        gone = select(KEY, of_signatures(numbers), "until = %s", "since < until", lasting(), table=PAST)
+        lost = {tuple(row) for row in fetch(gone, (self.revision,))} & {row[:ROW_LENGTH] for row in rows}
+        if lost:
+            raise EndsStay(lost)
+
+    def _mark(self, numbers: set[int]) -> None:
+        new = numbers - self.may_end
+        if new:
+            let_end(self.environment_id, new)
+            self.may_end |= new
+
+
+# ---- Making changes: the work of one transaction --------------------------------------------------------------------
+
+
+class RevisionChanges(NamedTuple):
+    """The changes that one revision makes, and their author."""
+
+    number: int
+    by: By
+    changes: Sequence[Change]
+
+    @property
+    def kinds(self) -> set[type[Change]]:
+        return set(map(type, self.changes))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether it both inserts and deletes, possibly the same facts."""
+        return len(self.kinds) > 1
+
+    def done(self, turn: WriterTurn, counts: ChangeCounts, kind: Kind = Kind.FACTS) -> Done:
+        return Done(self.number, kind, self.by, turn.policy_version_id, counts.inserted, counts.deleted)
+
+
+def _make(
+    environment_id: int, turn: WriterTurn, revisions: Sequence[RevisionChanges], most_deleted: int = 0
+) -> Work:
+    """Make the changes in order, and record the revisions, whose numbers are consecutive.
+
+    Neighbors that only insert or only delete share statements. A revision that does both has statements of its own.
+    """
+    work = Work(environment_id, turn, most_deleted)
+    for is_mixed, run in groupby(revisions, lambda each: each.is_mixed):
+        for some in [[each] for each in run] if is_mixed else [list(run)]:
+            work.make([(each.number, change) for each in some for change in each.changes])
+            if is_mixed:
+                work.settle(some[0].number)
+    counts = work.counts(revisions[0].number, revisions[-1].number)
+    record(environment_id, [each.done(turn, counts[each.number]) for each in revisions])
+    return work
+
+
+class Work:
+    """Changes of facts in one transaction, in order, with the number of facts affected."""
+
+    def __init__(self, environment_id: int, turn: WriterTurn, most_deleted: int = 0):
+        self.environment_id = environment_id
+        self.ends = Ends(environment_id, turn)
+        self.most_deleted = most_deleted  # 0: any number
+        self.inserted = 0
+        self.deleted = 0
+        self.touched: set[int] = set()  # numbers of signatures
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether the same fact may have been both inserted and deleted."""
+        return bool(self.inserted and (self.deleted or self.ends.changed))
+
+    def make(self, changes: Iterable[tuple[int, Change]]) -> None:
+        """Make the changes, each with its revision: insert, insert, delete -> one insert, one delete."""
+        for kind, run in groupby(changes, lambda each: type(each[1])):
+            if kind is Inserts:
+                self._insert(list(run))
+            else:
+                self._delete(patterns_to_end(run))
+
+    def _insert(self, changes: Sequence[tuple[int, Change]]) -> None:
+        rows = rows_to_insert(changes, partial(signature_number, self.environment_id))
+        if rows:
+            self.touched.update(row[0] for row in rows)
+            has_end = any(isinstance(change, Inserts) and some_end(change.facts) for _, change in changes)
+            ends_stay = any(isinstance(change, Inserts) and change.ends_stay for _, change in changes)
+            self.ends.make_way(rows, has_end, ends_stay)
+            self.inserted += fact_table().insert(rows)
+
+    def _delete(self, patterns: Iterable[tuple[int, FactPattern]]) -> None:
+        """End the facts that the patterns match. Neighbors without open arguments share a statement."""
+        for exact, run in groupby(patterns, lambda each: is_exact(each[1])):
+            if exact:
+                some = list(run)
+                try:
+                    rows = rows_to_end(some, partial(known_number, self.environment_id))
+                except KeyError:
+                    rows = rows_to_end(some, signature_numbers(self.environment_id).get)
+                if rows:
+                    self._ended({row[0] for row in rows}, fact_table().end(rows))
+            else:
+                self._delete_matches(run)
+
+    def _delete_matches(self, patterns: Iterable[tuple[int, FactPattern]]) -> None:
+        fact_table().lift_time_limit()
+        numbers = signature_numbers(self.environment_id)
+        for until, pattern in patterns:
+            conditions, ids = id_conditions(pattern.args)
+            for number in matching(numbers, pattern.predicate, pattern.args).values():
+                self._ended({number}, fact_table().end_all(f"sig = %s{conditions}", (number, *ids), until))
+
+    def _ended(self, numbers: set[int], count: int) -> None:
+        if count:
+            self.touched |= numbers
+            self.deleted += count
+        if self.most_deleted and self.deleted > self.most_deleted:
+            raise TooLarge(
+                f"the deletes match more than {self.most_deleted:,} facts (MAX_DELETE_MATCHES); use narrower patterns, "
+                "or raise the limit"
+            )
+
+    def settle(self, revision: int) -> None:
+        """After all changes of a revision, cancel out what it both began and ended."""
+        if self.is_mixed:
+            settle(self.touched, revision)
+
+    def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
+        """Return the net changes of each of these revisions."""
+        if first == last and not self.is_mixed:
+            return {first: ChangeCounts(self.inserted, self.deleted)}
+        return changed(self.touched, first, last)
+
+
+def rows_to_insert(
+    changes: Iterable[tuple[int, Change]], number_of: Callable[[Signature, int], int]
+) -> list[NewRow]:
+    """Return the rows of all inserted facts. Of equal facts, the first revision counts, and the last expiry."""
+    rows: dict[Row, NewRow] = {}
+    for revision, change in changes:
+        if isinstance(change, Inserts):
+            for row in rows_of(change.facts, lambda kind, revision=revision: number_of(kind, revision), revision):
+                first = rows.setdefault(row[:ROW_LENGTH], row)
+                if first[-1] != row[-1]:
+                    rows[row[:ROW_LENGTH]] = (*first[:-1], row[-1])
+    return list(rows.values())
+
+
+def patterns_to_end(changes: Iterable[tuple[int, Change]]) -> list[tuple[int, FactPattern]]:
+    return [
+        (revision, pattern)
+        for revision, change in changes
+        if isinstance(change, Deletes)
+        for pattern in change.patterns
+    ]
+
+
+def rows_to_end(
+    patterns: Iterable[tuple[int, FactPattern]], number_of: Callable[[Signature], int | None]
+) -> list[GoneRow]:
+    """Return the rows of patterns without open arguments, each ended at a revision; of equal ones, the first counts."""
+    rows: dict[Row, int] = {}
+    for until, pattern in patterns:
+        number = number_of(Signature(pattern.predicate, tuple([arg.type or "" for arg in pattern.args])))
+        if number is not None:
+            ids = [arg.id or "" for arg in pattern.args]
+            rows.setdefault((number, *ids, *[""] * (len(COLUMNS) - len(ids))), until)
+    return [(*row, until) for row, until in rows.items()]
+
+
+# ---- One transaction for one change ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     offset: int
     deleted: int = 0
 
 
-def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Applied:
+def apply(environment_id: int, changes: Sequence[Change], by: By = NOBODY) -> Applied:
     """Make the changes, all or none; return their offset and how many facts were deleted."""
+    limit = settings.MAX_DELETE_MATCHES if any(isinstance(change, Deletes) for change in changes) else 0
     with changing():
         turn = advance(environment_id)
-        program = program_of_version(turn.policy_version_id)
-        work = Work(environment_id, turn)
-        for change in changes:
-            match change:
-                case Inserts(facts, path, ends_stay, is_late):
-                    check_facts(program, facts, path)
-                    if is_late:
-                        facts, ended = parted_by_end(facts)
-                        work.delete([exact_pattern(fact) for fact in ended], turn.offset)
-                    else:
-                        check_ends(facts, path)
-                    rows = rows_of_facts(environment_id, facts, turn.offset)
-                    work.insert(rows, some_end(facts), ends_stay)
-                case Deletes(patterns):
-                    work.delete(patterns, turn.offset)
-                    _check_deleted(work.deleted)
-        work.settle(turn.offset)
-        _record(environment_id, turn, Kind.FACTS, by, work.counts(turn.offset, turn.offset)[turn.offset])
+        accepted = _accepted(program_of_version(turn.policy_version_id), changes)
+        work = _make(environment_id, turn, [RevisionChanges(turn.offset, by, accepted)], limit)
         fact_table().note_stored(work.inserted)
     return Applied(turn.offset, work.deleted)
 
@@ -148,16 +368,14 @@ def remove(environment_id: int) -> None:
         fact_table().lift_time_limit()
         with connection.cursor() as cursor:
             for number in signature_numbers(environment_id).values():
-                cursor.execute("DELETE FROM fact WHERE sig = %s", (number,))
-                cursor.execute("DELETE FROM past_fact WHERE sig = %s", (number,))
+                for table in (STORED, PAST):
+                    cursor.execute(delete("sig = %s", table=table), (number,))
 
 
 def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
     """Copy the facts of one environment to another, with their expiries."""
     with changing():
         turn = advance(target_id)
-        names = ", ".join(COLUMNS)
-        copied = 0
         numbers = {
             signature_number(target_id, each, turn.offset): number
             for each, number in signature_numbers(origin_id).items()
@@ -165,131 +383,339 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
         may_end = ending_numbers(origin_id)
         if may_end:
             let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
-        with connection.cursor() as cursor:
-            for target, origin in numbers.items():
-                cursor.execute(
-                    f"INSERT INTO fact (sig, {names}, since, expires_at) SELECT %s, {names}, %s, expires_at"
-                    f" FROM fact WHERE sig = %s AND {lasting()} ON CONFLICT DO NOTHING",
-                    (target, turn.offset, origin),
-                )
-                copied += cursor.rowcount
+        copied = sum(copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
         _record(target_id, turn, Kind.COPY, by, ChangeCounts(copied))
         fact_table().note_stored(copied)
 
 
 def _record(environment_id: int, turn: WriterTurn, kind: Kind, by: By, counts: ChangeCounts) -> None:
-    done = Done(turn.offset, kind, by, turn.policy_version_id, counts.inserted, counts.deleted)
-    record(environment_id, [done])
+    record(environment_id, [RevisionChanges(turn.offset, by, ()).done(turn, counts, kind)])
 
 
-class Work:
-    """Changes of facts in one transaction, in order, with the number of facts affected."""
+# ---- Group commit: one transaction for the writers of an environment that wait in this process ----------------------
 
-    def __init__(self, environment_id: int, turn: WriterTurn):
-        self.environment_id = environment_id
-        self.ends = Ends(environment_id, turn)
-        self.inserted = 0
-        self.deleted = 0
-        self.touched: set[int] = set()  # numbers of signatures
+SMALL = 100  # maximum number of facts and patterns of a change that may share a transaction
+MOST = 100  # writers of one commit
+
+
+def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
+    """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
+    if not _may_share(changes):
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    writer = _Writer(caller, changes, request_id)
+    queue = _entered(writer)
+    if not writer.leads:
+        with spans.noted("wait", of="turn"):
+            queue.wait(writer)
+    if writer.leads:
+        try:
+            run_with_connection(partial(_lead, queue, writer))
+        finally:
+            queue.hand_on(writer)  # in case no thread was found for `_lead`
+    if writer.is_alone:
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    if writer.error is not None:
+        try:
+            raise writer.error
+        finally:
+            writer.error = None  # else error and traceback form a cycle until a garbage collection
+    return writer.offset
+
+
+def _may_share(changes: Sequence[Change]) -> bool:
+    inserts = [change.facts for change in changes if isinstance(change, Inserts)]
+    patterns = [pattern for change in changes if isinstance(change, Deletes) for pattern in change.patterns]
+    most_deletes = settings.MAX_DELETE_MATCHES or SMALL
+    if sum(map(len, inserts)) + len(patterns) > SMALL or len(patterns) > most_deletes:
+        return False
+    return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
+
+
+def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> int:
+    with changing():
+        who = confirm(caller)
+        return apply(who.environment_id, changes, By(who.author, request_id)).offset
+
+
+# ---- waiting -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Writer:
+    """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
+
+    caller: Caller
+    changes: Sequence[Change]
+    request_id: str
+    leads: bool = False
+    woken: Event = field(default_factory=Event)  # set once it leads, or has its outcome
+    since: float = field(default_factory=time.monotonic)
+    author: str = ""  # once its key is confirmed
+    offset: int = 0
+    error: Exception | None = None
+    is_alone: bool = False
 
     @property
-    def is_mixed(self) -> bool:
-        """Return whether the same fact may have been both inserted and deleted."""
-        return bool(self.inserted and (self.deleted or self.ends.changed))
+    def is_refused(self) -> bool:
+        return self.is_alone or self.error is not None
 
-    def insert(self, rows: Sequence[NewRow], some_end: bool = False, ends_stay: bool = False) -> None:
-        """Insert facts, one per row; `some_end` is true if any of them has an expiry."""
-        if rows:
-            self.touched.update(row[0] for row in rows)
-            self.ends.make_way(rows, some_end, ends_stay)
-            self.inserted += fact_table().insert(rows)
 
-    def delete(self, patterns: Sequence[FactPattern], until: int) -> None:
-        """End the facts that the patterns match. Consecutive patterns without open arguments share a statement."""
-        for exact, run in groupby(patterns, is_exact):
-            if exact:
-                self.delete_exactly([(pattern, until) for pattern in run])
+class _Queue:
+    """Writers of one environment, in order of arrival. While one leads, the others wait."""
+
+    def __init__(self, environment_id: int):
+        self.environment_id = environment_id
+        self.leader: _Writer | None = None
+        self._waiting: list[_Writer] = []
+
+    def enter(self, writer: _Writer) -> None:
+        self._waiting.append(writer)
+        if self.leader is None:
+            self._follow(writer)
+
+    def wait(self, writer: _Writer) -> None:
+        """Wait until the writer leads or has its outcome. Raise `Busy` if no leader takes it within `WRITE_TIMEOUT`."""
+        if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
+            self._give_up(writer)
+            writer.woken.wait()  # a leader is processing it, or has just made it the leader
+
+    def take(self) -> list[_Writer]:
+        """Remove and return the writers that have waited longest, including the leader."""
+        with _entering:
+            taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        return taken
+
+    def hand_on(self, leader: _Writer) -> None:
+        """Make the writer that has waited longest the next leader. Do nothing if the leader has already handed on."""
+        with _entering:
+            if self.leader is not leader:
+                return
+            self._waiting = [each for each in self._waiting if each is not leader]
+            if self._waiting:
+                self._follow(self._waiting[0])
             else:
-                self._delete_matches(run, until)
+                del _queues[self.environment_id]
+                self.leader = None
 
-    def delete_exactly(self, patterns: Iterable[tuple[FactPattern, int]]) -> None:
-        """End the facts of patterns without open arguments, each at a revision; for a duplicate, at the first."""
-        numbers = signature_numbers(self.environment_id)
-        rows: dict[Row, int] = {}
-        for pattern, until in patterns:
-            number = numbers.get(Signature(pattern.predicate, tuple(arg.type or "" for arg in pattern.args)))
-            if number is not None:
-                ids = [arg.id or "" for arg in pattern.args]
-                rows.setdefault((number, *(ids + [""] * (len(COLUMNS) - len(ids)))), until)
-        if rows:
-            self._ended({row[0] for row in rows}, fact_table().end([(*row, until) for row, until in rows.items()]))
+    def _follow(self, leader: _Writer) -> None:
+        self.leader, leader.leads = leader, True
+        leader.woken.set()
 
-    def _delete_matches(self, patterns: Iterable[FactPattern], until: int) -> None:
-        fact_table().lift_time_limit()
-        numbers = signature_numbers(self.environment_id)
-        for pattern in patterns:
-            conditions, ids = id_conditions(pattern.args)
-            for number in matching(numbers, pattern.predicate, pattern.args).values():
-                self._ended({number}, fact_table().end_all(f"sig = %s{conditions}", (number, *ids), until))
-
-    def _ended(self, numbers: set[int], count: int) -> None:
-        if count:
-            self.touched |= numbers
-            self.deleted += count
-
-    def settle(self, revision: int) -> None:
-        """After all changes of a revision, cancel out what it both began and ended."""
-        if self.is_mixed:
-            settle(self.touched, revision)
-
-    def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
-        """Return the net changes of each of these revisions."""
-        if first == last and not self.is_mixed:
-            return {first: ChangeCounts(self.inserted, self.deleted)}
-        return changed(self.touched, first, last)
+    def _give_up(self, writer: _Writer) -> None:
+        with _entering:
+            if writer in self._waiting and not writer.leads:
+                self._waiting.remove(writer)
+                raise Busy(settings.WRITE_TIMEOUT)
 
 
-# ---- inserting ------------------------------------------------------------------------------------------
+_queues: dict[int, _Queue] = {}  # by environment; only those that have a leader
+_entering = Lock()  # guards the queues
 
 
-def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
-    """Return the facts' rows without duplicates; assign numbers to new signatures."""
-    return rows_of(facts, lambda signature: signature_number(environment_id, signature, since), since)
+def _entered(writer: _Writer) -> _Queue:
+    """Enter the queue of the environment that the writer's key belonged to when last seen, and return the queue."""
+    environment_id = writer.caller.environment_id
+    with _entering:
+        queue = _queues.get(environment_id)
+        if queue is None:
+            queue = _queues[environment_id] = _Queue(environment_id)
+        queue.enter(writer)
+    return queue
 
 
-# ---- deleting -------------------------------------------------------------------------------------------
+# ---- leading -----------------------------------------------------------------------------------------------------
 
 
-def is_exact(pattern: FactPattern) -> bool:
-    """Return whether the pattern has all ids, and so matches at most one fact."""
-    return all(arg.id is not None for arg in pattern.args)
+class _NobodyAccepted(Exception):
+    """All writers of the group are refused: the transaction is rolled back, including its turn."""
 
 
-def _check_deleted(deleted: int) -> None:
-    limit = settings.MAX_DELETE_MATCHES
-    if limit and deleted > limit:
-        raise TooLarge(
-            f"the deletes match more than {limit:,} facts (MAX_DELETE_MATCHES); use narrower patterns, "
-            "or raise the limit"
-        )
+class _KeyRefused(Exception):
+    """A key of the group is refused, and `_store_at_once` has stored nothing: retry, checking each key first."""
 
 
-# ---- The elements of a batch: inserts and deletes, in order ---------------------------------------------------------
+def _lead(queue: _Queue, leader: _Writer) -> None:
+    """Commit the changes of a group of writers, and set each writer's outcome."""
+    group: list[_Writer] = []
+    waited = time.monotonic() - leader.since
+    try:
+        with suppress(_KeyRefused):
+            with changing(waited):
+                turn = advance(queue.environment_id, waited)
+                group = queue.take()
+                _write(queue, turn, leader, group, _store_at_once)
+            return
+        with changing(waited):
+            _write(queue, advance(queue.environment_id, waited), leader, group, _store_checked)
+    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
+        group = group or [leader]
+    except (OperationalError, InterfaceError, Unavailable) as error:
+        if not group:  # only the leader is affected, and its thread raises this
+            raise
+        _fail(group, error)
+    except Exception:
+        if not group:
+            raise
+    finally:
+        queue.hand_on(leader)
+        for each in group:
+            each.is_alone = not (each.offset or each.error)
+            each.woken.set()
 
 
-def changes_from_json(raw: object, path: str) -> list[Change]:
-    """Return the elements of a batch, in order."""
-    if not isinstance(raw, list):
-        raise MalformedRequest(path, "the request body must be an array of changesets")
-    return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
+StoringWay = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writer], int]]
 
 
-def _change_from_json(raw: object, path: str) -> Change:
-    match raw:
-        case {"inserts": _, "deletes": _}:
-            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
-        case {"inserts": facts}:
-            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
-        case {"deletes": patterns}:
-            return Deletes(patterns_from_json(patterns, f"{path}.deletes"))
-    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')
+def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: StoringWay) -> None:
+    accepted, inserted = way(queue.environment_id, turn, group)
+    # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
+    fact_table().note_stored(inserted)
+
+
+# ---- by one statement ----------------------------------------------------------------------------------------------
+# Most writers insert or delete a few facts of known signatures, without expiries. On PostgreSQL, one statement checks
+# the keys of neighbors that all insert or all delete, changes their facts, counts them, and records the revisions. It
+# runs after the turn was taken, in a snapshot of its own, so it sees everything that preceding writers have committed.
+
+
+class _Run(NamedTuple):
+    """Neighbors that all insert, or all delete, and the rows of these facts."""
+
+    revisions: Sequence[RevisionChanges]
+    inserts: bool
+    rows: Sequence[NewRow]
+
+
+def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
+    """Store the changes by as few statements, if they support them. Raise `_KeyRefused` if a key is refused."""
+    runs = _runs(environment_id, turn, group) if connection.vendor == "postgresql" else None
+    if not runs:
+        return _store_checked(environment_id, turn, group)
+    claim(environment_id, len(group) - 1)
+    keys = iter([each.caller.key_hash for each in group])
+    counts: dict[int, ChangeCounts] = {}
+    for run in runs:
+        counts |= _execute(environment_id, turn, run, [key for _, key in zip(run.revisions, keys)])
+    done = [each.done(turn, counts[each.number]) for run in runs for each in run.revisions]
+    journal.note_recorded(environment_id, done)
+    return group, sum(each.inserted for each in done)
+
+
+def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> list[_Run] | None:
+    """Return the runs; None if a writer both inserts and deletes, stores or ends an expiry, or is not accepted."""
+    if any(writer.caller.needs is not Scope.FACTS for writer in group):
+        return None
+    program, may_end = program_of_version(turn.policy_version_id), numbers_that_may_end(environment_id, turn.ends_mark)
+    runs = []
+    for kinds, run in groupby(_revisions(turn, group), lambda each: each.kinds):
+        revisions = list(run)
+        changes = [(each.number, change) for each in revisions for change in each.changes]
+        try:
+            if kinds == {Inserts}:
+                _accepted(program, (change for _, change in changes))
+                rows = rows_to_insert(changes, lambda signature, _: known_number(environment_id, signature))
+            elif kinds == {Deletes}:
+                ended = rows_to_end(patterns_to_end(changes), partial(known_number, environment_id))
+                rows = [(*row, None) for row in ended]
+            else:
+                return None
+        except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
+            return None
+        if not rows or (kinds == {Inserts} and may_end and any(row[0] in may_end for row in rows)):
+            return None
+        runs.append(_Run(revisions, kinds == {Inserts}, rows))
+    return runs
+
+
+def _execute(environment_id: int, turn: WriterTurn, run: _Run, keys: list[str]) -> dict[int, ChangeCounts]:
+    """Make the changes of a run if all its keys are valid; return the number of facts that each revision changed."""
+    check = key_check()
+    lasts = check.after(is_to_come(connection.vendor, check.expires_at))
+    changing_all = (inserts_in_with if run.inserts else ends_in_with)("(SELECT COUNT(*) FROM holder) = %s")
+    count = "(SELECT COUNT(*) FROM changed WHERE changed.number = each.number)"
+    numbers = [each.number for each in run.revisions]
+    rows = fetch(
+        f"WITH holder AS MATERIALIZED (SELECT {check.hash} AS hash, {check.author} AS author"
+        f" FROM {check.before}ANY(%s::text[]){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
+        f" {changing_all}"
+        f" INSERT INTO revision ({journal.COLUMNS})"
+        f" SELECT %s, each.number, {journal.time_of_revision()}, holder.author, each.request, %s::bigint, %s,"
+        f" {f'{count}, 0' if run.inserts else f'0, {count}'}"
+        f" FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS each (number, hash, request)"
+        f" JOIN holder USING (hash) RETURNING number, inserted, deleted",
+        (
+            keys, environment_id, *columns_of(run.rows), len(set(keys)),
+            environment_id, environment_id, numbers[0] - 1, turn.policy_version_id, Kind.FACTS.value,
+            numbers, keys, [each.by.request_id for each in run.revisions],
+        ),
+    )  # fmt: skip
+    if len(rows) < len(run.revisions):
+        raise _KeyRefused
+    return {number: ChangeCounts(inserted, deleted) for number, inserted, deleted in rows}
+
+
+# ---- step by step --------------------------------------------------------------------------------------------------
+
+
+def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
+    """Check the keys, and store the changes of writers that are not refused; return those, and the number of facts."""
+    _refuse_keys(environment_id, group)
+    program = program_of_version(turn.policy_version_id)
+    accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
+    if not accepted:
+        raise _NobodyAccepted
+    claim(environment_id, len(accepted) - 1)
+    return accepted, _make(environment_id, turn, _revisions(turn, accepted)).inserted
+
+
+def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
+    """Check each key of the group now. A writer whose key now belongs to another environment commits alone."""
+    for key_hash in {each.caller.key_hash for each in group}:
+        holders = [each for each in group if each.caller.key_hash == key_hash]
+        try:
+            who = confirm(holders[0].caller)
+        except AuthzError as error:
+            _fail(holders, error)
+        else:
+            for each in holders:
+                each.author = who.author
+                each.is_alone = who.environment_id != environment_id
+
+
+def _is_accepted(program: Program | None, writer: _Writer) -> bool:
+    try:
+        writer.changes = _accepted(program, writer.changes)
+    except AuthzError as error:
+        writer.error = error
+    return writer.error is None
+
+
+def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChanges]:
+    """Return a revision for each writer, numbered from the turn's offset."""
+    return [
+        RevisionChanges(number, By(each.author, each.request_id), each.changes)
+        for number, each in enumerate(group, turn.offset)
+    ]
+
+
+def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
+    """Hand on the lead, and wake the accepted writers. Their offsets are consecutive from `first`."""
+    queue.hand_on(leader)
+    for offset, each in enumerate(accepted, first):
+        each.offset = offset
+        each.woken.set()
+
+
+def _fail(group: Iterable[_Writer], error: Exception) -> None:
+    """Give each writer a copy of the error: raised exceptions have tracebacks, so writers cannot share one."""
+    for each in group:
+        if each.error is None:
+            each.error = _copied(error)
+
+
+def _copied(error: Exception) -> Exception:
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error.__cause__
+    return copied

@@ -1,31 +1,392 @@
-"""Bulk reads and writes of the fact table, and the database's statistics of it."""
+"""The tables of stored and past facts: every statement about them, except the ones that the engine compiles.
+
+    select(KEY, "sig = %s", equals("a3"), by="a3", limit=10)
+    SELECT sig, a0, a1, a2, a3, a4 FROM fact INDEXED BY fact_a3 WHERE sig = %s AND a3 = %s AND a3 <> '' LIMIT 10
+
+The names of columns and numbers are part of the text; ids are parameters.
+"""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from threading import Lock
 from typing import Any, Protocol
 
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    DatabaseError,
-    IntegrityError,
-    OperationalError,
-    connection,
-    connections,
-    transaction,
-)
+from django.db import connection, transaction
 
+from facts.indexes import PAST, STORED, condition, hint
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from policy.ground import memory
-from policy.ground.threads import thread_pool
+from policy.ground.clock import now_in
+
+# ---- select -------------------------------------------------------------------------------------------------------
+
+IDS = ", ".join(COLUMNS)
+KEY = f"sig, {IDS}"
+NAMES = f"{KEY}, since, expires_at"
+_PAST_NAMES = f"{KEY}, since, until, expires_at"
+
+
+def select(
+    columns: str,
+    *tests: str,
+    table: str = STORED,
+    by: str | None = None,
+    beside: str = "",
+    alias: str = "",
+    group: str = "",
+    order: str = "",
+    limit: int | str | None = None,
+) -> str:
+    """Return the SELECT of the facts that pass all tests; empty tests do not count.
+
+    `by` is the column whose index finds them: SQLite, which has no statistics, is told so (see `facts.indexes`). What
+    is read `beside` the facts is joined, and comes first.
+    """
+    named = f"{table} {alias}" if alias else table
+    if by is not None:
+        named += hint(table, by) if connection.vendor == "sqlite" else ""
+        tests = (*tests, condition(table, by))
+    text = f"SELECT {columns} FROM {f'{beside} CROSS JOIN ' if beside else ''}{named}"
+    if where := " AND ".join([test for test in tests if test]):
+        text += f" WHERE {where}"
+    text += f" GROUP BY {group}" if group else ""
+    text += f" ORDER BY {order}" if order else ""
+    return text if limit is None else f"{text} LIMIT {limit}"
+
+
+def counted(selected: str) -> str:
+    """Return the SELECT of how many rows a SELECT has."""
+    return f"SELECT COUNT(*) FROM ({selected}) AS counted"
+
+
+def fetch(statement: str, values: Sequence[object] = ()) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
+
+
+# Conditions. A plus keeps both databases from using an index on the column.
+
+
+def of_signatures(numbers: Iterable[int]) -> str:
+    return f"sig IN ({', '.join(str(int(number)) for number in numbers) or 'NULL'})"
+
+
+def equals(column: str) -> str:
+    """Return the condition that an id is the one given, so that the column's index is used even if it is partial."""
+    needed = condition(STORED, column)
+    return f"{column} = %s AND {needed}" if needed else f"{column} = %s"
+
+
+def ids_are(sign: str) -> str:
+    """Return the condition on the position of all ids, in order: `>` for those that follow the ones given."""
+    return f"({IDS}) {sign} (%s, %s, %s, %s, %s)"
+
+
+def lasting() -> str:
+    """Return the condition that a stored fact has not expired; a statement reads the clock once."""
+    return f"(expires_at IS NULL OR expires_at > (SELECT {now_in(connection.vendor)}))"
+
+
+def ended() -> str:
+    """Return the condition that a stored fact has expired; the index on `expires_at` serves it."""
+    return f"expires_at <= (SELECT {now_in(connection.vendor)})"
+
+
+def held(table: str, revision: int, at: int, until: str = "until") -> str:
+    """Return the condition that a stored or past fact held as of a revision, whose time is given in microseconds."""
+    begun = f"since + 0 <= {int(revision)} AND (expires_at IS NULL OR expires_at > {int(at)})"
+    return begun if table == STORED else f"{begun} AND {until} > {int(revision)}"
+
+
+_SAME_KEY = " AND ".join(f"{{0}}.{name} = {{1}}.{name}" for name in ("sig", *COLUMNS))
+
+
+def began_again() -> str:
+    """Return the condition that a past fact began again in the revision that ended it."""
+    same, again = _SAME_KEY.format("other", PAST), f"other.since = {PAST}.until"
+    return " OR ".join(f"EXISTS ({select('1', same, again, table=each, alias='other')})" for each in (STORED, PAST))
+
+
+def distinct_ids(column: str, *tests: str, start: str = "") -> str:
+    """Return the SELECT of the distinct ids in a column, in order; from `start`, a condition, if one is given.
+
+    It is a loose index scan, from each id straight to the next one: its time depends on the number of ids, not of
+    facts. The tests, with their values, stand in it twice.
+    """
+    smallest = f"MIN({column})"
+    first, following = select(smallest, *tests, start), select(smallest, *tests, f"{column} > seen.id")
+    return (
+        f"WITH RECURSIVE seen(id) AS ({first} UNION ALL SELECT ({following}) FROM seen WHERE seen.id IS NOT NULL)"
+        " SELECT id FROM seen WHERE id IS NOT NULL LIMIT %s"
+    )
+
+
+# ---- net changes --------------------------------------------------------------------------------------------------
+# The net changes of a revision, computed after its changes have been made one after the other.
+#
+# A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, followed by her roles. A fact
+# that is the same before and after a revision has not changed, and is not recorded as changed.
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """How many facts a revision inserted that did not exist before, and deleted that did."""
+
+    inserted: int = 0
+    deleted: int = 0
+
+
+def settle(numbers: Iterable[int], revision: int) -> None:
+    """Cancel out facts that the revision both ended and began, of the signatures with these numbers."""
+    here = f"{PAST}.{of_signatures(numbers)} AND {PAST}.until = %s"
+    alike = "IS" if connection.vendor == "sqlite" else "IS NOT DISTINCT FROM"
+    same = f"{_SAME_KEY.format(STORED, PAST)} AND {STORED}.expires_at {alike} {PAST}.expires_at"
+    with connection.cursor() as cursor:
+        cursor.execute(delete(here, "since = until", table=PAST), (revision,))
+        cursor.execute(
+            f"UPDATE {STORED} SET since = {PAST}.since FROM {PAST} WHERE {here} AND {same}"
+            f" AND {STORED}.since = {PAST}.until",
+            (revision,),
+        )
+        # A stored fact has the `since` of its past fact only if the preceding statement restored it.
+        restored = f"EXISTS ({select('1', same, f'{STORED}.since = {PAST}.since')})"
+        cursor.execute(delete(here, restored, table=PAST), (revision,))
+
+
+def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
+    """Return how many facts each of these revisions changed, of the signatures with these numbers."""
+    here = of_signatures(numbers)
+    inserted: dict[int, int] = {}
+    deleted: dict[int, int] = {}
+    for table, column, counts in ((STORED, "since", inserted), (PAST, "since", inserted), (PAST, "until", deleted)):
+        between = f"{column} BETWEEN %s AND %s"
+        statement = select(f"{column}, COUNT(*)", here, between, table=table, group=column)
+        for number, count in fetch(statement, (first, last)):
+            counts[number] = counts.get(number, 0) + count
+    return {each: ChangeCounts(inserted.get(each, 0), deleted.get(each, 0)) for each in range(first, last + 1)}
+
+
+# ---- other changes ------------------------------------------------------------------------------------------------
+
+
+def delete(*tests: str, table: str = STORED) -> str:
+    """Return the statement that deletes the facts that pass all tests, without a trace."""
+    return f"DELETE FROM {table} WHERE {' AND '.join([test for test in tests if test])}"
+
+
+def copy_signature(origin: int, target: int, revision: int) -> int:
+    """Store the facts of one signature under another one, with their expiries; return how many."""
+    facts = select(f"%s, {IDS}, %s, expires_at", "sig = %s", lasting())
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {STORED} ({NAMES}) {facts} ON CONFLICT DO NOTHING", (target, revision, origin))
+        return cursor.rowcount
+
+
+# ---- Bulk reads and writes, as is fastest on each database --------------------------------------------------------
+
+AT_ONCE = 2_000  # rows per fetch
+OF_FACT = 1_500  # bytes that a fact takes while JSON is made of it, besides its strings
+
+_EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
+_EQUAL = _SAME_KEY.format(STORED, "gone")
+_INSERT = f"INSERT INTO {STORED} ({NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+
+
+class TableWriter(Protocol):
+    def insert(self, rows: Sequence[NewRow]) -> int: ...
+    def end(self, rows: Sequence[GoneRow]) -> int: ...
+    def end_others(self, rows: Sequence[NewRow]) -> int: ...
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]: ...
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]: ...
+    def lift_time_limit(self) -> None: ...
+    def expect_many(self) -> AbstractContextManager[None]: ...
+    def note_stored(self, number: int) -> None: ...
+
+
+class SqliteTable:
+    def insert(self, rows: Sequence[NewRow]) -> int:
+        with connection.cursor() as cursor:
+            cursor.executemany(_INSERT, _in_order(rows))
+            return cursor.rowcount
+
+    def end(self, rows: Sequence[GoneRow]) -> int:
+        ordered = _in_order(rows)
+        with connection.cursor() as cursor:
+            cursor.executemany(_moved(_EACH), [(row[-1], *row[:-1]) for row in ordered])
+            cursor.executemany(delete(_EACH), [row[:-1] for row in ordered])
+            return cursor.rowcount
+
+    def end_others(self, rows: Sequence[NewRow]) -> int:
+        """End the stored facts whose rows are given with another expiry."""
+        condition = f"{_EACH} AND expires_at IS NOT %s"
+        ordered = _in_order(rows)
+        with connection.cursor() as cursor:
+            cursor.executemany(_moved(condition), [(row[-2], *row[:-2], row[-1]) for row in ordered])
+            cursor.executemany(delete(condition), [(*row[:-2], row[-1]) for row in ordered])
+            return cursor.rowcount
+
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_moved(condition), (until, *values))
+            cursor.execute(delete(condition), values)
+            return cursor.rowcount
+
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
+        """Yield the rows of one statement, and so of one snapshot, without a transaction that would block writers."""
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            while rows := cursor.fetchmany(AT_ONCE):
+                yield from rows
+
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
+        """Return all rows of a statement, counting them against the memory budget as they arrive."""
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return memory.fetched(cursor, OF_FACT)
+
+    def lift_time_limit(self) -> None:
+        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
+
+    @contextmanager
+    def expect_many(self) -> Iterator[None]:
+        """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA cache_size = -131072")
+        yield
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
+
+    def note_stored(self, number: int) -> None:
+        """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
+
+
+# For PostgreSQL: rows as arrays, one for each column.
+_ROWS = f"unnest(%s::integer[], {', '.join(['%s::text[]'] * len(COLUMNS))}, %s::bigint[], %s::bigint[])"
+_INSERT_ROWS = f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS}"
+_END_ROWS = f"DELETE FROM {STORED} USING {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
+
+
+def inserts_in_with(condition: str) -> str:
+    """Return the table `changed` of a WITH, which inserts rows on a condition: the `number` of each one's revision."""
+    return f"changed AS ({_INSERT_ROWS} WHERE {condition} ON CONFLICT DO NOTHING RETURNING since AS number)"
+
+
+def ends_in_with(condition: str) -> str:
+    """Return the same for facts that are ended; the last column of their rows is not used."""
+    ends = _ended(f"{_END_ROWS} AND {condition}", "gone.until")
+    return f"{ends[0]}, changed AS ({ends[1]} RETURNING until AS number)"
+
+
+def columns_of(rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows)]
+
+
+class PostgresqlTable:
+    def insert(self, rows: Sequence[NewRow]) -> int:
+        return self._with_arrays(f"{_INSERT_ROWS} ON CONFLICT DO NOTHING", rows)
+
+    def end(self, rows: Sequence[GoneRow]) -> int:
+        return self._with_arrays(_moved_with(_END_ROWS, "gone.until"), [(*row, None) for row in rows])
+
+    def end_others(self, rows: Sequence[NewRow]) -> int:
+        """End the stored facts whose rows are given with another expiry."""
+        others = f"{_END_ROWS} AND {STORED}.expires_at IS DISTINCT FROM gone.expires_at"
+        return self._with_arrays(_moved_with(others, "gone.until"), rows)
+
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_moved_with(delete(condition), "%s::bigint"), (*values, until))
+            return cursor.rowcount
+
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
+        """Yield the rows of one snapshot with a server-side cursor, without holding the result in memory."""
+        with transaction.atomic():
+            self.lift_time_limit()
+            with connection.chunked_cursor() as cursor:
+                cursor.execute(statement, values)
+                while rows := cursor.fetchmany(AT_ONCE):
+                    yield from rows
+
+    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
+        """Return all rows of a statement, counting them against the memory budget as they arrive.
+
+        `execute` would buffer the whole result in the driver before any of it could be counted.
+        """
+        driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg; servers on SQLite do without it
+        size = memory.AT_ONCE if driver.capabilities.has_stream_chunked() else 1
+        with (
+            connection.wrap_database_errors, connection.cursor() as cursor,
+            closing(cursor.cursor.stream(statement, values, size=size)) as rows,
+        ):  # fmt: skip
+            return memory.fetched(_Streamed(rows), OF_FACT)
+
+    def lift_time_limit(self) -> None:
+        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
+
+    @contextmanager
+    def expect_many(self) -> Iterator[None]:
+        self.lift_time_limit()
+        yield
+
+    def note_stored(self, number: int) -> None:
+        note_stored(number)
+
+    def _with_arrays(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, columns_of(rows))
+            return cursor.rowcount
+
+
+class _Streamed:
+    def __init__(self, rows: Iterator[Row]):
+        self._rows = rows
+
+    def fetchmany(self, size: int) -> list[Row]:
+        return list(islice(self._rows, size))
+
+
+def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Sort rows by signature and first id, so that neighboring rows go to the same page.
+
+    Comparing whole rows would take a tenth of the time of a load, and gain little.
+    """
+    ordered = sorted(rows, key=itemgetter(1))
+    ordered.sort(key=itemgetter(0))
+    return ordered
+
+
+def _moved(condition: str) -> str:
+    """Return the INSERT that copies facts to the past facts; its first parameter is the revision that ends them."""
+    return f"INSERT INTO {PAST} ({_PAST_NAMES}) {select(f'{KEY}, since, %s, expires_at', condition)}"
+
+
+def _ended(deletes: str, until: str) -> tuple[str, str]:
+    """Return the table `ended` of a WITH, which deletes facts, and the INSERT of these into the past facts."""
+    keys = ", ".join(f"{STORED}.{name}" for name in ("sig", *COLUMNS))
+    returned = f"{keys}, {STORED}.since, {until} AS until, {STORED}.expires_at"
+    return f"ended AS ({deletes} RETURNING {returned})", f"INSERT INTO {PAST} ({_PAST_NAMES}) SELECT * FROM ended"
+
+
+def _moved_with(deletes: str, until: str) -> str:
+    return "WITH {} {}".format(*_ended(deletes, until))
+
+
+_TABLES: dict[str, TableWriter] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
+
+
+def fact_table() -> TableWriter:
+    """Return the table for the connected database."""
+    return _TABLES[connection.vendor]
+
 
 # ---- statistics ---------------------------------------------------------------------------------------------------
 # The database's statistics of the fact table: PostgreSQL's are kept up to date, SQLite's are dropped.
@@ -92,460 +453,20 @@ def _look(stored: int) -> None:
         cursor.execute("ANALYZE (SKIP_LOCKED) fact")
 
 
-# ---- Write rows to a PostgreSQL table with COPY --------------------------------------------------------------------
+# ---- estimates ----------------------------------------------------------------------------------------------------
 
-KEY = ", ".join(("sig", *COLUMNS))
-NAMES = f"{KEY}, since, expires_at"
-
-_TABS = 1 + len(COLUMNS)
-_LINE = "%d" + "\t%s" * len(COLUMNS) + "\t%d%.0s\n"  # the last value is an expiry, which is not written
+_SAMPLE = 300  # pages of the table
 
 
-def copy(table: str, rows: Sequence[NewRow]) -> None:
-    text = _written(rows)
-    names = NAMES if text is None else f"{KEY}, since"
-    with (
-        connection.wrap_database_errors,
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY {table} ({names}) FROM STDIN") as target,
-    ):
-        if text is not None:
-            target.write(text)
-        else:
-            for row in rows:
-                target.write_row(row)
-
-
-def _written(rows: Sequence[NewRow]) -> bytes | None:
-    """Encode rows in COPY's text format, faster than the driver; None if a row has an expiry, or needs escaping."""
-    if any(row[-1] is not None for row in rows):
+def estimated(condition: str, values: Sequence[object]) -> int | None:
+    """Return an estimate of how many facts pass: a sample's share of the number by PostgreSQL's statistics."""
+    ((rows, counted_pages, pages),) = fetch(
+        "SELECT reltuples, relpages, pg_relation_size(oid) / current_setting('block_size')::int"
+        f" FROM pg_class WHERE oid = '{STORED}'::regclass"
+    )
+    if rows <= 0 or not counted_pages:
         return None
-    text = "".join([_LINE % row for row in rows])
-    is_plain = text.count("\t") == _TABS * len(rows) and text.count("\n") == len(rows)
-    return text.encode() if is_plain and "\\" not in text and "\r" not in text else None
-
-
-# ---- first load ---------------------------------------------------------------------------------------------------
-# The first load of many facts into a PostgreSQL database: the indexes are dropped, and rebuilt at the end.
-#
-# Maintaining an index takes longer than inserting the row; building all of them at the end takes a third of the time.
-# The facts first go into a temporary table, so that readers are not blocked. Then, under an exclusive lock, the indexes
-# of the empty table are dropped, the facts moved, and the same indexes rebuilt. Others are blocked for that time: about
-# 3 seconds for a million facts.
-#
-# If the table has ever had a row, or others hold a lock on it, or the database's role may not do this, the facts are
-# moved with the indexes in place.
-
-LEAST = 20_000  # facts: fewer are not worth blocking others
-_TRIES, _BETWEEN = 20, 0.05  # attempts to lock the table; seconds between two
-_LOCKED = "55P03"  # PostgreSQL's code for a lock held by someone else
-_UNTOUCHED = "pg_relation_size('fact') = 0"
-
-
-class _NotAlone(Exception):
-    """Others use the table, or have written to it."""
-
-
-def is_due() -> bool:
-    """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
-        return bool(cursor.fetchone()[0])
-
-
-class FirstLoad:
-    """Collects rows, and finally moves them into the fact table. All of it is one transaction."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-        with connection.cursor() as cursor:
-            cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE fact) ON COMMIT DROP")
-
-    def take(self, rows: Sequence[NewRow]) -> int:
-        """Add rows to the temporary table. Return 0, as none is inserted yet."""
-        copy("waiting", rows)
-        self._taken += len(rows)
-        return 0
-
-    def end(self, may_be_alone: bool) -> int:
-        """Move the collected rows; return how many there are, without duplicates.
-
-        The exclusive lock is held until the transaction ends, so `may_be_alone` is for the end of a load.
-        """
-        try:
-            moved = self._moved_alone() if may_be_alone and self._taken >= LEAST else None
-        except OperationalError:
-            raise  # cancelled, or the connection is lost
-        except (DatabaseError, _NotAlone):  # a duplicate fact, or a role that does not own the table
-            moved = None
-        if moved is None:
-            moved = self._moved(" ON CONFLICT DO NOTHING")
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TABLE waiting")
-        return moved
-
-    def _moved(self, conflicts: str = "") -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM waiting{conflicts}")
-            return cursor.rowcount
-
-    def _moved_alone(self) -> int:
-        with transaction.atomic():  # also releases the lock on failure
-            _lock()
-            with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {_UNTOUCHED}")
-                if not cursor.fetchone()[0]:
-                    raise _NotAlone
-                cursor.execute(_CONSTRAINTS)
-                constraints = cursor.fetchall()
-                cursor.execute(_INDEXES)
-                indexes = cursor.fetchall()
-                for name, _ in constraints:
-                    cursor.execute(f"ALTER TABLE fact DROP CONSTRAINT {name}")
-                for name, _ in indexes:
-                    cursor.execute(f"DROP INDEX {name}")
-                moved = self._moved()
-                for name, definition in constraints:  # first: they detect duplicate facts
-                    cursor.execute(f"ALTER TABLE fact ADD CONSTRAINT {name} {definition}")
-                for _, definition in indexes:
-                    cursor.execute(definition)
-        return moved
-
-
-# Names as statements write them. Indexes of constraints are dropped and created with these.
-_CONSTRAINTS = """
-SELECT quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
-WHERE conrelid = 'fact'::regclass AND contype IN ('p', 'u') ORDER BY contype
-"""
-_INDEXES = """
-SELECT quote_ident(c.relname), pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = 'fact'::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid)
-ORDER BY c.relname
-"""
-
-
-def _lock() -> None:
-    """Lock the table exclusively, with NOWAIT: a waiting lock request would block readers that come after it."""
-    for _ in range(_TRIES):
-        try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("LOCK TABLE fact IN ACCESS EXCLUSIVE MODE NOWAIT")
-            return
-        except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", None) != _LOCKED:
-                raise
-        time.sleep(_BETWEEN)
-    raise _NotAlone
-
-
-# ---- Bulk reads and writes of the fact table, as is fastest on each database ---------------------------------------
-
-AT_ONCE = 2_000  # rows per fetch
-OF_FACT = 1_500  # bytes that a fact takes while JSON is made of it, besides its strings
-RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no faster per row
-TURN = 0.0005  # seconds after which a thread yields the interpreter to another
-
-_EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
-_EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
-
-
-class TableWriter(Protocol):
-    def insert(self, rows: Sequence[NewRow]) -> int: ...
-    def loader(self) -> AbstractContextManager[Loader]: ...
-    def end(self, rows: Sequence[GoneRow]) -> int: ...
-    def end_others(self, rows: Sequence[NewRow]) -> int: ...
-    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
-    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]: ...
-    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]: ...
-    def lift_time_limit(self) -> None: ...
-    def expect_many(self) -> AbstractContextManager[None]: ...
-    def note_stored(self, number: int) -> None: ...
-
-
-class SqliteTable:
-    def insert(self, rows: Sequence[NewRow]) -> int:
-        inserted = f"INSERT INTO fact ({NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-        with connection.cursor() as cursor:
-            cursor.executemany(inserted, _in_order(rows))
-            return cursor.rowcount
-
-    def loader(self) -> AbstractContextManager[Loader]:
-        return loader_of_runs(self.insert)
-
-    def end(self, rows: Sequence[GoneRow]) -> int:
-        condition = _EACH
-        ordered = _in_order(rows)
-        with connection.cursor() as cursor:
-            cursor.executemany(_moved(condition), [(row[-1], *row[:-1]) for row in ordered])
-            cursor.executemany(f"DELETE FROM fact WHERE {condition}", [row[:-1] for row in ordered])
-            return cursor.rowcount
-
-    def end_others(self, rows: Sequence[NewRow]) -> int:
-        """End the stored facts whose rows are given with another expiry."""
-        condition = f"{_EACH} AND expires_at IS NOT %s"
-        ordered = _in_order(rows)
-        with connection.cursor() as cursor:
-            cursor.executemany(_moved(condition), [(row[-2], *row[:-2], row[-1]) for row in ordered])
-            cursor.executemany(f"DELETE FROM fact WHERE {condition}", [(*row[:-2], row[-1]) for row in ordered])
-            return cursor.rowcount
-
-    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_moved(condition), (until, *values))
-            cursor.execute(f"DELETE FROM fact WHERE {condition}", values)
-            return cursor.rowcount
-
-    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Yield the rows of one statement, and so of one snapshot, without a transaction that would block writers."""
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            while rows := cursor.fetchmany(AT_ONCE):
-                yield from rows
-
-    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
-        """Return all rows of a statement, counting them against the memory budget as they arrive."""
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            return memory.fetched(cursor, OF_FACT)
-
-    def lift_time_limit(self) -> None:
-        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
-
-    @contextmanager
-    def expect_many(self) -> Iterator[None]:
-        """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA cache_size = -131072")
-        yield
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
-
-    def note_stored(self, number: int) -> None:
-        """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
-
-
-_TEXTS = ", ".join(["%s::text[]"] * len(COLUMNS))
-# For PostgreSQL: inserts rows that are given as arrays, one for each column. A WHERE may follow.
-INSERTING = f"INSERT INTO fact ({NAMES}) SELECT * FROM unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[])"
-
-
-def columns_of(rows: Sequence[Sequence[object]]) -> list[list[object]]:
-    return [list(column) for column in zip(*rows)]
-
-
-class PostgresqlTable:
-    def insert(self, rows: Sequence[NewRow]) -> int:
-        return self._with_arrays(f"{INSERTING} ON CONFLICT DO NOTHING", rows)
-
-    def loader(self) -> AbstractContextManager[Loader]:
-        return loader_behind(self._load, FirstLoad() if is_due() else None)
-
-    def _load(self, rows: Sequence[NewRow]) -> int:
-        """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
-        try:
-            with transaction.atomic():
-                copy("fact", rows)
-            return len(rows)
-        except IntegrityError:
-            return self._load_around_conflicts(rows)
-
-    def _load_around_conflicts(self, rows: Sequence[NewRow]) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
-            copy("incoming", rows)
-            cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING")
-            inserted = cursor.rowcount
-            cursor.execute("TRUNCATE incoming")
-        return inserted
-
-    def end(self, rows: Sequence[GoneRow]) -> int:
-        arrays = f"unnest(%s::integer[], {_TEXTS}, %s::bigint[]) AS gone ({KEY}, until)"
-        return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
-
-    def end_others(self, rows: Sequence[NewRow]) -> int:
-        """End the stored facts whose rows are given with another expiry."""
-        kept = f"({KEY}, until, expires_at)"
-        arrays = f"unnest(%s::integer[], {_TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
-        condition = f"{_EQUAL} AND fact.expires_at IS DISTINCT FROM gone.expires_at"
-        return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {condition}", "gone.until"), rows)
-
-    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_ended(f"DELETE FROM fact WHERE {condition}", "%s::bigint"), (*values, until))
-            return cursor.rowcount
-
-    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Yield the rows of one snapshot with a server-side cursor, without holding the result in memory."""
-        with transaction.atomic():
-            self.lift_time_limit()
-            with connection.chunked_cursor() as cursor:
-                cursor.execute(statement, values)
-                while rows := cursor.fetchmany(AT_ONCE):
-                    yield from rows
-
-    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]:
-        """Return all rows of a statement, counting them against the memory budget as they arrive.
-
-        `execute` would buffer the whole result in the driver before any of it could be counted.
-        """
-        driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg; servers on SQLite do without it
-        size = memory.AT_ONCE if driver.capabilities.has_stream_chunked() else 1
-        with (
-            connection.wrap_database_errors, connection.cursor() as cursor,
-            closing(cursor.cursor.stream(statement, values, size=size)) as rows,
-        ):  # fmt: skip
-            return memory.fetched(_Streamed(rows), OF_FACT)
-
-    def lift_time_limit(self) -> None:
-        """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0")
-
-    @contextmanager
-    def expect_many(self) -> Iterator[None]:
-        self.lift_time_limit()
-        yield
-
-    def note_stored(self, number: int) -> None:
-        note_stored(number)
-
-    def _with_arrays(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, columns_of(rows))
-            return cursor.rowcount
-
-
-class _Streamed:
-    def __init__(self, rows: Iterator[Row]):
-        self._rows = rows
-
-    def fetchmany(self, size: int) -> list[Row]:
-        return list(islice(self._rows, size))
-
-
-def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort rows by signature and first id, so that neighboring rows go to the same page.
-
-    Comparing whole rows would take a tenth of the time of a load, and gain little.
-    """
-    ordered = sorted(rows, key=itemgetter(1))
-    ordered.sort(key=itemgetter(0))
-    return ordered
-
-
-def _moved(condition: str) -> str:
-    """Return the INSERT that copies facts to the past facts; its first parameter is the revision that ends them."""
-    kept = f"{KEY}, since, until, expires_at"
-    return f"INSERT INTO past_fact ({kept}) SELECT {KEY}, since, %s, expires_at FROM fact WHERE {condition}"
-
-
-def _ended(deleting: str, until: str) -> str:
-    """Wrap a DELETE of facts into a statement that also inserts them into the past facts."""
-    keys = ", ".join(f"fact.{name}" for name in ("sig", *COLUMNS))
-    gone = f"WITH ended AS ({deleting} RETURNING {keys}, fact.since, {until} AS until, fact.expires_at)"
-    return f"{gone} INSERT INTO past_fact ({KEY}, since, until, expires_at) SELECT * FROM ended"
-
-
-_TABLES: dict[str, TableWriter] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
-
-
-def fact_table() -> TableWriter:
-    """Return the table for the connected database."""
-    return _TABLES[connection.vendor]
-
-
-# ---- loading rows, chunk by chunk -----------------------------------------------------------------------------------
-
-
-class Loader:
-    """Stores chunks of rows as they arrive."""
-
-    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
-        self._store = store
-        self.inserted = 0
-
-    def take(self, rows: Sequence[NewRow]) -> None:
-        self.inserted += self._store(rows)
-
-    def settle(self) -> None:
-        """Wait until no chunk is being stored, so that the caller may use the connection."""
-
-    def bring_in(self) -> None:
-        """Settle, and store all rows taken so far in the fact table, so that later statements see them."""
-        self.settle()
-
-
-class _LoaderOfRuns(Loader):
-    """Merges chunks to sort more rows at once: then more neighbors go to the same page."""
-
-    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
-        super().__init__(store)
-        self._gathered: list[NewRow] = []
-
-    def take(self, rows: Sequence[NewRow]) -> None:
-        self._gathered += rows
-        if len(self._gathered) >= RUN:
-            self.settle()
-
-    def settle(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            super().take(gathered)
-
-
-@contextmanager
-def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
-    """Yield a loader for SQLite, which stores on the same thread."""
-    loader = _LoaderOfRuns(store)
-    yield loader
-    loader.settle()
-
-
-class _LoaderBehind(Loader):
-    """Stores a chunk while the next one is being read."""
-
-    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
-        super().__init__(store)
-        self._thread = thread
-        self._first = first  # None once its rows are in the fact table
-        self._under_way: Future[int] | None = None
-        self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
-
-    def take(self, rows: Sequence[NewRow]) -> None:
-        tidy = list(rows) if self._first else sorted(set(rows))  # without indexes, order does not matter
-        # Freeing thousands of rows takes time. So they are freed here, while the database stores others, and not on the
-        # storing thread between two chunks, when the database waits.
-        self._kept.append(tidy)
-        self.settle()
-        self._under_way = self._thread.submit(self._first.take if self._first else self._store, tidy)
-
-    def settle(self) -> None:
-        if self._under_way is not None:
-            stored, self._under_way = self._under_way, None
-            self.inserted += stored.result()
-
-    def bring_in(self, is_the_end: bool = False) -> None:
-        self.settle()
-        if self._first is not None:
-            self.inserted += self._first.end(may_be_alone=is_the_end)
-            self._first = None
-
-
-@contextmanager
-def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
-    """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
-
-    Both take turns with the same connection. A process may run one such load at a time.
-    """
-    mine = connections[DEFAULT_DB_ALIAS]
-    mine.inc_thread_sharing()
-    usual_turn = sys.getswitchinterval()
-    sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
-    try:
-        with thread_pool(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
-            loader = _LoaderBehind(store, thread, first)
-            yield loader
-            loader.bring_in(is_the_end=True)
-    finally:
-        sys.setswitchinterval(usual_turn)
-        mine.dec_thread_sharing()
+    share = min(100.0, 100.0 * _SAMPLE / max(1, pages))
+    sample = f"TABLESAMPLE SYSTEM ({share:.6f}) REPEATABLE (1)"
+    ((met, seen),) = fetch(select(f"COUNT(*) FILTER (WHERE {condition}), COUNT(*)", alias=sample), values)
+    return int(rows / counted_pages * pages * met / seen) if seen else None

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import ClassVar
 
-from facts import feed, group_commit, history, read, store, wire
+from facts import feed, history, read, store, wire
 from facts.feed import as_json
 from facts.serializers import (
     CHANGES,
@@ -235,4 +235,4 @@ def _apply(request: Request, changes: list[Change], message: str) -> Response:
     if spans.is_on:
         entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
         spans.note("change", entries=sum(entries))
-    return changed(message, group_commit.apply(unconfirmed_caller(request), changes, request.id))
+    return changed(message, store.apply_as(unconfirmed_caller(request), changes, request.id))

@@ -33,7 +33,9 @@ from authz_project.models import ApiKey
 from checks.asking import ask
 from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
+from facts.indexes import PAST, STORED
 from facts.mentioned_ids import known_ids
+from facts.table import select
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.management.command import counted
@@ -141,8 +143,8 @@ def findings() -> Iterator[BackupFinding]:
 def _signatures() -> BackupFinding:
     """Check that the signature of every fact exists; there is no foreign key that enforces it."""
     lost = 0
-    for table in ("fact", "past_fact"):
-        used = f"SELECT COUNT(*) FROM (SELECT DISTINCT sig FROM {table}) AS used"
+    for table in (STORED, PAST):
+        used = f"SELECT COUNT(*) FROM ({select('DISTINCT sig', table=table)}) AS used"
         lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM signature s WHERE s.id = used.sig)")[0][0]
     if lost:
         return wrong("signatures", f"facts refer to {counted(lost, 'missing signature')}")
@@ -191,22 +193,26 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
 
 
 def _stored(environment: Environment) -> _StoredRows:
-    mine = "JOIN signature s ON s.id = f.sig WHERE s.environment_id = %s"
-    early = "COALESCE(SUM(CASE WHEN f.since < s.since THEN 1 ELSE 0 END), 0)"
+    mine = ("s.id = f.sig", "s.environment_id = %s")
+    early = _how_many("f.since < s.since")
     horizon = environment.horizon
+    of_stored = f"COUNT(*), COALESCE(MAX(f.since), 0), {_how_many('f.since <= %s')}, {early}"
     ((facts, since, facts_then, facts_early),) = _table_rows(
-        "SELECT COUNT(*), COALESCE(MAX(f.since), 0), COALESCE(SUM(CASE WHEN f.since <= %s THEN 1 ELSE 0 END), 0),"
-        f" {early} FROM fact f {mine}",
-        (horizon, environment.pk),
+        select(of_stored, *mine, beside="signature s", alias="f"), (horizon, environment.pk)
+    )
+    of_past = (
+        f"COUNT(*), COALESCE(MAX(f.until), 0), {_how_many('f.since <= %s AND f.until > %s')},"
+        f" {_how_many('f.since >= f.until')}, {early}"
     )
     ((past, until, past_then, backwards, past_early),) = _table_rows(
-        "SELECT COUNT(*), COALESCE(MAX(f.until), 0),"
-        " COALESCE(SUM(CASE WHEN f.since <= %s AND f.until > %s THEN 1 ELSE 0 END), 0),"
-        f" COALESCE(SUM(CASE WHEN f.since >= f.until THEN 1 ELSE 0 END), 0), {early} FROM past_fact f {mine}",
-        (horizon, horizon, environment.pk),
+        select(of_past, *mine, table=PAST, beside="signature s", alias="f"), (horizon, horizon, environment.pk)
     )
     latest, at_horizon = max(since, until), facts_then + past_then
     return _StoredRows(facts, past, latest, at_horizon, backwards, facts_early + past_early)
+
+
+def _how_many(condition: str) -> str:
+    return f"COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0)"
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:

@@ -33,8 +33,8 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Rounds
-from checks.engine.sql.stored import has_not_ended, rows_as_of
-from checks.engine.sql.text import Statement, Text, finished, joined
+from checks.engine.sql.stored import has_not_ended, rows_as_of, rows_now
+from checks.engine.sql.text import Statement, Text, finished
 from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
@@ -434,7 +434,7 @@ def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: b
         return finished(rows_as_of(["1"], "f", tests, {"a0"}, dialect), dialect.placeholder)
     if may_end:
         tests.append(has_not_ended("f", (dialect.now,)))
-    return finished(("SELECT 1 FROM fact f WHERE ", *joined(" AND ", tests)), dialect.placeholder)
+    return finished(rows_now(["1"], "f", tests, dialect), dialect.placeholder)
 
 
 # ---- A session over given facts only: no environment, no key, no stored facts -------------------------------------

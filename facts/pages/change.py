@@ -10,15 +10,14 @@ from django import forms
 from django.http import QueryDict
 
 from facts import store
-from facts.accept import UnknownName, unknown_names
-from facts.ends import EndIsPast, EndsStay
+from facts.accept import EndIsPast, UnknownName, unknown_names
 from facts.keyset_pages import Kept, Mark, kept
 from facts.models import Row, Signature
 from facts.notation import fact_from_text
 from facts.numbering import types_of_text
 from facts.pages.listing import MARKS, end_of
 from facts.read import fact_of_row
-from facts.store import Deletes, Inserts
+from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import Fact, exact_pattern
 from policy.active import active_program
 from policy.errors import AuthzError, Unavailable

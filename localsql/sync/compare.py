@@ -11,13 +11,11 @@ from itertools import islice
 from typing import IO, cast
 
 import orjson
-from django.db import connection
 
-from facts.ends import lasting
+from facts.indexes import PAST
 from facts.models import COLUMNS
 from facts.numbering import numbers_and_ends, signature_numbers
-from facts.read import index_condition
-from facts.table import fact_table
+from facts.table import equals, fact_table, fetch, lasting, select
 from facts.wire import MAX_ID_BYTES, id_from_json
 from localsql.bindings import BindingKey
 from localsql.sync.config import PatternRefused, SyncPattern, shown
@@ -245,15 +243,13 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, 
     conditions, values = [f"sig = {int(number)}"], []
     for name, constant in zip(COLUMNS, key.constants):
         if constant is not None:
-            conditions.append(f"{name} = %s{index_condition(name)}")
+            conditions.append(equals(name))
             values.append(constant)
     if number in may_end:
         conditions.append(lasting())
     wanted = [name for name, constant in zip(COLUMNS, key.constants) if constant is None]
     named = ", ".join(wanted)
-    order = f" ORDER BY {named}" if wanted else ""
-    statement = f"SELECT {named or 'sig'} FROM fact WHERE {' AND '.join(conditions)}{order}"
-    rows = fact_table().stream(statement, values)
+    rows = fact_table().stream(select(named or "sig", *conditions, order=named), values)
     if wanted:
         yield from cast(Iterator[RowIds], rows)
     else:
@@ -266,10 +262,8 @@ def ended_by_others(environment_id: int, key: BindingKey, revision: int, own: Se
     if number is None:
         return set()
     names = ", ".join(COLUMNS[: len(key.constants)])
-    others = f" AND until NOT IN ({', '.join(str(int(each)) for each in own)})" if own else ""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {names} FROM past_fact WHERE sig = {int(number)} AND until > %s{others}", (revision,))
-        return {tuple(row) for row in cursor.fetchall()}
+    others = f"until NOT IN ({', '.join(str(int(each)) for each in own)})" if own else ""
+    return set(fetch(select(names, f"sig = {int(number)}", "until > %s", others, table=PAST), (revision,)))
 
 
 # ---- comparison ---------------------------------------------------------------------------------------------------

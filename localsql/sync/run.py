@@ -13,8 +13,7 @@ from django.conf import settings
 
 from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
-from facts.ends import EndsStay
-from facts.store import Deletes, Inserts
+from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import Argument, Fact, FactBatch, FactPattern
 from localsql.bindings import BindingKey
 from localsql.sync.compare import (

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from authz_project.backups.verify import findings
-from facts import ends, pruning
+from facts import pruning
 from facts.serializers import PATTERN
 from policy.models import Environment
 
@@ -38,7 +38,7 @@ def used(api):
     api.post("/batch", [{"inserts": [role("gone", expires_at="2001-01-01T00:00:00Z")]}])
     api.post("/batch", [{"inserts": [role("later", expires_at="2099-01-01T00:00:00Z")]}])
     api.post("/batch", [{"inserts": [role("later", expires_at="2098-01-01T00:00:00Z")]}])
-    ends.sweep(api.environment.pk)
+    pruning.sweep(api.environment.pk)
     api.delete("/facts", role("u4"))
     api.post("/policy", {"src": POLICY + "\n# again"})
     return api

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from facts import loading, read, table
+from facts import loading, read
 from facts.loading import LinesRejected, load
 from policy.ground.clock import now
 
@@ -17,8 +17,8 @@ ODD = ["a\tb", "a\nb", "a\rb", "a\\b", "\\N", "\\.", "None", "NULL", "ä€", '"
 
 @pytest.fixture(autouse=True)
 def untouched(db, monkeypatch):
-    monkeypatch.setattr(table, "LEAST", 1)
-    monkeypatch.setattr(table, "_TRIES", 2)
+    monkeypatch.setattr(loading, "LEAST", 1)
+    monkeypatch.setattr(loading, "_TRIES", 2)
     monkeypatch.setattr(loading, "CHUNK", 3)
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE fact")
@@ -28,13 +28,13 @@ def untouched(db, monkeypatch):
 def alone(monkeypatch) -> list[int]:
     """How many facts were moved without indexes, each time."""
     found: list[int] = []
-    whole = table.FirstLoad._moved_alone
+    whole = loading.FirstLoad._moved_alone
 
     def noted(self) -> int:
         found.append(whole(self))
         return found[-1]
 
-    monkeypatch.setattr(table.FirstLoad, "_moved_alone", noted)
+    monkeypatch.setattr(loading.FirstLoad, "_moved_alone", noted)
     return found
 
 
@@ -84,7 +84,7 @@ def test_a_fact_that_is_said_twice_is_stored_once(environment, alone):
 
 
 def test_few_facts_let_nobody_wait(environment, alone, monkeypatch):
-    monkeypatch.setattr(table, "LEAST", 5)
+    monkeypatch.setattr(loading, "LEAST", 5)
     assert loaded(environment, *roles("ann", "bob", "cy", "dan")).inserted == 4
     assert (alone, len(users(environment))) == ([], 4)
 
@@ -119,14 +119,14 @@ def test_whoever_began_before_sees_no_facts_and_who_begins_after_sees_all(enviro
 
 
 def test_facts_that_somebody_stores_meanwhile_stay(environment, alone, monkeypatch):
-    whole = table._lock
+    whole = loading._lock
 
     def after_another() -> None:
         with somebody_else() as other:
             other.execute("INSERT INTO fact (sig, a0) VALUES (987654, 'theirs')")
         whole()
 
-    monkeypatch.setattr(table, "_lock", after_another)
+    monkeypatch.setattr(loading, "_lock", after_another)
     before = indexes()
     assert loaded(environment, *roles("ann", "bob")).inserted == 2
     with connection.cursor() as cursor:
@@ -136,7 +136,7 @@ def test_facts_that_somebody_stores_meanwhile_stay(environment, alone, monkeypat
 
 
 def test_a_role_that_may_not_drop_indexes_loads_all_the_same(environment, alone, monkeypatch):
-    monkeypatch.setattr(table, "_INDEXES", "SELECT 'no_such_index', 'SELECT 1'")
+    monkeypatch.setattr(loading, "_INDEXES", "SELECT 'no_such_index', 'SELECT 1'")
     before = indexes()
     assert loaded(environment, *roles("ann", "bob")).inserted == 2
     assert (alone, users(environment), indexes()) == ([], ["ann", "bob"], before)

@@ -12,7 +12,7 @@ from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 
 from authz_project.keys import create_key, hash_of, revoke_key
-from facts import group_commit
+from facts import store
 from facts.store import Deletes, Inserts
 from facts.table import fact_table
 from facts.wire import Fact, exact_pattern, fact_from_json
@@ -56,7 +56,7 @@ def told(api: Api, user: str, name: str = "reader"):
 
 
 def are_waiting(environment_id: int, number: int) -> bool:
-    queue = group_commit._queues.get(environment_id)
+    queue = store._queues.get(environment_id)
     return queue is not None and len(queue._waiting) == number
 
 
@@ -147,10 +147,10 @@ def warm(request, api) -> int:
 def test_a_group_that_only_inserts_is_one_statement(api):
     assert told(api, "zoe").status_code == 200
     for calls in ([("ann", "a")], [("bob", "b"), ("zoe", "reader"), ("bob", "b")]):
-        group = [group_commit._Writer(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
-        queues = [group_commit._entered(each) for each in group]
+        group = [store._Writer(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
+        queues = [store._entered(each) for each in group]
         with CaptureQueriesContext(connection) as queries:
-            group_commit._lead(queues[0], group[0])
+            store._lead(queues[0], group[0])
         assert [each.error for each in group] == [None] * len(group)
         claims = ["UPDATE"]  # of a larger group; the turn is taken together with BEGIN, past Django
         expected = ["BEGIN", *claims[: len(group) - 1], "WITH", "COMMIT"]
@@ -172,14 +172,14 @@ def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(ap
     def insert() -> None:
         try:
             for _ in range(ROUNDS):
-                group_commit.apply(caller, [Inserts(fact)])
+                store.apply_as(caller, [Inserts(fact)])
         finally:
             connection.close()
 
     def delete() -> None:
         try:
             for _ in range(ROUNDS):
-                group_commit._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
+                store._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
         finally:
             connection.close()
 
@@ -328,7 +328,7 @@ def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, warm, monk
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(group_commit, "claim", lose)
+    monkeypatch.setattr(store, "claim", lose)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     for future in futures:
@@ -346,7 +346,7 @@ def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, warm, m
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)")
 
-    monkeypatch.setattr(group_commit, "claim", cancel)
+    monkeypatch.setattr(store, "claim", cancel)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     assert codes(futures) == [503] * 3
@@ -364,7 +364,7 @@ def test_who_has_waited_too_long_does_not_hold_up_the_others(api, settings):
             assert first.result().status_code == 503
         assert second.result().status_code == 200
     assert users(api) == ["ann"]
-    assert not group_commit._queues
+    assert not store._queues
 
 
 def test_who_follows_waits_no_longer_than_it_may(api, settings):
@@ -374,18 +374,18 @@ def test_who_follows_waits_no_longer_than_it_may(api, settings):
         assert codes(futures) == [503] * 3
         assert time.monotonic() - started < 5
         assert "(WRITE_TIMEOUT)" in futures[2].result().json()["message"]
-    assert not group_commit._queues
+    assert not store._queues
 
 
 def test_what_may_take_long_has_a_commit_of_its_own(api):
-    many = [role(f"u{n}") for n in range(group_commit.SMALL + 1)]
+    many = [role(f"u{n}") for n in range(store.SMALL + 1)]
     assert api.post("/bulk_load", many).status_code == 200
     pattern = {"predicate": "has_role", "args": [{"type": "User", "id": None}, None, None]}
     with ThreadPoolExecutor(2) as pool, another_writer(api.environment.pk):
         calls = [("/bulk_load", many), ("/bulk_delete", [pattern])]
         futures = [pool.submit(sent, api, "POST", path, body) for path, body in calls]
         time.sleep(0.3)
-        assert not group_commit._queues
+        assert not store._queues
     assert codes(futures) == [200, 200]
 
 
@@ -461,4 +461,4 @@ def test_writers_at_random_are_as_one_after_the_other(api, seed):
     assert len(read) > WRITERS
     for offset, users_then in read:
         assert states[offset] == users_then
-    assert not group_commit._queues
+    assert not store._queues

@@ -5,8 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from facts.ends import sweep
-from facts.pruning import prune
+from facts.pruning import prune, sweep
 from policy.errors import Unavailable
 from policy.management.command import ServiceCommand, above_zero, counted
 from policy.models import Environment
