@@ -4,10 +4,12 @@ Read it in this order:
 
 * `wire`, `notation`             a fact as JSON, and in text form
 * `models`, `numbering`          the tables, and the number of each signature
+* `table`, `indexes`             every statement about stored and past facts
 * `accept`                       which facts the active policy accepts
-* `store`, `group_commit`        changes: one transaction each, or one for a group of writers; `table` writes many rows
+* `store`                        changes: one transaction each, or one for a group of writers
+* `loading`                      a file of facts, in one transaction
 * `read`, `keyset_pages`         the stored facts, in pages
-* `ends`, `pruning`              facts with an expiry, and pruning of history
+* `pruning`                      what becomes of expired facts, and of old history
 * `feed`, `history`              the change feed, and what changed when
 * `views`, `pages`, `admin`      the endpoints and the admin
 """

@@ -28,7 +28,7 @@ from facts.models import COLUMNS, ROW_LENGTH, NewRow
 from facts.notation import BadLine
 from facts.numbering import signature_number
 from facts.store import Ends, EndsStay
-from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, settle
+from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, insert_from, settle
 from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.errors import AuthzError
@@ -337,8 +337,7 @@ def _load_around_conflicts(rows: Sequence[NewRow]) -> int:
     with connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
         copy("incoming", rows)
-        cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING")
-        inserted = cursor.rowcount
+        inserted = insert_from("incoming")
         cursor.execute("TRUNCATE incoming")
     return inserted
 
@@ -427,15 +426,10 @@ class FirstLoad:
         except (DatabaseError, _NotAlone):  # a duplicate fact, or a role that does not own the table
             moved = None
         if moved is None:
-            moved = self._moved(" ON CONFLICT DO NOTHING")
+            moved = insert_from("waiting")
         with connection.cursor() as cursor:
             cursor.execute("DROP TABLE waiting")
         return moved
-
-    def _moved(self, conflicts: str = "") -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM waiting{conflicts}")
-            return cursor.rowcount
 
     def _moved_alone(self) -> int:
         with transaction.atomic():  # also releases the lock on failure
@@ -452,7 +446,7 @@ class FirstLoad:
                     cursor.execute(f"ALTER TABLE fact DROP CONSTRAINT {name}")
                 for name, _ in indexes:
                     cursor.execute(f"DROP INDEX {name}")
-                moved = self._moved()
+                moved = insert_from("waiting", conflicts="")
                 for name, definition in constraints:  # first: they detect duplicate facts
                     cursor.execute(f"ALTER TABLE fact ADD CONSTRAINT {name} {definition}")
                 for _, definition in indexes:

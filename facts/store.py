@@ -12,7 +12,7 @@ from collections.abc import Set as AnySet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from threading import Event, Lock
 from typing import NamedTuple
 
@@ -116,7 +116,7 @@ def _accepted(program: Program | None, changes: Iterable[Change]) -> list[Change
             check_facts(program, change.facts, change.path)
             if change.is_late and some_end(change.facts):
                 facts, ended = parted_by_end(change.facts)
-                accepted.append(Deletes([exact_pattern(fact) for fact in ended]))
+                accepted += [Deletes([exact_pattern(fact) for fact in ended])] if ended else []
                 change = replace(change, facts=facts)
             else:
                 check_ends(change.facts, change.path)
@@ -235,19 +235,17 @@ class Work:
 
     def make(self, changes: Iterable[tuple[int, Change]]) -> None:
         """Make the changes, each with its revision: insert, insert, delete -> one insert, one delete."""
-        for kind, run in groupby(changes, lambda each: type(each[1])):
-            if kind is Inserts:
-                self._insert(list(run))
-            else:
-                self._delete(patterns_to_end(run))
+        for _, run in groupby(changes, lambda each: type(each[1])):
+            inserts, patterns = _parted(run)
+            self._insert(inserts)
+            self._delete(patterns)
 
-    def _insert(self, changes: Sequence[tuple[int, Change]]) -> None:
-        rows = rows_to_insert(changes, partial(signature_number, self.environment_id))
+    def _insert(self, inserts: Sequence[tuple[int, Inserts]]) -> None:
+        rows = rows_to_insert(inserts, partial(signature_number, self.environment_id))
         if rows:
             self.touched.update(row[0] for row in rows)
-            has_end = any(isinstance(change, Inserts) and some_end(change.facts) for _, change in changes)
-            ends_stay = any(isinstance(change, Inserts) and change.ends_stay for _, change in changes)
-            self.ends.make_way(rows, has_end, ends_stay)
+            has_end = any(some_end(each.facts) for _, each in inserts)
+            self.ends.make_way(rows, has_end, any(each.ends_stay for _, each in inserts))
             self.inserted += fact_table().insert(rows)
 
     def _delete(self, patterns: Iterable[tuple[int, FactPattern]]) -> None:
@@ -295,26 +293,35 @@ class Work:
 
 
 def rows_to_insert(
-    changes: Iterable[tuple[int, Change]], number_of: Callable[[Signature, int], int]
+    inserts: Sequence[tuple[int, Inserts]], number_of: Callable[[Signature, int], int]
 ) -> list[NewRow]:
     """Return the rows of all inserted facts. Of equal facts, the first revision counts, and the last expiry."""
+    some = [
+        rows_of(each.facts, lambda kind, revision=revision: number_of(kind, revision), revision)
+        for revision, each in inserts
+    ]
+    if len(some) == 1:
+        return some[0]
     rows: dict[Row, NewRow] = {}
-    for revision, change in changes:
-        if isinstance(change, Inserts):
-            for row in rows_of(change.facts, lambda kind, revision=revision: number_of(kind, revision), revision):
-                first = rows.setdefault(row[:ROW_LENGTH], row)
-                if first[-1] != row[-1]:
-                    rows[row[:ROW_LENGTH]] = (*first[:-1], row[-1])
+    for row in chain.from_iterable(some):
+        first = rows.setdefault(row[:ROW_LENGTH], row)
+        if first[-1] != row[-1]:
+            rows[row[:ROW_LENGTH]] = (*first[:-1], row[-1])
     return list(rows.values())
 
 
-def patterns_to_end(changes: Iterable[tuple[int, Change]]) -> list[tuple[int, FactPattern]]:
-    return [
-        (revision, pattern)
-        for revision, change in changes
-        if isinstance(change, Deletes)
-        for pattern in change.patterns
-    ]
+def _parted(
+    changes: Iterable[tuple[int, Change]],
+) -> tuple[list[tuple[int, Inserts]], list[tuple[int, FactPattern]]]:
+    """Return the inserts, and the patterns of the deletes, each with its revision."""
+    inserts: list[tuple[int, Inserts]] = []
+    patterns: list[tuple[int, FactPattern]] = []
+    for revision, change in changes:
+        if isinstance(change, Inserts):
+            inserts.append((revision, change))
+        else:
+            patterns += [(revision, pattern) for pattern in change.patterns]
+    return inserts, patterns
 
 
 def rows_to_end(
@@ -588,7 +595,7 @@ class _Run(NamedTuple):
 
 
 def _store_at_once(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> tuple[Sequence[_Writer], int]:
-    """Store the changes by as few statements, if they support them. Raise `_KeyRefused` if a key is refused."""
+    """Store the changes by one statement for each run, if it can. Raise `_KeyRefused` if a key is refused."""
     runs = _runs(environment_id, turn, group) if connection.vendor == "postgresql" else None
     if not runs:
         return _store_checked(environment_id, turn, group)
@@ -610,21 +617,20 @@ def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> li
     runs = []
     for kinds, run in groupby(_revisions(turn, group), lambda each: each.kinds):
         revisions = list(run)
-        changes = [(each.number, change) for each in revisions for change in each.changes]
+        if len(kinds) > 1:
+            return None
+        inserts, patterns = _parted((each.number, change) for each in revisions for change in each.changes)
         try:
-            if kinds == {Inserts}:
-                _accepted(program, (change for _, change in changes))
-                rows = rows_to_insert(changes, lambda signature, _: known_number(environment_id, signature))
-            elif kinds == {Deletes}:
-                ended = rows_to_end(patterns_to_end(changes), partial(known_number, environment_id))
-                rows = [(*row, None) for row in ended]
+            if inserts:
+                _accepted(program, (change for _, change in inserts))
+                rows = rows_to_insert(inserts, lambda signature, _: known_number(environment_id, signature))
             else:
-                return None
+                rows = [(*row, None) for row in rows_to_end(patterns, partial(known_number, environment_id))]
         except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
             return None
-        if not rows or (kinds == {Inserts} and may_end and any(row[0] in may_end for row in rows)):
+        if not rows or (inserts and may_end and any(row[0] in may_end for row in rows)):
             return None
-        runs.append(_Run(revisions, kinds == {Inserts}, rows))
+        runs.append(_Run(revisions, bool(inserts), rows))
     return runs
 
 

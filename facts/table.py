@@ -1,4 +1,4 @@
-"""The tables of stored and past facts: every statement about them, except the ones that the engine compiles.
+"""The tables of stored and past facts: the statements that read and change them. The engine compiles its own SELECTs.
 
     select(KEY, "sig = %s", equals("a3"), by="a3", limit=10)
     SELECT sig, a0, a1, a2, a3, a4 FROM fact INDEXED BY fact_a3 WHERE sig = %s AND a3 = %s AND a3 <> '' LIMIT 10
@@ -178,6 +178,13 @@ def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCo
 def delete(*tests: str, table: str = STORED) -> str:
     """Return the statement that deletes the facts that pass all tests, without a trace."""
     return f"DELETE FROM {table} WHERE {' AND '.join([test for test in tests if test])}"
+
+
+def insert_from(table: str, conflicts: str = " ON CONFLICT DO NOTHING") -> int:
+    """Store the facts of a temporary table; return how many are new."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {STORED} ({NAMES}) SELECT {NAMES} FROM {table}{conflicts}")
+        return cursor.rowcount
 
 
 def copy_signature(origin: int, target: int, revision: int) -> int:

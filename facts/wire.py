@@ -180,15 +180,6 @@ def new_name_from_json(raw: object, path: str) -> str:
 
 def id_from_json(type_name: str, raw: object, path: str) -> str:
     """Decode an id, and return it in its type's canonical spelling."""
-    if (
-        type(raw) is str
-        and raw.isascii()
-        and 0 < len(raw) <= _SHORT
-        and "\0" not in raw
-        and raw != "*"
-        and type_name not in _CANONICAL
-    ):  # as most are
-        return raw
     text = _text(raw, path)
     if not text:
         raise MalformedRequest(path, "must not be empty")

@@ -304,7 +304,7 @@ def _end_what_is_late() -> None:
 # (`_reading`), and whatever queries the database runs on other threads (`_slots`, `_changes`, `_waiting`).
 
 
-# Endpoints of changes that can be committed together: see `facts.group_commit`.
+# Endpoints of changes that can be committed together: see `facts.store`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change (long polling)
 CROWDED = "the server is overloaded; try again"

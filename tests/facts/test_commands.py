@@ -128,10 +128,14 @@ def test_chunks_of_bad_lines_alone_do_not_end_a_load(environment, tmp_path, smal
 def test_a_load_that_the_database_refuses_stores_nothing(environment, tmp_path, small_chunks, monkeypatch):
     file = tmp_path / "facts.csv"
     file.write_text("".join(f"p,T,{n}\n" for n in range(7)))
-    kind = type(fact_table())
-    name = "insert" if connection.vendor == "sqlite" else "_load"
-    whole = getattr(kind, name)
-    monkeypatch.setattr(kind, name, lambda self, rows: whole(self, [row if row[1] != "4" else row[:2] for row in rows]))
+    on_sqlite = connection.vendor == "sqlite"
+    place, name = (type(fact_table()), "insert") if on_sqlite else (loading, "_load_chunk")
+    whole = getattr(place, name)
+
+    def broken(*given):
+        return whole(*given[:-1], [row if row[1] != "4" else row[:2] for row in given[-1]])
+
+    monkeypatch.setattr(place, name, broken)
     with pytest.raises(Exception, match=r"(?i)column|binding"):
         run("load_facts", str(file))
     monkeypatch.undo()

@@ -162,6 +162,72 @@ def test_a_group_that_only_inserts_is_one_statement(api):
     assert {each.author for each in list(found)[-4:]} == {caller_of(api).author}
 
 
+def committed(api: Api, group: list[store._Writer]) -> list[str]:
+    """Commit the changes of these writers together; return the first word of each statement."""
+    queues = [store._entered(each) for each in group]
+    with CaptureQueriesContext(connection) as queries:
+        store._lead(queues[0], group[0])
+    assert [each.error for each in group] == [None] * len(group)
+    return [query["sql"].split()[0] for query in queries]
+
+
+def writer_of(api: Api, *steps: tuple[str, str]) -> store._Writer:
+    changes = [
+        Inserts(facts(user, "reader")) if kind == "inserts" else Deletes([exact_pattern(facts(user, "reader")[0])])
+        for kind, user in steps
+    ]
+    return store._Writer(caller_of(api), changes, "")
+
+
+def revisions_of(api: Api) -> list[tuple[int, int, int]]:
+    return list(
+        Revision.objects.filter(environment=api.environment).order_by("number")
+        .values_list("number", "inserted", "deleted")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_neighbors_that_all_insert_or_all_delete_are_one_statement(api):
+    assert told(api, "zoe").status_code == 200
+    steps = [("inserts", "ann"), ("inserts", "bob"), ("deletes", "ann"), ("deletes", "zoe"), ("deletes", "zoe")]
+    group = [writer_of(api, step) for step in [*steps, ("inserts", "ann")]]
+    assert committed(api, group) == ["BEGIN", "UPDATE", "WITH", "WITH", "WITH", "COMMIT"]
+    assert revisions_of(api)[1:] == [(2, 1, 0), (3, 1, 0), (4, 0, 1), (5, 0, 1), (6, 0, 0), (7, 1, 0)]
+    assert users(api) == ["ann", "bob"]
+    assert past() == [("ann", 2, 4), ("zoe", 1, 5)]
+
+
+def past() -> list[tuple[str, int, int]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT a0, since, until FROM past_fact ORDER BY until, a0")
+        return cursor.fetchall()
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("seed", range(8))
+def test_it_makes_no_difference_how_a_group_is_stored(api, monkeypatch, seed):
+    """By few statements or step by step: the same facts, past facts and counts."""
+    source, outcomes = random.Random(seed), []
+    groups = [
+        [(source.choice(["inserts", "deletes"]), f"u{source.randrange(4)}") for _ in range(source.randint(1, 6))]
+        for _ in range(6)
+    ]
+    for are_few in (True, False):
+        if not are_few:
+            monkeypatch.setattr(store, "_runs", lambda *group: None)
+        store.clear(api.environment.pk)
+        assert told(api, "zoe").status_code == 200
+        before = current_offset(api.environment.pk)
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM past_fact")
+        words = [word for steps in groups for word in committed(api, [writer_of(api, step) for step in steps])]
+        assert ("INSERT" in words) is not are_few
+        made = [(number - before, *counts) for number, *counts in revisions_of(api) if number > before]
+        periods = [(user, since - before, until - before) for user, since, until in past()]
+        outcomes.append((users(api), made, periods))
+    assert outcomes[0] == outcomes[1]
+
+
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(api):
     """Each waits for the other's turn with a statement that must see what the other has just committed."""
@@ -266,6 +332,17 @@ def test_a_key_that_is_revoked_in_between_opens_nothing(api, warm):
         pass
     assert codes(futures) == [401, 200, 401]
     assert users(api) == ["ann"]
+
+
+def test_a_key_that_is_revoked_in_between_deletes_nothing(api, warm):
+    key, text = create_key(api.environment)
+    revoked = Api(api.environment, text)
+    assert told(revoked, "zoe").status_code == 200
+    calls = [lambda: told(api, "ann"), lambda: sent(revoked, "DELETE", "/facts", role("zoe")), lambda: told(api, "bob")]
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, lambda: revoke_key(key))) as futures:
+        pass
+    assert codes(futures) == [200, 401, 200]
+    assert users(api) == ["ann", "bob", "zoe"]
 
 
 def test_a_key_that_opens_another_environment_now_writes_there(api, new_api, warm):
