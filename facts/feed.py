@@ -254,14 +254,14 @@ def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size:
     bounds = (ids_are(">") if is_begun else "", ids_are("<=") if is_bounded else "")
     selected = f"{IDS}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
     again = chosen.begun_again if arm.gone else ""
-    if not arm.by or (size > MANY and not (connection.vendor == "sqlite" and arm.table == STORED)):
-        condition = f"+{arm.condition}" if arm.by else arm.condition
-        return select(selected, "sig = %s", condition, again, *bounds, table=arm.table, order=IDS, limit="%s")
-    tests = ("sig = %s", arm.condition, again, *bounds)
-    if connection.vendor == "sqlite":
-        return select(selected, *tests, table=arm.table, by=arm.by, order=IDS, limit="%s")
-    mine = select(selected, *tests, table=arm.table)
-    return f"WITH mine AS MATERIALIZED ({mine}) SELECT * FROM mine ORDER BY {IDS} LIMIT %s"
+    condition, by = arm.condition, arm.by
+    if by and size > MANY and not (connection.vendor == "sqlite" and arm.table == STORED):
+        condition, by = f"+{condition}", None
+    tests = ("sig = %s", condition, again, *bounds)
+    if by and connection.vendor == "postgresql":
+        mine = select(selected, *tests, table=arm.table)
+        return f"WITH mine AS MATERIALIZED ({mine}) SELECT * FROM mine ORDER BY {IDS} LIMIT %s"
+    return select(selected, *tests, table=arm.table, by=by, order=IDS, limit="%s")
 
 
 # ---- feed ---------------------------------------------------------------------------------------------------------

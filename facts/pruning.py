@@ -13,10 +13,11 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
 from facts import read
+from facts.indexes import PAST
 from facts.models import Row, Signature
 from facts.numbering import ending_numbers, environments_with_ends, signature_numbers
 from facts.read import id_conditions, matching
-from facts.table import KEY, PAST, delete, ended, fact_table, fetch, of_signatures, select
+from facts.table import KEY, delete, ended, fact_table, fetch, of_signatures, select
 from facts.wire import FactPattern
 from policy.errors import NotFound, Unavailable
 from policy.ground.clock import new_moment, now_in

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts.accept import check_ends, check_facts, parted_by_end
+from facts.indexes import PAST, STORED
 from facts.models import COLUMNS, ROW_LENGTH, GoneRow, NewRow, Row
 from facts.numbering import (
     ending_numbers,
@@ -32,8 +33,6 @@ from facts.numbering import (
 from facts.read import id_conditions, matching
 from facts.table import (
     KEY,
-    PAST,
-    STORED,
     ChangeCounts,
     changed,
     columns_of,
@@ -199,9 +198,7 @@ class RevisionChanges(NamedTuple):
         return Done(self.number, kind, self.by, turn.policy_version_id, counts.inserted, counts.deleted)
 
 
-def _make(
-    environment_id: int, turn: WriterTurn, revisions: Sequence[RevisionChanges], most_deleted: int = 0
-) -> Work:
+def _make(environment_id: int, turn: WriterTurn, revisions: Sequence[RevisionChanges], most_deleted: int = 0) -> Work:
     """Make the changes in order, and record the revisions, whose numbers are consecutive.
 
     Neighbors that only insert or only delete share statements. A revision that does both has statements of its own.
@@ -241,12 +238,15 @@ class Work:
             self._delete(patterns)
 
     def _insert(self, inserts: Sequence[tuple[int, Inserts]]) -> None:
-        rows = rows_to_insert(inserts, partial(signature_number, self.environment_id))
+        rows = rows_to_insert(inserts, self._number)
         if rows:
             self.touched.update(row[0] for row in rows)
             has_end = any(some_end(each.facts) for _, each in inserts)
             self.ends.make_way(rows, has_end, any(each.ends_stay for _, each in inserts))
             self.inserted += fact_table().insert(rows)
+
+    def _number(self, revision: int, signature: Signature) -> int:
+        return signature_number(self.environment_id, signature, revision)
 
     def _delete(self, patterns: Iterable[tuple[int, FactPattern]]) -> None:
         """End the facts that the patterns match. Neighbors without open arguments share a statement."""
@@ -292,17 +292,12 @@ class Work:
         return changed(self.touched, first, last)
 
 
-def rows_to_insert(
-    inserts: Sequence[tuple[int, Inserts]], number_of: Callable[[Signature, int], int]
-) -> list[NewRow]:
+def rows_to_insert(inserts: Sequence[tuple[int, Inserts]], number_of: Callable[[int, Signature], int]) -> list[NewRow]:
     """Return the rows of all inserted facts. Of equal facts, the first revision counts, and the last expiry."""
-    some = [
-        rows_of(each.facts, lambda kind, revision=revision: number_of(kind, revision), revision)
-        for revision, each in inserts
-    ]
+    some = [rows_of(each.facts, partial(number_of, revision), revision) for revision, each in inserts]
     if len(some) == 1:
         return some[0]
-    rows: dict[Row, NewRow] = {}
+    rows: dict[NewRow, NewRow] = {}
     for row in chain.from_iterable(some):
         first = rows.setdefault(row[:ROW_LENGTH], row)
         if first[-1] != row[-1]:
@@ -346,11 +341,15 @@ class Applied:
     deleted: int = 0
 
 
-def apply(environment_id: int, changes: Sequence[Change], by: By = NOBODY) -> Applied:
-    """Make the changes, all or none; return their offset and how many facts were deleted."""
-    limit = settings.MAX_DELETE_MATCHES if any(isinstance(change, Deletes) for change in changes) else 0
+def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Applied:
+    """Make the changes, all or none; return their offset and how many facts were deleted.
+
+    An iterator of changes begins once no one else can change facts of the environment.
+    """
     with changing():
         turn = advance(environment_id)
+        changes = list(changes)  # now: some depend on the facts that are stored as of this turn
+        limit = settings.MAX_DELETE_MATCHES if any(isinstance(change, Deletes) for change in changes) else 0
         accepted = _accepted(program_of_version(turn.policy_version_id), changes)
         work = _make(environment_id, turn, [RevisionChanges(turn.offset, by, accepted)], limit)
         fact_table().note_stored(work.inserted)
@@ -623,7 +622,7 @@ def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> li
         try:
             if inserts:
                 _accepted(program, (change for _, change in inserts))
-                rows = rows_to_insert(inserts, lambda signature, _: known_number(environment_id, signature))
+                rows = rows_to_insert(inserts, lambda _, signature: known_number(environment_id, signature))
             else:
                 rows = [(*row, None) for row in rows_to_end(patterns, partial(known_number, environment_id))]
         except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature

@@ -1,6 +1,6 @@
 """The tables of stored and past facts: the statements that read and change them. The engine compiles its own SELECTs.
 
-    select(KEY, "sig = %s", equals("a3"), by="a3", limit=10)
+    select(KEY, "sig = %s", "a3 = %s", by="a3", limit=10)
     SELECT sig, a0, a1, a2, a3, a4 FROM fact INDEXED BY fact_a3 WHERE sig = %s AND a3 = %s AND a3 <> '' LIMIT 10
 
 The names of columns and numbers are part of the text; ids are parameters.
@@ -64,7 +64,8 @@ def counted(selected: str) -> str:
     return f"SELECT COUNT(*) FROM ({selected}) AS counted"
 
 
-def fetch(statement: str, values: Sequence[object] = ()) -> list[Any]:
+def fetch(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    """Return all rows of a statement."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall()
