@@ -19,43 +19,14 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
+from facts import numbering, table
 from facts.accept import check_ends, check_facts, parted_by_end
 from facts.indexes import PAST, STORED
 from facts.models import COLUMNS, ROW_LENGTH, GoneRow, NewRow, Row
-from facts.numbering import (
-    ending_numbers,
-    known_number,
-    let_end,
-    numbers_that_may_end,
-    signature_number,
-    signature_numbers,
-)
+from facts.numbering import known_number, numbers_that_may_end, signature_number, signature_numbers
 from facts.read import id_conditions, matching
-from facts.table import (
-    KEY,
-    ChangeCounts,
-    changed,
-    columns_of,
-    copy_signature,
-    delete,
-    ends_in_with,
-    fact_table,
-    fetch,
-    inserts_in_with,
-    lasting,
-    of_signatures,
-    select,
-    settle,
-)
-from facts.wire import (
-    Fact,
-    FactPattern,
-    batch_from_json,
-    exact_pattern,
-    patterns_from_json,
-    rows_of,
-    some_end,
-)
+from facts.table import ChangeCounts, fact_table, fetch
+from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
 from policy.active import Caller, confirm, key_check, program_of_version
 from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
 from policy.ground import journal, spans
@@ -163,7 +134,8 @@ class Ends:
     def _check_stayed(self, rows: Sequence[NewRow]) -> None:
         """Raise `EndsStay` if `make_way` ended one of these facts, unless the fact had already expired."""
         numbers = sorted({row[0] for row in rows})
-        gone = select(KEY, of_signatures(numbers), "until = %s", "since < until", lasting(), table=PAST)
+        tests = (table.of_signatures(numbers), "until = %s", "since < until", table.lasting())
+        gone = table.select(table.KEY, *tests, table=PAST)
         lost = {tuple(row) for row in fetch(gone, (self.revision,))} & {row[:ROW_LENGTH] for row in rows}
         if lost:
             raise EndsStay(lost)
@@ -171,7 +143,7 @@ class Ends:
     def _mark(self, numbers: set[int]) -> None:
         new = numbers - self.may_end
         if new:
-            let_end(self.environment_id, new)
+            numbering.let_end(self.environment_id, new)
             self.may_end |= new
 
 
@@ -283,13 +255,13 @@ class Work:
     def settle(self, revision: int) -> None:
         """After all changes of a revision, cancel out what it both began and ended."""
         if self.is_mixed:
-            settle(self.touched, revision)
+            table.settle(self.touched, revision)
 
     def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
         """Return the net changes of each of these revisions."""
         if first == last and not self.is_mixed:
             return {first: ChangeCounts(self.inserted, self.deleted)}
-        return changed(self.touched, first, last)
+        return table.changed(self.touched, first, last)
 
 
 def rows_to_insert(inserts: Sequence[tuple[int, Inserts]], number_of: Callable[[int, Signature], int]) -> list[NewRow]:
@@ -328,7 +300,7 @@ def rows_to_end(
         number = number_of(Signature(pattern.predicate, tuple([arg.type or "" for arg in pattern.args])))
         if number is not None:
             ids = [arg.id or "" for arg in pattern.args]
-            rows.setdefault((number, *ids, *[""] * (len(COLUMNS) - len(ids))), until)
+            rows.setdefault((number, *(ids + [""] * (len(COLUMNS) - len(ids)))), until)
     return [(*row, until) for row, until in rows.items()]
 
 
@@ -374,8 +346,8 @@ def remove(environment_id: int) -> None:
         fact_table().lift_time_limit()
         with connection.cursor() as cursor:
             for number in signature_numbers(environment_id).values():
-                for table in (STORED, PAST):
-                    cursor.execute(delete("sig = %s", table=table), (number,))
+                for name in (STORED, PAST):
+                    cursor.execute(table.delete("sig = %s", table=name), (number,))
 
 
 def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
@@ -386,10 +358,10 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
             signature_number(target_id, each, turn.offset): number
             for each, number in signature_numbers(origin_id).items()
         }
-        may_end = ending_numbers(origin_id)
+        may_end = numbering.ending_numbers(origin_id)
         if may_end:
-            let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
-        copied = sum(copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
+            numbering.let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
+        copied = sum(table.copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
         _record(target_id, turn, Kind.COPY, by, ChangeCounts(copied))
         fact_table().note_stored(copied)
 
@@ -637,7 +609,7 @@ def _execute(environment_id: int, turn: WriterTurn, run: _Run, keys: list[str]) 
     """Make the changes of a run if all its keys are valid; return the number of facts that each revision changed."""
     check = key_check()
     lasts = check.after(is_to_come(connection.vendor, check.expires_at))
-    changing_all = (inserts_in_with if run.inserts else ends_in_with)("(SELECT COUNT(*) FROM holder) = %s")
+    changing_all = (table.inserts_in_with if run.inserts else table.ends_in_with)("(SELECT COUNT(*) FROM holder) = %s")
     count = "(SELECT COUNT(*) FROM changed WHERE changed.number = each.number)"
     numbers = [each.number for each in run.revisions]
     rows = fetch(
@@ -650,7 +622,7 @@ def _execute(environment_id: int, turn: WriterTurn, run: _Run, keys: list[str]) 
         f" FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS each (number, hash, request)"
         f" JOIN holder USING (hash) RETURNING number, inserted, deleted",
         (
-            keys, environment_id, *columns_of(run.rows), len(set(keys)),
+            keys, environment_id, *table.columns_of(run.rows), len(set(keys)),
             environment_id, environment_id, numbers[0] - 1, turn.policy_version_id, Kind.FACTS.value,
             numbers, keys, [each.by.request_id for each in run.revisions],
         ),

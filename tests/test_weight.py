@@ -39,7 +39,7 @@ LIMITS = {
     "lines of golden files": 4_800,
     "benchmark programs": 10,
     "files for a question": 26,
-    "files for a batch": 22,
+    "files for a batch": 20,
     "files for a policy": 62,
     "commands": 31,
     "settings": 40,
