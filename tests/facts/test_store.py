@@ -1,10 +1,14 @@
 """What is stored, and in which order."""
 
+from dataclasses import replace
+
 import pytest
 
 from facts import numbering, read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
+from policy.ground.clock import now
+from policy.ground.journal import current_offset
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -30,6 +34,25 @@ def test_changes_apply_in_order(environment):
     assert stored(environment) == []
     store.apply(environment.id, [Deletes([exact]), Inserts([fact])])
     assert stored(environment) == [str(fact)]
+
+
+def test_an_iterator_of_changes_begins_when_no_one_else_can_change_facts(environment):
+    before, offsets = current_offset(environment.id), []
+
+    def changes():
+        offsets.append(current_offset(environment.id))  # the turn has been taken, in this transaction
+        yield Inserts([role("ann", "admin", "r")])
+
+    store.apply(environment.id, changes())
+    assert offsets == [before + 1]
+
+
+def test_inserts_of_a_change_that_follow_each_other_count_by_the_last_expiry(environment):
+    soon, later = now() + 10**9, now() + 10**10
+    fact = role("ann", "admin", "r")
+    for expiries in ([soon, later], [later, None], [None, soon]):
+        store.apply(environment.id, [Inserts([replace(fact, expires_at=each)]) for each in expiries])
+        assert [each.expires_at for each in read.find(environment.id, None, ())] == expiries[1:]
 
 
 def test_offsets_grow_with_each_change(environment):
