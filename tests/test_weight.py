@@ -30,10 +30,10 @@ TWO_MEANINGS = {
     "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_790,
-    "files": 310,
-    "lines with imports": 4_496,
-    "files with `FROM fact`": 14,
+    "lines": 66_855,
+    "files": 309,
+    "lines with imports": 4_479,
+    "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
     "lines of golden files": 4_800,
