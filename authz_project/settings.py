@@ -109,7 +109,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 DEV_SERVER = os.environ.get("AUTHZ_DEV_SERVER") in (str(os.getppid()), str(os.getpid()))
 METRICS_FOLDER = os.environ.get("AUTHZ_METRICS_FOLDER", "")  # where workers write their metrics
 HEALTH_LISTENER = os.environ.get("AUTHZ_HEALTH_LISTENER", "")  # "HOST PORT" of health checks
-TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # lock file for slow statements; see `checks/asking/turns.py`
+TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # lock file for slow statements; see `checks/asking/limits.py`
 if not TURNS_FILE.startswith(f"/proc/{os.getppid()}/fd/"):
     TURNS_FILE = ""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from checks.asking.advice import NAMINGS
-from checks.asking.deadline import check, shortened
+from checks.asking.limits import check, shortened
 from checks.asking.question import Asked, Question, TypedId, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
 from checks.engine.errors import CannotEnumerate

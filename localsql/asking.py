@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from checks.asking import deadline, run
+from checks.asking import limits, run
 from checks.asking.advice import redacted_root
 from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
@@ -229,7 +229,7 @@ def _planned(key: PlanKey) -> PreparedPlan:
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
     asked = key.tables, key.root, key.types
     with rules.planning((*asked, numbering.marks)):
-        deadline.check()
+        limits.check()
         try:
             branches = planned(rules, *asked, numbering.knows) if key.knows else nothing
             split = splitter.branches(branches)

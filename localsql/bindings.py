@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from checks.asking import deadline
+from checks.asking import limits
 from facts.accept import MOST_NAMED, printable, unaccepted_of
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, default_family, is_sql_type
 from localsql.errors import BindingRejected, ColumnRejected
@@ -32,7 +32,7 @@ from policy.yaml_text import YamlRejected, document_from_yaml
 def document_from_text(text: str) -> object:
     """Parse the YAML; return None if the text has no document."""
     try:
-        return document_from_yaml(text, on_node=deadline.check)
+        return document_from_yaml(text, on_node=limits.check)
     except YamlRejected as error:
         raise BindingRejected(error.key, error.reason) from None
 
@@ -136,7 +136,7 @@ def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
         return f"the query must have at most {LONGEST_QUERY:,} characters"
     if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
         return "the query has characters that SQL does not allow"
-    deadline.check()
+    limits.check()
     try:
         return _problem(query, sqlglot.Dialect.get_or_raise(dialect.parser), columns)
     except SqlglotError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar, overload
 
-from checks.asking import deadline
+from checks.asking import limits
 from checks.engine.plan.draft import comparison
 from checks.engine.plan.plan import (
     Among,
@@ -114,7 +114,7 @@ class Residual:
         self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: ColumnSubstitution
     ) -> tuple[Branch, tuple[TermT, ...]] | None:
         """Return the folded branch and the terms selected from its rows; None if it has no rows."""
-        deadline.check()
+        limits.check()
         clauses.check()
         inner = dict(substitution)
         for source in split.left.sources:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from checks.asking import deadline
+from checks.asking import limits
 from checks.engine.plan.draft import connected, sources_of
 from checks.engine.plan.plan import (
     Among,
@@ -423,7 +423,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return "__t"
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
-        deadline.check()
+        limits.check()
         clauses.check()
         found = super().selected(branch, columns, scope)
         return found and (written(found),)  # as one piece: large statements have deeply nested selects

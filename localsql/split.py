@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import orjson
 
-from checks.asking import deadline
+from checks.asking import limits
 from checks.engine.plan.draft import columns_in, renumbered, sources_of, variant_of
 from checks.engine.plan.plan import (
     AnswerArm,
@@ -267,7 +267,7 @@ class Splitter:
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """Split a branch of `plan`, and all plans that it reads; `terms` are selected from its rows."""
-        deadline.check()
+        limits.check()
         clauses.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):

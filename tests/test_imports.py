@@ -23,7 +23,7 @@ ALLOWED = {
         "checks.asking.advice",
         "checks.asking.askers",
         "checks.asking.session",
-        "checks.asking.deadline",
+        "checks.asking.limits",
         "checks.asking.open_policy",
         "checks.asking.question",
         "checks.asking.run",
@@ -35,7 +35,7 @@ ALLOWED = {
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/asking/deadline.py", "checks/engine/", "localsql/bindings.py",
+    "checks/asking/limits.py", "checks/engine/", "localsql/bindings.py",
     "localsql/fold.py", "localsql/plan.py", "localsql/render.py", "localsql/split.py", "localsql/statements.py",
     "policy/language/", "policy/rules/", "policy/errors.py", "policy/fact_text.py", "policy/values.py",
     "policy/yaml_text.py",

@@ -33,7 +33,7 @@ from authz_project.server.upkeep import start_upkeep
 from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Waiting
 from authz_project.side_listener import start_listener
 from authz_project.traces import begin as begin_traces
-from checks.asking.turns import turns
+from checks.asking.run import turns
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 from policy.ground import memory, spans

@@ -48,7 +48,7 @@ def run_server(host: str, port: int, workers: int, threads: int, event_loop: boo
 def turns_shared() -> Iterator[None]:
     """Give workers that start meanwhile a file to lock, to limit how many slow statements run at once.
 
-    The limit is shared by all workers: see `checks/asking/turns.py`.
+    The limit is shared by all workers: see `checks/asking/limits.py`.
     """
     if not hasattr(os, "memfd_create"):  # then each worker has its own limit
         yield

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from checks.asking import deadline, run
+from checks.asking import limits, run
 from checks.asking.open_policy import AskedPolicy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.session import (
@@ -146,7 +146,7 @@ def _made(session: LiveSession, cache: Cache[StatementKey, V], key: StatementKey
         return make()
     found = cache.get(key)
     if found is None:
-        deadline.check()
+        limits.check()
         found = cache.made_once(key, make)
     elif spans.is_on and cache is _statements:
         spans.add(("found", 0.0, 0.0, {"key": key}))

@@ -19,8 +19,8 @@ from psycopg.generators import fetch, send
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from checks.asking.deadline import Deadline
-from checks.asking.turns import LONG, known, turns
+from checks.asking.limits import LONG, Deadline, known
+from checks.asking.run import turns
 from checks.errors import QueryTooSlow, StatementTooLarge
 from policy.errors import Cancelled, TooLarge, Unavailable
 from policy.ground import memory, waking

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from checks.asking import deadline, run
+from checks.asking import limits, run
 from checks.asking.open_policy import AskedPolicy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.engine.answers import AnswerRow, answers_of
@@ -47,7 +47,7 @@ class Cache(Recent[K, V]):
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
         """Return the cached value, or compute and cache it. Waiting for another thread ends at the deadline."""
-        with deadline.locked(self._making[hash(key) % len(self._making)]):
+        with limits.locked(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:
                 found = make()
@@ -322,7 +322,7 @@ class Session(ABC):
         return found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:
-        deadline.check()
+        limits.check()
         self.check(key)
         places = key.places(self.program_of(key))
         if not places:  # not cached: callers could make up any number of undeclared types

@@ -11,7 +11,7 @@ from math import inf
 
 from django.conf import settings
 
-from checks.asking import deadline, run
+from checks.asking import limits, run
 from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
@@ -406,7 +406,7 @@ class Snapshot(Session):
         if left + _LONGER < self.told:
             self.told = max(left, _LONGER)
             run.limit(self.told)
-        return deadline.shortened(left)
+        return limits.shortened(left)
 
     # ---- statements ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 
 from checks.ask_pages.links import page_lines
 from checks.asking import run
-from checks.asking.deadline import Deadline
+from checks.asking.limits import Deadline
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.differences import AskedTogether, Compared, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
-from checks.asking import deadline
+from checks.asking import limits
 from checks.engine.rules.clauses import Call, Const, Other, Pattern, tick
 from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
@@ -144,7 +144,7 @@ class Cases:
         """Return the cases for goals of this pattern in the order of the text, with recursive ones last."""
         known = self._found.get(pattern)
         if known is None:
-            with deadline.locked(self.rules.lock):
+            with limits.locked(self.rules.lock):
                 cases = self._cases(pattern)
                 known = self._found[pattern] = tuple(sorted(cases, key=lambda case: self._leads_back(case, pattern)))
         return known
@@ -155,7 +155,7 @@ class Cases:
         Goals that may follow from each other have the same number, whatever names their open arguments have: rules
         accept any name there, so the name may change on the way from a goal back to itself.
         """
-        with deadline.locked(self.rules.lock):  # numbers must not change while a proof is being searched
+        with limits.locked(self.rules.lock):  # numbers must not change while a proof is being searched
             return self._components.number(self._without_open_names(pattern))
 
     def _without_open_names(self, pattern: Pattern) -> Pattern:
@@ -206,7 +206,7 @@ class Cases:
                 continue
             body = ordered_body(rule)
             for types in typings_of(self.program.types_by_predicate, rule, pattern.types):
-                deadline.check()
+                limits.check()
                 found = [self._condition(rule, literal, types) for literal in body]
                 conditions = tuple([each for each in found if each is not None])
                 if len(conditions) == len(body):

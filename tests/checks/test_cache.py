@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from checks.asking.deadline import Deadline
+from checks.asking.limits import Deadline
 from checks.asking.session import Cache
 from checks.errors import QueryTooSlow
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.db import connection
 
-from checks.asking import deadline, run
+from checks.asking import limits, run
 from checks.compare.kinds import AccessKind
 from checks.compare.review import Access, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import changes_of
@@ -179,22 +179,22 @@ def test_ids_with_a_text_are_looked_for_within_a_limit(repos, slow, monkeypatch,
     """Where that takes too long, lines with it are found among all, even if the ids are found on a later page."""
     store(repos, *(fact("has_role", f"User:u{each}", "reader", "Repo:n") for each in range(12)))
     pk = repos.environment.pk
-    execute, limits = run.execute, []
+    execute, timeouts = run.execute, []
 
     def slowly(statement, slots):
         if set(slots) == {"text"}:
-            limits.append(deadline.current().seconds)
-            if is_found == "never" or len(limits) == 1:
+            timeouts.append(limits.current().seconds)
+            if is_found == "never" or len(timeouts) == 1:
                 raise QueryTooSlow(1)
         return execute(statement, slots)
 
     monkeypatch.setattr(run, "execute", slowly)
     for text in ("u1", "n"):
-        limits.clear()
+        timeouts.clear()
         lines, those = paged(pk, 3, text=text), set(filter(Filter(text).has, reviewed(pk, 3)))
         assert those <= set(lines) and len(set(lines)) == len(lines)
         assert {line.resource.id for line in lines if line not in those} <= {"p"}, "which is everybody's"
-        assert limits and limits[0] <= 1
+        assert timeouts and timeouts[0] <= 1
 
 
 # ---- as it is shown ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from django.db import connection
 
 from checks.asking import ask, sqlite
 from checks.asking.askers import Trusted
-from checks.asking.deadline import Deadline
+from checks.asking.limits import Deadline
 from checks.asking.question import Asked, Page, allow
 from facts import loading
 from facts.wire import Fact

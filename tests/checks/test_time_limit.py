@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from checks.asking import deadline, sqlite
+from checks.asking import limits, run
 from checks.asking.session import LiveSession
 from tests.checks.conftest import about, fact, publish, store
 from tests.conftest import Api
@@ -95,7 +95,7 @@ def test_the_limit_can_be_lifted(slow, settings):
 def late(monkeypatch):
     """Sets the clock on by so many seconds as soon as a function is called."""
     now, ahead = time.monotonic, []
-    monkeypatch.setattr(deadline, "monotonic", lambda: now() + sum(ahead))
+    monkeypatch.setattr(limits, "monotonic", lambda: now() + sum(ahead))
 
     def after(place: str, seconds: float) -> None:
         module, _, name = place.rpartition(".")
@@ -193,5 +193,5 @@ def test_what_is_explained_ends_before_the_questions_time_does(slow, monkeypatch
 
 @pytest.mark.parametrize("table", ["inline_fact", "g1", "q1a2", "r0g1", "w3"])
 def test_a_table_of_its_own_that_a_large_statement_lost_is_no_lost_database(table):
-    assert sqlite._TOO_LARGE.search(f"no such table: {table}")
-    assert not sqlite._TOO_LARGE.search("no such table: fact")
+    assert run._TOO_LARGE.search(f"no such table: {table}")
+    assert not run._TOO_LARGE.search("no such table: fact")

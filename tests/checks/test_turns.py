@@ -12,8 +12,8 @@ import pytest
 from django.db import connection
 
 from checks.asking import postgresql, run
-from checks.asking.deadline import Deadline
-from checks.asking.turns import LONG, SlowStatements, Turn, Turns, known, turns
+from checks.asking.limits import LONG, Deadline, SlowStatements, Turn, Turns, known
+from checks.asking.run import turns
 from checks.errors import Crowded, QueryTooSlow
 from tests.checks.conftest import about, remove
 from tests.checks.test_time_limit import LOOK, NUMBERS, endless, limit
@@ -79,7 +79,7 @@ def test_no_more_wait_for_long_than_there_are_threads_for():
 
 
 def test_where_all_have_just_come_those_who_are_too_many_wait_for_a_place(monkeypatch):
-    monkeypatch.setattr("checks.asking.turns.LONG", 3600)
+    monkeypatch.setattr("checks.asking.limits.LONG", 3600)
     few, done = Turns(3), []
     few.most_here = 1
 
@@ -114,7 +114,7 @@ HOLDS = """
 import django, os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "authz_project.settings"
 django.setup()
-from checks.asking.turns import Turns
+from checks.asking.limits import Turns
 assert Turns(1, sys.argv[1]).take() == 0
 print("has it", flush=True)
 sys.stdin.read()
@@ -134,7 +134,7 @@ def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own(tmp
 
 
 def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr("checks.asking.turns._MOST", 2)
+    monkeypatch.setattr("checks.asking.limits._MOST", 2)
     some = SlowStatements()
     for sql in "abc":
         some.note(sql, [sql, 1], 1)
@@ -220,7 +220,7 @@ def test_on_postgresql_what_is_cut_short_is_not_taken_for_quick(slow):
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
 def test_on_sqlite_what_takes_long_steps_aside_and_nothing_else_does(slow):
-    with mock.patch("checks.asking.sqlite.sleep") as step_aside:
+    with mock.patch("checks.asking.run.sleep") as step_aside:
         assert slow.post("/authorize", LOOK).json() == {"allowed": True}
         assert not step_aside.called
         assert slow.post("/authorize", READ).status_code == 400

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from checks.asking.deadline import Deadline
+from checks.asking.limits import Deadline
 from checks.errors import QueryTooSlow
 from localsql.bindings import bindings_from_text, check_column, key_from_text
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Family

@@ -1,9 +1,7 @@
-"""A worker limit for slow statements, which keeps one processor free for all others.
+"""Limits of questions: a deadline for all work on one, and turns for slow statements.
 
-While all processors are busy, a thread that needs one briefly waits for milliseconds: ten times as long as most
-questions take. So at most `at_once()` slow statements run at a time, in all processes of a server together; the others
-wait for a turn. If too many wait here, and the oldest has waited for long, the next one fails with `Crowded`, so that
-threads are left for fast questions.
+Code that answers a question opens a `Deadline`. Code that runs inside of it calls `check` wherever policies and facts
+determine how long it takes.
 """
 
 from __future__ import annotations
@@ -14,19 +12,110 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from itertools import islice
+from math import inf
 from threading import Lock
-from time import monotonic, sleep
+from time import monotonic, sleep, thread_time
+from typing import Protocol
 
-from django.conf import settings
-
-from checks.asking.deadline import Deadline
 from checks.errors import Crowded, QueryTooSlow
 from policy.ground import memory
 
+# ---- deadlines ----------------------------------------------------------------------------------------------------
+# One time limit for all work on a question, from reading the policy to the answer.
+
+_opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+class Deadline:
+    """A limit of `seconds` from now; 0 is none. Opening it within another one has no effect."""
+
+    __slots__ = ("_token", "end", "processor_end", "seconds")
+
+    def __init__(self, seconds: float, processor: float = inf):
+        self.seconds = seconds
+        self.end = monotonic() + seconds if seconds > 0 else inf
+        # CPU time of the thread that opens it. Reading that takes a system call, so it is avoided where possible.
+        self.processor_end = inf if processor == inf else thread_time() + processor
+        self._token: Token[Deadline | None] | None = None
+
+    def __enter__(self) -> None:
+        if _opened.get() is None:
+            self._token = _opened.set(self)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._token is not None:
+            _opened.reset(self._token)
+
+    def is_over(self) -> bool:
+        return monotonic() >= self.end or (self.processor_end < inf and thread_time() >= self.processor_end)
+
+    def left(self) -> float:
+        """Return the seconds left; raise `QueryTooSlow` if there are none."""
+        left = self.end - monotonic()
+        if left <= 0:
+            raise QueryTooSlow(self.seconds)
+        return left
+
+
+@contextmanager
+def shortened(seconds: float, processor: float = inf) -> Iterator[None]:
+    """Limit the code inside to `seconds`, or to what the open deadline has left if that is less.
+
+    `processor` limits this thread's CPU time, including that of statements which run in this thread.
+    """
+    mine, outer = Deadline(seconds, processor), _opened.get()
+    if outer is not None and outer.end < mine.end:
+        mine.end, mine.seconds = outer.end, outer.seconds
+    token = _opened.set(mine)
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+
+
+def current() -> Deadline | None:
+    return _opened.get()
+
+
+def check() -> None:
+    """Raise `QueryTooSlow` if the question's deadline has passed."""
+    found = _opened.get()
+    if found is not None and monotonic() >= found.end:
+        raise QueryTooSlow(found.seconds)
+
+
+class AnyLock(Protocol):
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
+    def release(self) -> None: ...
+
+
+@contextmanager
+def locked(lock: AnyLock) -> Iterator[None]:
+    """Hold the lock. Raise `QueryTooSlow` if it is not free before the question's deadline."""
+    found = _opened.get()
+    if found is None or found.end == inf:
+        lock.acquire()
+    elif not lock.acquire(timeout=found.left()):
+        raise QueryTooSlow(found.seconds)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# ---- turns --------------------------------------------------------------------------------------------------------
+# A worker limit for slow statements, which keeps one processor free for all others.
+#
+# While all processors are busy, a thread that needs one briefly waits for milliseconds: ten times as long as most
+# questions take. So only so many slow statements run at a time (`run.at_once`), in all processes of a server together;
+# the others wait for a turn. If too many wait here, and the oldest has waited for long, the next one fails with
+# `Crowded`, so that threads are left for fast questions.
+
 LONG = 0.1  # seconds; a statement that takes longer is slow
 _LOOK = 0.01  # seconds between checks for a free turn
-_MOST = 1000  # maximum number of turns, and of known slow statements
+_MOST = 1000  # maximum number of known slow statements
 
 
 class Turns:
@@ -152,27 +241,6 @@ class Turn:
         if self._number is not None:
             self._turns.give_back(self._number)
             self._number = None
-
-
-def at_once() -> int:
-    """Return how many slow statements may run at once: one less than there are processors.
-
-    0, no limit, if other machines' processors run them.
-    """
-    if settings.REPLICAS or not is_here(settings.DATABASES["default"]):
-        return 0
-    return min(max(1, (os.cpu_count() or 1) - 1), _MOST)
-
-
-def is_here(database: dict) -> bool:
-    """Return whether the database is on this machine."""
-    options = database["OPTIONS"]
-    hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
-    is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
-    return is_near and "service" not in options
-
-
-turns = Turns(at_once(), settings.TURNS_FILE)
 
 
 class SlowStatements:
