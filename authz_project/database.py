@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 
 from policy.ground import spans
-from policy.ground.clock import is_outdated
+from policy.ground.clock import timeline
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.
@@ -157,6 +157,11 @@ def set_unresponsive(is_unresponsive: bool) -> None:
     if is_unresponsive:
         _unresponsive_at = time.monotonic()
     _is_unresponsive = is_unresponsive
+
+
+def is_outdated(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a connection is to a former primary, which another server has replaced."""
+    return 0 < getattr(connection, "timeline", 0) < timeline.number
 
 
 def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:

@@ -1,12 +1,10 @@
 """Middleware for all requests: request ids, hosts, size limits, and sessions for the admin."""
 
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from random import getrandbits
 from typing import Any
 
 from django.contrib.auth.middleware import AuthenticationMiddleware
@@ -20,30 +18,15 @@ from django.utils.deprecation import MiddlewareMixin
 from authz_project import observing
 from authz_project.database import HEALTH, READINESS
 from authz_project.errors import too_large
-from authz_project.logs.formats import enter, leave
+from authz_project.logs.formats import enter, leave, request_id_of
 from policy.ground import spans
 from policy.ground.cache import configured
-
-_REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
-_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # the digit that holds a UUID's variant
-
 
 # The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-
-
-def request_id_of(given: str) -> str:
-    """Return the request's own id if it is 1 to 128 printable ASCII characters, else a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else new_id()
-
-
-def new_id() -> str:
-    """Return a random UUID, not secure against guessing. The standard library takes five times as long."""
-    digits = f"{getrandbits(128):032x}"  # the generator is seeded anew in each process
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def request_ids(get_response):

@@ -22,8 +22,7 @@ from authz_project.database import let_go_if_broken, refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.limits import take_token
-from authz_project.logs.formats import current, enter, leave
-from authz_project.middleware import request_id_of
+from authz_project.logs.formats import current, enter, leave, request_id_of
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing

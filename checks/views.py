@@ -1,14 +1,11 @@
 """Endpoints that answer questions, explain answers, or accept expected ones."""
 
-from abc import ABC, abstractmethod
-from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import ClassVar
 
-import orjson
-
-from checks.asking import answer_cache, ask, fact_patterns, paging
+from checks.answering import Answering, Asking, Reply
+from checks.asking import ask, fact_patterns, paging
 from checks.asking.question import Asked, Query, Question, allow, by_ids
-from checks.decisions.log import note
 from checks.engine.answers import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
@@ -27,103 +24,15 @@ from checks.serializers import (
     MomentQuery,
     any_value,
 )
-from facts.accept import answer
 from policy.active import Caller
-from policy.endpoint import (
-    Doc,
-    Endpoint,
-    Request,
-    Response,
-    caller,
-    changed,
-    is_published_client,
-    many,
-    position_seen,
-    ref,
-    unconfirmed_caller,
-)
+from policy.endpoint import Doc, Request, Response, caller, changed, is_published_client, many, ref
 from policy.errors import MalformedRequest
-from policy.ground.cache import configured
 from policy.ground.journal import current_offset
 from policy.moments import Moment, moment_of
-from policy.replicas.reading import AttemptResult, read
-from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
 
 ANY_ACTION = Asked(STRING)
-
-
-class Asking(Endpoint):
-    """An endpoint whose statements confirm the caller's key, with the scope for questions, whatever it names."""
-
-    scopes: ClassVar = {"POST": Scope.READ}
-
-
-Reply = tuple[object, answer_cache.AnswerSource]  # the response body, and the answer it was made from
-
-
-class LoggedReply(NamedTuple):
-    """A reply as it is sent, and as the decision log records it."""
-
-    body: object
-    found: answer_cache.AnswerSource
-    logged: object  # the body for the decision log
-
-
-class Answering(Asking, ABC):
-    """Answers a question; a request that comes again, from the cache, if the database confirms that nothing changed."""
-
-    questions: ClassVar = {"POST"}
-    takes_context = takes_moment = True
-
-    def post(self, request: Request) -> Response:
-        who = unconfirmed_caller(request)
-        key = answer_cache.cache_key(who, self._what(request), request.body)
-        replied = self._replica_reply if configured.REPLICAS else self._logged_reply
-        reply = replied(request, who, key)
-        found = reply.found
-        note(request, who, reply.logged, found.revision, found.version_id)
-        return answer(request, reply.body, found.unused, found.revision)
-
-    def _replica_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
-        """Return a replica's answer, or the primary's if the replica fails or may be stale."""
-
-        def attempt() -> AttemptResult[LoggedReply]:
-            reply = self._logged_reply(request, who, key)
-            return AttemptResult(reply, reply.found.seen, self.least(request))
-
-        return read(who, position_seen(request), attempt)
-
-    def _logged_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
-        cached = answer_cache.lookup(who, key) if key else None
-        if cached is not None:
-            return LoggedReply(cached.body, cached, cached.body)
-        logged, found = self.reply(request, who)
-        answer_cache.note(who, found)
-        if not key:
-            return LoggedReply(logged, found, logged)
-        body = orjson.dumps(logged)
-        answer_cache.store(key, found, body)
-        return LoggedReply(body, found, logged)
-
-    def least(self, request: Request) -> int:
-        """Return the minimum revision of the answer: that of the page which a request continues, or 0."""
-        return 0
-
-    def _what(self, request: Request) -> str:
-        """Return the part of the cache key that identifies the endpoint, and whether a published client asks."""
-        return self._names[is_published_client(request)]
-
-    @cached_property
-    def _names(self) -> tuple[str, str]:
-        mine = type(self)
-        name = f"{mine.__module__} {mine.__name__}"
-        return name, f"{name} of a published client"
-
-    @abstractmethod
-    def reply(self, request: Request, who: Caller) -> Reply:
-        """Answer the request, using only its body and whether a published client sent it: the cache key has no more."""
 
 
 class Authorize(Answering):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,6 @@ from facts.numbering import signature_numbers
 from facts.read import count_up_to
 from facts.table import counted, equals, fetch, select
 from facts.wire import Fact, by_signature, end_path, place_of_first, some_end, without
-from policy.endpoint import OFFSET, Request, Response
 from policy.errors import AuthzError, MalformedRequest
 from policy.ground.clock import now, text_of
 from policy.publishing import Ignored
@@ -351,22 +349,11 @@ def _shape(pattern: tuple[frozenset[str], ...]) -> str:
 
 
 # ---- response header for ignored context facts -----------------------------------------------------------------------
-# Tell callers which context facts were ignored, in printable ASCII: in a response header, and in the log.
-
-log = logging.getLogger("authz.request")
+# Callers are told which context facts were ignored, in printable ASCII.
 
 HEADER = "X-Unused-Context-Facts"
 LONGEST = 1_000  # characters
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
-
-
-def answer(request: Request, body: object, unused: Unused, revision: int | None = None) -> Response:
-    """Return the response to a query, with headers for its revision and for the context facts that were ignored."""
-    headers = {} if revision is None else {OFFSET: str(revision)}
-    if unused:
-        log.info("request %s: context facts %s", request.id, line_of(unused))
-        headers[HEADER] = line_of(unused)
-    return Response(body, headers=headers)
 
 
 def line_of(unused: Unused) -> str:

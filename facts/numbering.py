@@ -173,14 +173,9 @@ class Numbering:
     the same.
     """
 
-    environment_id: int
-    latest: int | None = None  # the revision of the newest signature, for a query as of the past; None: now
+    known: Numbered
     missing: dict[Signature, int] = field(default_factory=dict)
-    known: Numbered = field(init=False)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
-
-    def __post_init__(self):
-        self.known = numbers_as_of(self.environment_id, self.latest)
 
     @property
     def marks(self) -> Marks:

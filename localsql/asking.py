@@ -14,22 +14,29 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import limits, run
-from checks.asking.advice import redacted_root
-from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
-from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.session import NEW_SIGNATURE, Cache, LiveSession
-from checks.engine.compile import MOST_WEIGHT, Root
+from checks.asking.question import Outline, Question, Values, check_predicate, inline_rows, outline_of
+from checks.asking.session import (
+    NEW_SIGNATURE,
+    Asker,
+    LiveSession,
+    PreparedCache,
+    StatementKey,
+    confirmed,
+    numbering_of,
+    settled,
+    shared_cache,
+)
+from checks.engine.compile import MOST_WEIGHT
 from checks.engine.errors import NestedTooDeep, TooComplex
 from checks.engine.plan.plan import Plan
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Refusals
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
 from facts.accept import Unused
-from facts.numbering import Marks, Numbering, marks_of
+from facts.numbering import Numbering, marks_of, numbers_as_of
 from facts.wire import by_signature
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
 from localsql.errors import NotExpressible, TooLargeStatement
@@ -38,9 +45,8 @@ from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
 from localsql.split import Execution, SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
-from policy.active import Seen, versions
+from policy.active import Seen
 from policy.errors import AuthzError
-from policy.ground import spans
 from policy.ground.clock import timeline
 from policy.rules.program import Atom, Program
 
@@ -52,8 +58,9 @@ class LocalSql(NamedTuple):
 
     sql: str
     unused: Unused
-    version: int | None
+    version_id: int | None
     seen: Seen  # the environment's state in the snapshot
+    valid_while: None = None  # not cached
 
     @property
     def revision(self) -> int:
@@ -129,7 +136,7 @@ def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
 class Shaped:
     """A query's plan, and its parameters' values."""
 
-    key: PlanKey
+    key: StatementKey
     prepared: PreparedPlan
     tables: CallerTables
     slots: dict[str, object]
@@ -145,14 +152,15 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
     if session.version is not None:
         log_once(session.version, bindings)
     slots: dict[str, object] = {"now": str(run.current_time())}
-    root = outline_of(question, Values(program.names, slots)).root
-    types = tuple(question.variables[name].type for name in question.outs)
-    knows = all(map(program.knows, question.types))
+    outline = outline_of(question, Values(program.names, slots))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
     policy, marks = policy_of(session.version, mentioned), marks_of(session.environment_id)
-    key = PlanKey(session.environment_id, policy, marks, run.dialect(), tables, root, types, knows)
+    key = StatementKey(
+        session.environment_id, policy, None, marks, run.dialect(),
+        (outline,), len(outline.outs), tables.inline, tables=tables,
+    )  # fmt: skip
     try:
-        prepared = _found(key) or plans.made_once(key, lambda: _prepared(key))
+        prepared = plans.found(key) or plans.made(key, lambda key: _prepared(key, outline, tables))
     except AuthzError as refusal:
         raise question.in_words_of_caller(refusal) from None
     if question.context:
@@ -173,40 +181,7 @@ class PreparedPlan:
     reads: int = 0  # number of tables that its plan reads
 
 
-class PlanKey(NamedTuple):
-    """The cache key of a plan: everything that it depends on."""
-
-    environment_id: int
-    policy: AskedPolicy
-    signatures: Marks | None  # of the environment, whose signature numbers are in statements
-    dialect: Dialect  # of the database with stored facts
-    tables: CallerTables
-    root: Root
-    types: tuple[str, ...]  # of the result columns
-    knows: bool  # whether the policy has all types in the query
-
-    @property
-    def redacted(self) -> str:
-        """Return the query with types only, for logs."""
-        return f"{redacted_root(self.root)} in SQL"
-
-    @property
-    def tables_read(self) -> int | None:
-        """Return the number of tables that its plan reads; None if it is no longer cached."""
-        found = plans.get(self)
-        return None if found is None else found.reads
-
-
-plans: Cache[PlanKey, PreparedPlan] = Cache(1024)
-timeline.forgets(plans.clear)
-versions.forgets(lambda version: plans.drop_all(lambda key: key.policy == version))
-
-
-def _found(key: PlanKey) -> PreparedPlan | None:
-    found = plans.get(key)
-    if found is not None and spans.is_on:
-        spans.note("found", key=key)
-    return found
+plans: PreparedCache[PreparedPlan] = shared_cache(1024)
 
 
 @lru_cache(maxsize=64)
@@ -218,24 +193,21 @@ def _rules_of(policy: AskedPolicy) -> RuleSet:
 timeline.forgets(_rules_of.cache_clear)
 
 
-def _prepared(key: PlanKey) -> PreparedPlan:
-    with spans.noted("compile", key=key), _refused_for_a_while(key):
-        return _planned(key)
-
-
-def _planned(key: PlanKey) -> PreparedPlan:
-    rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
-    splitter = Splitter(key.tables, key.dialect, numbering)
-    nothing = LocalBranches(Plan("nothing", 0, ()), ())
-    asked = key.tables, key.root, key.types
-    with rules.planning((*asked, numbering.marks)):
-        limits.check()
-        try:
-            branches = planned(rules, *asked, numbering.knows) if key.knows else nothing
-            split = splitter.branches(branches)
-        except RecursionError:
-            raise NestedTooDeep from None
-    return PreparedPlan(split, key.types, splitter, rules.program, numbering, branches.plan.weight)
+def _prepared(key: StatementKey, outline: Outline, tables: CallerTables) -> PreparedPlan:
+    assert key.policy is not None and key.environment_id is not None, "a query is about an environment's policy"
+    asked, branches = (tables, outline.root, outline.out_types), LocalBranches(Plan("nothing", 0, ()), ())
+    with _refused_for_a_while(key):
+        rules, numbering = _rules_of(key.policy), numbering_of(numbers_as_of(key.environment_id), key.inline)
+        splitter = Splitter(tables, key.dialect, numbering)
+        with rules.planning((*asked, numbering.marks)):
+            limits.check()
+            try:
+                if key.places(rules.program):
+                    branches = planned(rules, *asked, numbering.knows)
+                split = splitter.branches(branches)
+            except RecursionError:
+                raise NestedTooDeep from None
+        return PreparedPlan(split, outline.out_types, splitter, rules.program, numbering, branches.plan.weight)
 
 
 # ---- execution: once for each query ----------------------------------------------------------------------------------

@@ -1,20 +1,17 @@
 """Endpoints that return SQL for the caller's own database."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar
 
+from checks.answering import Answering, Reply
 from checks.asking.question import Asked, Query, Question, allow
-from checks.decisions.log import note
 from checks.serializers import MOMENT
-from facts.accept import answer
 from localsql import asking
 from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
-from policy.endpoint import Doc, Endpoint, Request, Response, caller, position_seen, ref, unconfirmed_caller
+from policy.endpoint import Doc, Request, ref
 from policy.errors import MalformedRequest
-from policy.replicas.reading import AttemptResult, read
-from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
 
@@ -32,23 +29,11 @@ def check_is_of_now(body: object) -> None:
             raise MalformedRequest(f"{path}{name}", reason)
 
 
-class LocalAnswering(Endpoint, ABC):
-    scopes: ClassVar = {"POST": Scope.READ}
-    questions: ClassVar = {"POST"}
-    takes_context = True
+class LocalAnswering(Answering):
+    takes_moment = False
 
-    def post(self, request: Request) -> Response:
-        def attempt() -> AttemptResult[tuple[Caller, object, LocalSql]]:
-            who = caller(request)
-            check_is_of_now(request.data)
-            body, local = self.reply(request, who)
-            return AttemptResult((who, body, local), local.seen)
-
-        who, body, local = read(unconfirmed_caller(request), position_seen(request), attempt)
-        note(request, who, body, local.seen.offset, local.version)
-        return answer(request, body, local.unused, local.revision)
-
-    def reply(self, request: Request, who: Caller) -> tuple[object, LocalSql]:
+    def reply(self, request: Request, who: Caller) -> Reply:
+        check_is_of_now(request.data)
         local = self.sql(request.data, who)
         return {"sql": local.sql}, local
 

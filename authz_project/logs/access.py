@@ -15,9 +15,8 @@ from django.conf import settings
 
 from authz_project.logs.formats import FACTS, most_at_once, write
 from authz_project.observing import AnsweredRequest, observe
-from checks.asking.advice import redacted_questions, tables_read
-from checks.asking.session import StatementKey
-from localsql.asking import PlanKey
+from checks.asking.advice import redacted_questions
+from checks.asking.session import StatementKey, tables_read
 from policy.ground.clock import text_of
 from policy.ground.threads import start_thread
 
@@ -197,23 +196,14 @@ def tell_if_question(seen: AnsweredRequest) -> None:
 def _shapes(keys: dict[object, None]) -> list[str]:
     found: dict[str, None] = {}
     for key in keys:
-        match key:
-            case StatementKey():
-                found |= dict.fromkeys(redacted_questions(key))
-            case PlanKey():
-                found |= dict.fromkeys([key.redacted])
+        if isinstance(key, StatementKey):
+            found |= dict.fromkeys(redacted_questions(key))
     return [each if len(each) <= LONGEST else f"{each[:LONGEST]}…" for each in found]
 
 
 def _reads(keys: dict[object, None]) -> int | None:
     """Return the number of tables that the largest plan still in the caches reads; None if there is none."""
-    known = []
-    for key in keys:
-        match key:
-            case StatementKey():
-                known.append(tables_read(key))
-            case PlanKey():
-                known.append(key.tables_read)
+    known = [tables_read(key) for key in keys if isinstance(key, StatementKey)]
     return max((reads for reads in known if reads is not None), default=None)
 
 

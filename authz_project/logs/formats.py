@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from random import getrandbits
 from typing import Any, Protocol
 
 import orjson
@@ -51,6 +52,19 @@ class _Current(threading.local):
 
 
 current = _Current()
+_REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # the digit that holds a UUID's variant
+
+
+def request_id_of(given: str) -> str:
+    """Return the request's own id if it is 1 to 128 printable ASCII characters, else a new one."""
+    return given if _REQUEST_ID.fullmatch(given) else new_id()
+
+
+def new_id() -> str:
+    """Return a random UUID, not secure against guessing. The standard library takes five times as long."""
+    digits = f"{getrandbits(128):032x}"  # the generator is seeded anew in each process
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def enter(request_id: str, path: str) -> None:

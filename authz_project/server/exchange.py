@@ -13,7 +13,7 @@ from granian.rsgi import HTTPProtocol, Scope
 from authz_project import observing
 from authz_project.database import Readiness, draining
 from authz_project.errors import refusal_of
-from authz_project.middleware import request_id_of
+from authz_project.logs.formats import request_id_of
 from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.listening import in_use
 from authz_project.wsgi import by_django, short_answer

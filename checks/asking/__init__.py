@@ -2,11 +2,12 @@
 
 Read it in this order:
 
-* `ask`                         the use cases behind every endpoint and command that checks or lists something
-* `question`                    questions, and their outlines without values
-* `session`, `askers`           the policy that answers, prepared statements, what they confirm, and who asks
-* `run`, `postgresql`, `sqlite` run statements, within `deadline` and in `turns`
-* `by_rows`                     many questions in one statement
-* `paging`, `answer_cache`      pages of one moment, and cached answers
-* `snapshot`                    many small questions in one snapshot
+* `ask`                what endpoints and commands that check or list something call
+* `question`           questions, and their outlines without values
+* `session`            who asks, the policy that answers, prepared statements, and what they confirm
+* `run`, `postgresql`  run statements
+* `limits`             deadlines, and turns of slow statements
+* `by_rows`            many questions in one statement
+* `paging`             pages of one moment
+* `snapshot`           many small questions in one snapshot
 """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from checks.asking import by_rows, snapshot
 from checks.asking.open_policy import OpenProgram
 from checks.asking.question import NAME, Outline, Question, TypedId
-from checks.asking.session import LiveSession, StatementKey
+from checks.asking.session import StatementKey
 from checks.engine.compile import Root
 from checks.explain.cases import ANY
 from policy.rules.declarations import did_you_mean, listed, nearest
@@ -16,12 +15,13 @@ from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, typ
 from policy.values import STRING, Value
 
 # ---- redacted -----------------------------------------------------------------------------------------------------
-# Questions without ids, for logs: types, names that the policy has, and the number of tables their plans read.
+# Questions without ids, for logs: types, and names that the policy has.
 
 
 def redacted_questions(key: StatementKey) -> list[str]:
     """Return a statement's questions as `allow(User _, String "read", Repository _)`, with only the policy's names."""
-    return [redacted(each) if isinstance(each, Outline) else redacted_root(each) for each in key.asked]
+    local = " in SQL" if key.tables is not None else ""
+    return [f"{redacted(each) if isinstance(each, Outline) else redacted_root(each)}{local}" for each in key.asked]
 
 
 def redacted(outline: Outline) -> str:
@@ -38,16 +38,6 @@ def redacted(outline: Outline) -> str:
 def redacted_root(root: Root) -> str:
     """Return a question that has no outline (such as those of explanations), with types only."""
     return " and ".join(f"{call.predicate}({', '.join(call.types)})" for call in root.calls)
-
-
-def tables_read(key: StatementKey) -> int | None:
-    """Return how many tables a statement reads; None if it is no longer cached."""
-    if key.by_rows:
-        return by_rows.tables_read(key)
-    for statements in (LiveSession.statements, snapshot.published):
-        if (found := statements.get(key)) is not None:
-            return found.reads
-    return None
 
 
 # ---- advice -------------------------------------------------------------------------------------------------------

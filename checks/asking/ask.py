@@ -16,9 +16,19 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import by_rows, run
-from checks.asking.askers import Asker, confirmed, nobody, session_now, settled
 from checks.asking.question import Asked, Check, Page, Question, allow
-from checks.asking.session import UNKNOWN_REVISION, LiveSession, Ready, SnapshotState, StatementResult
+from checks.asking.session import (
+    UNKNOWN_REVISION,
+    Asker,
+    LiveSession,
+    Ready,
+    SnapshotState,
+    StatementResult,
+    confirmed,
+    nobody,
+    session_now,
+    settled,
+)
 from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled
 from checks.errors import StatementTooLarge

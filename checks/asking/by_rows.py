@@ -10,25 +10,27 @@ are answered one by one in the same snapshot, each by statements of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import orjson
 
-from checks.asking import limits, run
-from checks.asking.open_policy import AskedPolicy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.session import (
     Cache,
     Confirmation,
     LiveSession,
+    PreparedCache,
     Ready,
+    Renumbered,
     StatementKey,
     StatementResult,
+    drops_old_versions,
+    numbering_of,
     reads_clock,
-    rules_of,
+    shared_cache,
     state_and_rows,
 )
 from checks.engine.answers import AnswerRow, answers_of
@@ -36,23 +38,15 @@ from checks.engine.by_rows import AnswerExpression, expression_of, slot_of, stat
 from checks.engine.compile import MOST_WEIGHT
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
-from facts.numbering import Marks, Numbering
-from facts.wire import Fact, by_signature
-from policy.active import versions
-from policy.ground import spans
+from facts.numbering import Marks
+from facts.wire import Fact
 from policy.rules.program import Signature
 
 MOST_OUTLINES = 16  # in one statement
 MOST_GROUPS = 64  # of outlines per policy; beyond that, all are dropped and grouping starts over
 
-V = TypeVar("V")
-RowNumbers = dict[
-    tuple[object, ...], list[int]
-]  # the values of each row, and the positions of the questions that have them
-
-
-class Renumbered(Exception):
-    """Signatures got numbers while outlines were being compiled; each outline must be compiled again."""
+# The values of each row, and the positions of the questions that have them.
+RowNumbers = dict[tuple[object, ...], list[int]]
 
 
 class CompiledOutline(NamedTuple):
@@ -63,6 +57,10 @@ class CompiledOutline(NamedTuple):
     misses_signatures: bool  # whether it relies on a signature having no facts
     marks: Marks  # of the environment's signatures when it was compiled
 
+    @property
+    def reads(self) -> int:
+        return self.expression.weight if self.expression else 0
+
 
 class Grouped(NamedTuple):
     """The statement for a group of outlines."""
@@ -70,26 +68,20 @@ class Grouped(NamedTuple):
     statement: Statement
     marks: Marks
     numbers: Mapping[Signature, int]  # of the signatures of the request's context facts
+    reads: int
 
 
-_outlines: Cache[StatementKey, CompiledOutline] = Cache(8192)
+_outlines: PreparedCache[CompiledOutline] = shared_cache(8192)
 _groups: Cache[StatementKey, Groups] = Cache(1024)
-_statements: Cache[StatementKey, Grouped] = Cache(1024)
-
-
-def _forget(cache: Cache[StatementKey, Any], version: int) -> None:
-    cache.drop_all(lambda key: key.policy == version)
-
-
-for _each in (_outlines, _groups, _statements):
-    versions.forgets(partial(_forget, _each))
+_statements: PreparedCache[Grouped] = shared_cache(1024)
+drops_old_versions(_groups)
 
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
     """Return statements with their values; none for what nothing can make true. `context` comes from `brought`."""
     given = session.given()  # computed once, so that all statements see the same time
     rows = _rows_of(session, questions)
-    common = _common_key(session, rows, context)
+    common = session.key_of(tuple(rows), context, by_rows=True)._replace(asked=())  # what the questions share
     program = session.program_of(common)
     known = [_compiled(session, common, outline) for outline in rows if all(map(program.knows, outline.types))]
     together = [each for each in known if each.expression is not None and each.expression.text]
@@ -105,24 +97,12 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
 
 def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, RowNumbers]:
     """Return for each outline the rows of values that the questions have."""
-    names = session.program.names
     found: dict[Outline, RowNumbers] = {}
     for place, question in enumerate(questions):
         slots: dict[str, object] = {}
-        rows = found.setdefault(outline_of(question, Values(names, slots)), {})
+        rows = found.setdefault(outline_of(question, Values(session.names, slots)), {})
         rows.setdefault(tuple(slots.values()), []).append(place)
     return found
-
-
-def _common_key(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
-    """Return the cache key of what the questions have in common, without any question."""
-    inline = frozenset(by_signature(context))
-    policy: AskedPolicy | None = session.version
-    if policy is None:
-        policy = frozenset().union(*(each.types for each in outlines), *(each.types for each in inline))
-    (width,) = {len(each.outs) for each in outlines}
-    mine = (session.environment_id, policy, session.needs_key, session.generation, run.dialect())
-    return StatementKey(*mine, (), width, inline, by_rows=True)
 
 
 # ---- outlines --------------------------------------------------------------------------------------------------
@@ -130,52 +110,20 @@ def _common_key(session: LiveSession, outlines: Iterable[Outline], context: Sequ
 
 def _compiled(session: LiveSession, common: StatementKey, outline: Outline) -> CompiledOutline:
     key = common._replace(asked=(outline,))
-    return _made(session, _outlines, key, lambda: _compiled_now(session, key, outline))
-
-
-def tables_read(key: StatementKey) -> int | None:
-    """Return how many tables a statement reads for its cached outlines; None if none is cached."""
-    found = [_outlines.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
-    known = [each.expression.weight for each in found if each is not None and each.expression is not None]
-    return sum(known) if known else None
-
-
-def _made(session: LiveSession, cache: Cache[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
-    """Return the value cached under the key, or compute it. Values computed within a transaction are not cached."""
-    if not session.keeps():
-        return make()
-    found = cache.get(key)
+    found = _outlines.get(key)
     if found is None:
-        limits.check()
-        found = cache.made_once(key, make)
-    elif spans.is_on and cache is _statements:
-        spans.add(("found", 0.0, 0.0, {"key": key}))
+        session.check(key)
+        found = _outlines.made(key, lambda key: _compile(session, key, outline), session.keeps())
     return found
 
 
-def _compiled_now(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
-    session.check(key)
-    with spans.noted("compile", key=key):
-        return _compile(session, key, outline)
-
-
 def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
-    numbering = _numbering(session, key)
-    assert key.policy is not None, "there is always a policy"
-    expression = None
+    numbering, expression = numbering_of(session.numbers_of(key), key.inline), None
     if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
-        shape, columns = key.shape((0,)), _columns_of(outline)
-        rules, known, ends = rules_of(key.policy), numbering.knows, numbering.may_end
-        expression = expression_of(rules, shape, columns, key.dialect, numbering.of, known, ends)
+        shape, columns, rules = key.shape((0,)), _columns_of(outline), session.rules_of(key)
+        of, knows, may_end = numbering.of, numbering.knows, numbering.may_end
+        expression = expression_of(rules, shape, columns, key.dialect, of, knows, may_end)
     return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks)
-
-
-def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
-    """Return the current numbers. The context's signatures come first, so that all outlines agree on their numbers."""
-    numbering = Numbering(session.environment_id)
-    for signature in sorted(key.inline, key=str):
-        numbering.of(signature)
-    return numbering
 
 
 def _columns_of(outline: Outline) -> tuple[str, ...]:
@@ -212,7 +160,8 @@ class Groups:
 
 
 def _groups_of(session: LiveSession, common: StatementKey) -> Groups:
-    return _made(session, _groups, common, Groups)
+    """Return the groups of a policy's outlines. What is compiled within a transaction gets groups of its own."""
+    return _groups.get(common) or _groups.made_once(common, Groups) if session.keeps() else Groups()
 
 
 def _fits(compiled: CompiledOutline, group: Sequence[CompiledOutline]) -> bool:
@@ -229,7 +178,7 @@ def _ready(
     given: Mapping[str, object],
 ) -> Ready:
     key = common._replace(asked=tuple([each.outline for each in group]))
-    made = _made(session, _statements, key, lambda: _grouped(session, common, group))
+    made = _statements.found(key) or _statements.made(key, lambda key: _grouped(session, key, group), session.keeps())
     slots = {**given, "mark": made.marks.signatures}
     if context:
         slots["facts"] = inline_rows(context, made.numbers.__getitem__)
@@ -243,22 +192,16 @@ def _json(rows: RowNumbers) -> str:
     return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
 
 
-def _grouped(session: LiveSession, common: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
-    with spans.noted("compile", key=common):
-        return _group_of(session, common, group)
-
-
-def _group_of(session: LiveSession, common: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
-    numbering = _numbering(session, common)
+def _grouped(session: LiveSession, key: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
+    numbering = numbering_of(session.numbers_of(key), key.inline)
     if not all(_is_up_to_date(each, numbering.marks) for each in group):
         raise Renumbered
     expressions = [each.expression for each in group if each.expression is not None]
     watches = any(each.misses_signatures for each in group)
-    confirmation = Confirmation(
-        session.environment_id, session.needs_key, watches, numbering.marks.ends, common.dialect
-    )
-    statement = statement_of(expressions, common.dialect, common.inline, confirmation.of_rows)
-    return Grouped(statement, numbering.marks, {each: numbering.of(each) for each in common.inline})
+    confirmation = Confirmation(session.environment_id, session.needs_key, watches, numbering.marks.ends, key.dialect)
+    statement = statement_of(expressions, key.dialect, key.inline, confirmation.of_rows)
+    numbers = {each: numbering.of(each) for each in key.inline}
+    return Grouped(statement, numbering.marks, numbers, sum(each.reads for each in group))
 
 
 def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:

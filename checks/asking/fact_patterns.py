@@ -14,10 +14,9 @@ from itertools import product
 from math import prod
 
 from checks.asking.ask import Answered, answered
-from checks.asking.askers import Asker
 from checks.asking.open_policy import OpenProgram
 from checks.asking.question import Asked, Question, check_predicate, question_about
-from checks.asking.session import LiveSession
+from checks.asking.session import Asker, LiveSession
 from checks.engine.answers import AnswerRow
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers

@@ -127,7 +127,7 @@ class Turns:
         self._here: dict[Turn, float] = {}  # arrival times, the oldest first
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one per turn: file locks only exclude other processes
-        self._file = _opened(file) if file and count else None  # each turn is a lock on one of its bytes
+        self._file = _open_turns(file) if file and count else None  # each turn is a lock on one of its bytes
 
     @contextmanager
     def one(self, time: Deadline) -> Iterator[Turn]:
@@ -182,7 +182,7 @@ class Turns:
         return True
 
 
-def _opened(file: str) -> int | None:
+def _open_turns(file: str) -> int | None:
     """Open the file. None if that fails; each process then has turns of its own."""
     try:
         return os.open(file, os.O_RDWR | os.O_CLOEXEC)

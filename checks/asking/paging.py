@@ -11,8 +11,8 @@ import orjson
 from django.conf import settings
 
 from checks.asking.ask import Answered
-from checks.asking.askers import Asker, confirmed
 from checks.asking.question import SMALLEST, Page, Question
+from checks.asking.session import Asker, confirmed
 from checks.serializers import size_from_json
 from facts.wire import fact_to_json
 from policy.errors import MalformedRequest

@@ -187,6 +187,12 @@ class Outline(NamedTuple):
         return [name for _, name, _, _ in self.variables]
 
     @property
+    def out_types(self) -> tuple[str, ...]:
+        """Return the types of the answer columns."""
+        types = {name: type_name for name, type_name, _, _ in self.variables}
+        return tuple([types[name] for name in self.outs])
+
+    @property
     def root(self) -> Root:
         """Return the question in the engine's form."""
         types = {name: type_name for name, type_name, _, _ in self.variables}

@@ -1,14 +1,20 @@
-"""Sessions: find or compile the statements that answer questions by one policy, and confirm what they assume."""
+"""Sessions: who asks, by which policy, and the prepared statements that answer, with what they confirm.
+
+    Question -> StatementKey -> prepared statement -> its rows -> answers
+
+A `StatementKey` is a question without its values. Most requests differ from earlier ones only in their values, so their
+key finds what was prepared. On a miss, the key is turned into the engine's `Shape`, which is compiled.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from itertools import count
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.conf import settings
 
@@ -17,17 +23,19 @@ from checks.asking.open_policy import AskedPolicy, open_program, policy_of, prog
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import EXISTS, Compiled, Root, Shape, compiled
-from checks.engine.rules.clauses import NOW, Slot
+from checks.engine.rules.clauses import NOW, Slot, uncounted
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import CLOCKS, Dialect
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.stored import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
+from checks.errors import PolicyMoved, QueryTooSlow
 from facts.accept import Brought, brought
-from facts.numbering import Marks, Numbering
+from facts.numbering import Marks, Numbered, Numbering, latest_signature, numbers_as_of
 from facts.wire import Fact, by_signature
-from policy.active import MOMENT, Seen, key_check, program_of_version, versions
+from policy.active import MOMENT, Caller, Seen, caller_of_hash, key_check, program_of_version, versions
+from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.ground import spans
 from policy.ground.cache import K, Recent, V
 from policy.ground.clock import timeline
@@ -35,7 +43,44 @@ from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 from policy.scopes import Scope
 
-# ---- A bounded cache whose values are computed once ---------------------------------------------------------------
+T = TypeVar("T")
+
+# ---- keys of statements, and caches of what is prepared -----------------------------------------------------------
+
+_NO_SIGNATURES: frozenset[Signature] = frozenset()
+_MOST_STATEMENTS = 8192
+
+
+class StatementKey(NamedTuple):
+    """Cache key of a statement, or of a plan for one: everything that it depends on except values."""
+
+    environment_id: int | None  # facts to read; None: context facts only
+    policy: AskedPolicy | None  # rules to use; None: those of an unpublished text
+    needs_key: bool | None  # whether to confirm the caller's key; None: confirm nothing
+    signatures: int | Marks | None  # whose numbers are compiled in: a snapshot's marks or a session's generation
+    dialect: Dialect  # of the database with stored facts
+    asked: tuple[Outline | Root, ...]
+    width: int  # number of answer columns of each question
+    inline: frozenset[Signature] = _NO_SIGNATURES  # signatures of the request's context facts
+    as_of_signature: int | None = None  # with as_of: the latest signature at that revision; None: now
+    window: Window | None = None
+    most: int = 0  # maximum number of rows, in any order; 0: no limit
+    by_rows: bool = False  # whether the statement takes many rows of values (see `by_rows`)
+    tables: Hashable = None  # of the caller, if the caller is to run the statement (see `localsql`)
+
+    def places(self, program: Program) -> tuple[int, ...]:
+        """Return the positions of the questions whose types the program knows; the others have no answers."""
+        asked = enumerate(self.asked)
+        return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
+
+    def shape(self, places: Iterable[int]) -> Shape:
+        """Return the questions at these positions in the engine's form."""
+        asked = [self.asked[place] for place in places]
+        roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
+        has_stored = self.environment_id is not None
+        return Shape(
+            roots, self.width, self.inline, has_stored, self.window, self.most, self.as_of_signature is not None
+        )
 
 
 class Cache(Recent[K, V]):
@@ -53,6 +98,59 @@ class Cache(Recent[K, V]):
                 found = make()
                 self.store(key, found)
             return found
+
+
+class ReadsTables(Protocol):
+    """Something prepared."""
+
+    @property
+    def reads(self) -> int: ...  # number of tables that its plans read
+
+
+P = TypeVar("P", bound=ReadsTables)
+
+
+class PreparedCache(Cache[StatementKey, P]):
+    """Caches what is prepared, and reports for each request what was found or compiled."""
+
+    def found(self, key: StatementKey) -> P | None:
+        """Return what is cached."""
+        found = self.get(key)
+        if found is not None and spans.is_on:
+            spans.add(("found", 0.0, 0.0, {"key": key}))
+        return found
+
+    def made(self, key: StatementKey, make: Callable[[StatementKey], P], keeps: bool = True) -> P:
+        """Compile it, and cache it if it `keeps`. After a policy change, many threads miss a key; one compiles it."""
+        limits.check()
+
+        def compiled_now() -> P:
+            with spans.noted("compile", key=key):
+                return make(key)
+
+        return self.made_once(key, compiled_now) if keeps else compiled_now()
+
+
+_shared: list[PreparedCache[Any]] = []
+
+
+def shared_cache(most: int) -> PreparedCache[Any]:
+    """Return a cache for all sessions by published policies."""
+    cache: PreparedCache[Any] = PreparedCache(most)
+    drops_old_versions(cache)
+    _shared.append(cache)
+    return cache
+
+
+def drops_old_versions(cache: Cache[StatementKey, Any]) -> None:
+    """Drop what was made for a policy version once that is old, and everything after a failover."""
+    versions.forgets(lambda version: cache.drop_all(lambda key: key.policy == version))
+    timeline.forgets(cache.clear)
+
+
+def tables_read(key: StatementKey) -> int | None:
+    """Return how many tables a statement reads; None if it is no longer cached."""
+    return next((found.reads for cache in _shared if (found := cache.get(key)) is not None), None)
 
 
 # ---- confirmation -------------------------------------------------------------------------------------------------
@@ -169,55 +267,10 @@ def _gate(environment_id: int, needs_key: bool, dialect: Dialect) -> Text:
     return (check.before, Slot("key"), f"{after} AND {check.scopes[Scope.READ]} AND {here}")
 
 
-# ---- Sessions and their prepared statements -----------------------------------------------------------------------
+# ---- prepared statements ------------------------------------------------------------------------------------------
 
-# ---- prepared -----------------------------------------------------------------------------------------------------
-# Prepared statements: each outline of questions is compiled once, and cached by its `StatementKey`.
-#
-#     Question -> StatementKey -> Shape -> Compiled -> PreparedStatement -> Answered
-#
-# A `StatementKey` is a question without its values. Most requests differ from earlier ones only in their values, so
-# their key finds a `PreparedStatement`. On a miss, the key is turned into the engine's `Shape`, which is compiled and
-# prepared.
-
-_NO_ROWS: frozenset[Signature] = frozenset()
-_MOST_STATEMENTS = 8192
-
-
-class StatementKey(NamedTuple):
-    """Cache key of a statement: everything that it depends on except values."""
-
-    environment_id: int | None  # facts to read; None: context facts only
-    policy: AskedPolicy | None  # rules to use; None: those of an unpublished text
-    needs_key: bool | None  # whether to confirm the caller's key; None: confirm nothing
-    signatures: int | Marks  # whose numbers are compiled in: a snapshot's marks or a session's generation
-    dialect: Dialect
-    asked: tuple[Outline | Root, ...]
-    width: int  # number of answer columns of each question
-    inline: frozenset[Signature] = _NO_ROWS  # signatures of the request's context facts
-    as_of_signature: int | None = None  # with as_of: the latest signature at that revision; None: now
-    window: Window | None = None
-    most: int = 0  # maximum number of rows, in any order; 0: no limit
-    by_rows: bool = False  # whether the statement takes many rows of values (see `by_rows`)
-
-    def places(self, program: Program) -> tuple[int, ...]:
-        """Return the positions of the questions whose types the program knows; the others have no answers."""
-        asked = enumerate(self.asked)
-        return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
-
-    def shape(self, places: Iterable[int]) -> Shape:
-        """Return the questions at these positions in the engine's form."""
-        asked = [self.asked[place] for place in places]
-        roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
-        has_stored = self.environment_id is not None
-        return Shape(
-            roots, self.width, self.inline, has_stored, self.window, self.most, self.as_of_signature is not None
-        )
-
-
-StatementResult = tuple[
-    SnapshotState, list[tuple[int, AnswerRow]]
-]  # the state, and answers, each with its question's place
+# The state, and the answers, each with its question's position.
+StatementResult = tuple[SnapshotState, list[tuple[int, AnswerRow]]]
 
 
 class Ready(NamedTuple):
@@ -284,21 +337,23 @@ def reads_clock(statement: Statement) -> bool:
     return NOW in statement.parameters or any(clock in statement.sql for clock in CLOCKS)
 
 
-Statements = Cache[StatementKey, PreparedStatement]
+Statements = PreparedCache[PreparedStatement]
 
 
-def new_statements() -> Statements:
-    """Return an empty cache of prepared statements."""
-    return Statements(_MOST_STATEMENTS)
+def numbering_of(known: Numbered, inline: frozenset[Signature]) -> Numbering:
+    """Return the numbers for a statement. Those of the context come first, so that all statements agree on them."""
+    numbering = Numbering(known)
+    for signature in sorted(inline, key=str):
+        numbering.of(signature)
+    return numbering
 
 
-# ---- session ------------------------------------------------------------------------------------------------------
-# Sessions: each answers questions by one policy, with statements that are compiled once (see above).
+# ---- sessions -----------------------------------------------------------------------------------------------------
+# Sessions: each answers questions by one policy, with statements that are compiled once.
 #
 # A `LiveSession` answers requests: its statements confirm what they assume, such as the policy version. A `Snapshot`
 # runs many small questions in one snapshot, where there is nothing to confirm.
 
-_NOTHING: frozenset[Signature] = frozenset()
 _NO_TYPES: Types = frozenset()
 _NO_CONTEXT = Brought(())
 
@@ -314,31 +369,29 @@ class Session(ABC):
 
     def prepared(self, key: StatementKey) -> PreparedStatement:
         """Return the statement for the key's questions, from the cache if possible."""
-        found = self.statements.get(key)
-        if found is None:
-            return self._prepared_now(key)
-        if spans.is_on:
-            spans.add(("found", 0.0, 0.0, {"key": key}))
-        return found
+        found = self.statements.found(key)
+        return self._prepared_now(key) if found is None else found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:
-        limits.check()
         self.check(key)
-        places = key.places(self.program_of(key))
-        if not places:  # not cached: callers could make up any number of undeclared types
+        if not key.places(self.program_of(key)):  # not cached: callers could make up any number of undeclared types
             return UNANSWERED
-        if not self.keeps():
-            return self._noted(key, places)
-        # After a policy change, many threads miss the same key at once: one compiles, the others wait.
-        return self.statements.made_once(key, lambda: self._noted(key, places))
-
-    def _noted(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        with spans.noted("compile", key=key):
-            return self._compiled(key, places)
+        return self.statements.made(key, self._compiled, self.keeps())
 
     def program_of(self, key: StatementKey) -> Program:
         """Return the program for the types that the key mentions."""
         return self.program
+
+    def keeps(self) -> bool:
+        """Return whether compiled statements may be cached now."""
+        return True
+
+    @abstractmethod
+    def rules_of(self, key: StatementKey) -> RuleSet: ...
+
+    @abstractmethod
+    def numbers_of(self, key: StatementKey) -> Numbered:
+        """Return the signatures that a statement may read."""
 
     def check(self, key: StatementKey) -> None:
         """Raise `UnknownPredicate` if a question uses a predicate that the policy does not have."""
@@ -346,13 +399,25 @@ class Session(ABC):
             for predicate, _ in each.calls if isinstance(each, Outline) else ():
                 check_predicate(self.program_of(key), predicate)
 
-    def keeps(self) -> bool:
-        """Return whether compiled statements may be cached now."""
-        return True
+    def _compiled(self, key: StatementKey) -> PreparedStatement:
+        places = key.places(self.program_of(key))
+        made, numbering = self._made(key, places)
+        numbers = {signature: numbering.of(signature) for signature in key.inline}
+        return PreparedStatement.of(made, places, numbers, numbering.marks)
 
-    @abstractmethod
-    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
+    def _made(self, key: StatementKey, places: tuple[int, ...]) -> tuple[Compiled, Numbering]:
         """Compile the questions at these positions."""
+        numbering = numbering_of(self.numbers_of(key), key.inline)
+
+        def around(rows: Text, columns: int) -> Text:
+            if key.environment_id is None or key.needs_key is None:
+                return rows
+            watches, ends, is_past = bool(numbering.missing), numbering.marks.ends, key.as_of_signature is not None
+            confirmation = Confirmation(key.environment_id, key.needs_key, watches, ends, key.dialect, is_past)
+            return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
+
+        of, knows, may_end = numbering.of, numbering.knows, numbering.may_end
+        return compiled(self.rules_of(key), key.shape(places), key.dialect, of, around, knows, may_end), numbering
 
 
 _generations = count(1)
@@ -372,7 +437,7 @@ class LiveSession(Session):
     session gets a new generation, which is part of its keys, so that it finds none of the old statements.
     """
 
-    statements = new_statements()  # shared by all live sessions
+    statements = shared_cache(_MOST_STATEMENTS)
 
     environment_id: int
     version: int | None
@@ -383,6 +448,11 @@ class LiveSession(Session):
     @property
     def program(self) -> Program:
         return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the names that the policy mentions."""
+        return self.program.names
 
     def program_for(self, types: Types) -> Program:
         """Return the program for questions that mention these types."""
@@ -405,11 +475,11 @@ class LiveSession(Session):
         Questions that nothing can make true get none. `context` comes from `brought`. `given` holds the slots that all
         statements of the request share, if the caller has them already.
         """
-        names, found = self.program.names, []
+        found = []
         given = given or self.given()
         for start in range(0, len(questions), at_once):
             slots = dict(given)
-            key = self.key(names, questions[start : start + at_once], context, page, slots)
+            key = self.key(questions[start : start + at_once], context, page, slots)
             prepared = self.prepared(key)
             if prepared.statement is not None:
                 slots["mark"] = prepared.marks.signatures
@@ -428,61 +498,52 @@ class LiveSession(Session):
 
     def key(
         self,
-        names: frozenset[str],
         questions: Sequence[Question],
         context: Sequence[Fact],
         page: Page | None,
         slots: dict[str, object],
     ) -> StatementKey:
         """Return the key of the questions, and store their values in `slots`."""
-        values = Values(names, slots)
+        values = Values(self.names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
-        inline = frozenset(by_signature(context)) if context else _NOTHING
-        policy: AskedPolicy | None = self.version
-        if policy is None:
-            policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
         window = None
         if page is not None:
             slots |= page.slots
             window = page.window
-        width = len(asked[0].outs)
+        return self.key_of(asked, context, window)
+
+    def key_of(
+        self, asked: tuple[Outline, ...], context: Sequence[Fact], window: Window | None = None, by_rows: bool = False
+    ) -> StatementKey:
+        """Return the key of a statement for outlines, which have the same number of answer columns."""
+        inline = frozenset(by_signature(context)) if context else _NO_SIGNATURES
+        policy: AskedPolicy | None = self.version
+        if policy is None:
+            policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
         as_of_signature = None if self.moment is None else self.moment.signatures
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, as_of_signature, window,
+            asked, len(asked[0].outs), inline, as_of_signature, window, by_rows=by_rows,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
         """Compile a question for display."""
-        key = self.key(self.program.names, (question,), question.context, page, {})
+        key = self.key((question,), question.context, page, {})
         self.check(key)
-        return self._made(key, (0,), Numbering(self.environment_id))
+        return self._made(key, (0,))[0]
 
     def program_of(self, key: StatementKey) -> Program:
         return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
 
+    def rules_of(self, key: StatementKey) -> RuleSet:
+        assert key.policy is not None, "there is always a policy"
+        return rules_of(key.policy)
+
+    def numbers_of(self, key: StatementKey) -> Numbered:
+        return numbers_as_of(self.environment_id, key.as_of_signature)
+
     def keeps(self) -> bool:
         return not run.in_transaction()  # a rollback would undo the signature numbers assigned in this transaction
-
-    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        numbering = Numbering(self.environment_id, key.as_of_signature)
-        made = self._made(key, places, numbering)
-        assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
-        numbers = {signature: numbering.of(signature) for signature in key.inline}
-        return PreparedStatement.of(made, places, numbers, numbering.marks)
-
-    def _made(self, key: StatementKey, places: tuple[int, ...], numbering: Numbering) -> Compiled:
-        assert key.policy is not None, "there is always a policy"
-        shape = key.shape(places)
-
-        def confirmed(rows: Text, columns: int) -> Text:
-            watches, ends = bool(numbering.missing), numbering.marks.ends
-            mine = (self.environment_id, self.needs_key, watches, ends, key.dialect, self.moment is not None)
-            confirmation = Confirmation(*mine)
-            return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
-
-        rules, known, ends = rules_of(key.policy), numbering.knows, numbering.may_end
-        return compiled(rules, shape, key.dialect, numbering.of, confirmed, known, ends)
 
 
 rule_sets: Cache[AskedPolicy, RuleSet] = Cache(128)
@@ -497,4 +558,147 @@ def rules_of(policy: AskedPolicy) -> RuleSet:
 
 timeline.forgets(rule_sets.clear)
 versions.forgets(rule_sets.drop)
-versions.forgets(lambda version: LiveSession.statements.drop_all(lambda key: key.policy == version))
+
+# ---- askers -------------------------------------------------------------------------------------------------------
+
+_MOST_SESSIONS = 10_000
+_TRIES = 10  # attempts while the policy or the signatures turn out to have changed
+
+
+class Renumbered(Exception):
+    """Signatures got numbers while parts of a statement were being compiled; all of them must be compiled again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """An internal asker, which needs no key: a command, or the admin."""
+
+    environment_id: int
+
+
+Asker = Caller | Trusted
+
+
+def confirmed(asker: Asker) -> SnapshotState:
+    """Return the current state. Raise `KeyRefused` for a key that is invalid or belongs to another environment now."""
+    statement = state_statement(asker.environment_id, isinstance(asker, Caller), run.dialect())
+    with uncounted():  # may be called during planning
+        row = run.glance(statement.sql, asker.key_hash) if isinstance(asker, Caller) else None
+        rows = [row] if row is not None else run.execute(statement, given_by(asker))
+        if not rows:
+            raise nobody(asker)
+    return SnapshotState(*rows[0])
+
+
+def given_by(asker: Asker) -> dict[str, object]:
+    """Return the asker's slots for statements."""
+    return {"key": asker.key_hash} if isinstance(asker, Caller) else {}
+
+
+def nobody(asker: Asker) -> AuthzError:
+    """Return the error for an asker that the database does not know."""
+    if isinstance(asker, Trusted):
+        return NotFound("the environment no longer exists")
+    try:
+        caller_of_hash(asker.key_hash, Scope.READ)
+    except KeyRefused as refusal:  # tells a bad key from a missing scope
+        return refusal
+    return KeyRefused()  # it belongs to another environment now
+
+
+def session_now(asker: Asker) -> LiveSession:
+    """Return a session by the policy that is active now."""
+    return LiveSession(asker.environment_id, confirmed(asker).version, isinstance(asker, Caller))
+
+
+def session_at(asker: Asker, moment: Moment) -> LiveSession:
+    """Return a session by the policy of a moment."""
+    generation = likely_session(asker).generation
+    if moment.signatures is None:  # a moment from a page token lacks them
+        moment = replace(moment, signatures=latest_signature(asker.environment_id, moment.revision))
+    return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
+
+
+def settled(asker: Asker, moment: Moment | None, attempt: Callable[[LiveSession], tuple[T, int | None]]) -> T:
+    """Call `attempt` with sessions until one has the active policy, and return its result.
+
+    `attempt` returns its result and the policy version that the database had meanwhile, or `NEW_SIGNATURE`. If that is
+    not the session's, it is called again with the next session. The same goes for an error that it raises.
+    """
+    session = likely_session(asker) if moment is None else session_at(asker, moment)
+    for _ in range(_TRIES):
+        version: int | None
+        try:
+            result, version = attempt(session)
+        except (KeyRefused, QueryTooSlow, Unavailable):
+            raise  # independent of the policy
+        except AuthzError:
+            if moment is not None:
+                raise
+            version = confirmed(asker).version
+            if version == session.version:
+                raise
+        except Renumbered:
+            version = NEW_SIGNATURE
+        else:
+            if version == session.version:
+                return result
+        session = session_after(session, version)
+    raise PolicyMoved
+
+
+# ---- Sessions last seen active: hints, confirmed by every statement ----------------------------------------------
+
+_sessions: dict[tuple[int, bool], LiveSession] = {}
+_moving = Lock()
+_floor = 0  # the oldest generation that a cached session may have
+
+
+def _forget() -> None:
+    """Start new generations, which find none of the statements compiled before."""
+    global _floor
+    with _moving:
+        _sessions.clear()
+        _floor = new_generation()
+
+
+timeline.forgets(_forget)
+
+
+def likely_session(asker: Asker) -> LiveSession:
+    """Return the session of the policy that was last seen active."""
+    found = _sessions.get((asker.environment_id, isinstance(asker, Caller)))
+    return _remember(session_now(asker)) if found is None else found
+
+
+def session_after(session: LiveSession, current: int | None) -> LiveSession:
+    """Return the next session to use after a statement found another version or new signatures."""
+    with _moving:
+        known = _sessions.get((session.environment_id, session.needs_key), session)
+        if session.moment is not None:
+            return replace(session, generation=_generation_after(known, session))
+        if current != NEW_SIGNATURE:
+            generation = max(known.generation, session.generation)
+            if generation < _floor:  # the session predates a reset
+                generation = new_generation()
+            return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
+        if (known.version, known.generation) != (session.version, session.generation):
+            return known  # another thread already refreshed the session; all share what is compiled for it
+        return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
+
+
+def _generation_after(known: LiveSession, session: LiveSession) -> int:
+    """Return a generation that knows the current signatures."""
+    if known.generation != session.generation:
+        return known.generation
+    return _remember(LiveSession(known.environment_id, known.version, known.needs_key)).generation
+
+
+def _remember(session: LiveSession) -> LiveSession:
+    if len(_sessions) > _MOST_SESSIONS:
+        _sessions.clear()
+    if session.version is not None:
+        versions.note(session.environment_id, session.version)
+    if session.generation >= _floor:
+        _sessions[session.environment_id, session.needs_key] = session
+    return session

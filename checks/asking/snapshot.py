@@ -12,21 +12,25 @@ from math import inf
 from django.conf import settings
 
 from checks.asking import limits, run
-from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
 from checks.asking.session import (
+    Asker,
     Cache,
     LiveSession,
+    PreparedCache,
     PreparedStatement,
     Session,
     StatementKey,
     Statements,
-    new_statements,
+    confirmed,
+    numbering_of,
     rules_of,
+    settled,
+    shared_cache,
 )
 from checks.engine.answers import AnswerRow
-from checks.engine.compile import Root, compiled
+from checks.engine.compile import Compiled, Root
 from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.rules.clauses import Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
@@ -38,7 +42,7 @@ from checks.engine.sql.text import Statement, Text, finished
 from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
-from facts.numbering import NUMBERLESS, Numbered, numbers_as_of
+from facts.numbering import NUMBERLESS, Numbered, Numbering, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import NOTHING_SEEN, Seen, versions
 from policy.errors import AuthzError
@@ -55,12 +59,16 @@ _MOST = 0.8  # of a question's time
 _SHORTEST = 0.05  # minimum time limit of a statement, in seconds
 _LONGER = 0.02  # seconds a server may run a statement past the time left: setting its limit takes time
 GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # they end a search, not the request
-_NO_NUMBER = -1  # in place of the number of a signature without stored facts
+_MOST_STATEMENTS = 8192
 
 # Statements of all snapshots by published policies. Live sessions have a cache of their own: they do not wait for what
 # is compiled here, and their statements are not evicted for it.
-published = new_statements()
-timeline.forgets(published.clear)
+published: Statements = shared_cache(_MOST_STATEMENTS)
+
+
+def new_statements() -> Statements:
+    """Return a cache for the statements of an unpublished program."""
+    return PreparedCache(_MOST_STATEMENTS)
 
 
 @contextmanager
@@ -118,8 +126,10 @@ def _opened(
         known = numbers_as_of(environment_id, moment.signatures if moment else None)
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
         now = run.current_time() if moment is None else moment.at // 1_000_000
-        given = (environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
-        yield Snapshot(*given, moment.revision if moment else 0, now=now)
+        yield Snapshot(
+            environment_id, policy, cases, facts, inline, useful.unused, known, statements,
+            past=moment, revision=moment.revision if moment else 0, now=now,
+        )  # fmt: skip
 
 
 _cases: Cache[AskedPolicy, Cases] = Cache(64)
@@ -138,7 +148,6 @@ def _cases_of(policy: AskedPolicy) -> Cases:
 
 timeline.forgets(_cases.clear)
 versions.forgets(_cases.drop)
-versions.forgets(lambda version: published.drop_all(lambda key: key.policy == version))
 
 
 def cases_of_text(program: Program) -> Cases:
@@ -251,16 +260,6 @@ class Snapshot(Session):
 
     # ---- facts -------------------------------------------------------------------------------------------
 
-    def number_of(self, signature: Signature) -> int:
-        """Return the signature's number, or one that no stored fact has."""
-        return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
-
-    @cached_property
-    def _stand_ins(self) -> dict[Signature, int]:
-        """Return stand-ins for unnumbered context signatures; always the same, since cached statements contain them."""
-        missing = sorted(self.inline - self.numbers.keys(), key=str)
-        return {signature: _NO_NUMBER - 1 - place for place, signature in enumerate(missing)}
-
     @cached_property
     def brought(self) -> frozenset[Fact]:
         """Return the context facts, computed once: a context parsed from JSON creates them anew on each iteration."""
@@ -292,7 +291,7 @@ class Snapshot(Session):
 
     @cached_property
     def _facts(self) -> str:
-        return inline_rows(self.context, self.number_of)
+        return inline_rows(self.context, numbering_of(self.known, self.inline).of)
 
     def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[AnswerRow]:
         """Return at most `most` rows (0: all) that make the root true. None or the empty id stands for any value."""
@@ -411,18 +410,24 @@ class Snapshot(Session):
     # ---- statements ----------------------------------------------------------------------------------------
 
     def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
-        mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
         as_of_signature = self.past.signatures if self.past else None
-        return StatementKey(*mine, (asked,), width, self.inline, as_of_signature, window, most)
+        return StatementKey(
+            self.environment_id, self.policy, None, self.known.marks, self.dialect,
+            (asked,), width, self.inline, as_of_signature, window, most,
+        )  # fmt: skip
 
-    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
+    def rules_of(self, key: StatementKey) -> RuleSet:
+        return self.cases.rules
+
+    def numbers_of(self, key: StatementKey) -> Numbered:
+        return self.known
+
+    def _made(self, key: StatementKey, places: tuple[int, ...]) -> tuple[Compiled, Numbering]:
         self.check_time()
         began = time.thread_time()
-        knows = self.numbers.__contains__
-        ends = self.known.ending.__contains__
-        made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows, may_end=ends)
+        made = super()._made(key, places)
         self.planning += time.thread_time() - began
-        return PreparedStatement.of(made, places, {}, self.known.marks)
+        return made
 
 
 @lru_cache(maxsize=4096)

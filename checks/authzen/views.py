@@ -8,12 +8,12 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from checks.answering import Answering, Reply
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
-from checks.asking.askers import Asker, confirmed, settled
 from checks.asking.paging import LARGEST, PageRequest, least_of, page_of
 from checks.asking.question import Check, Page, Question, allow, by_ids
-from checks.asking.session import NEW_SIGNATURE, LiveSession
+from checks.asking.session import NEW_SIGNATURE, Asker, LiveSession, confirmed, settled
 from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -36,7 +36,7 @@ from checks.compare.differences import AskedTogether
 from checks.decisions.log import LogLine, Summary
 from checks.errors import StatementTooLarge
 from checks.explain.explain import Explanation, explain, explanation_to_json
-from checks.views import Answering, Reply, moment_asked
+from checks.views import moment_asked
 from facts.wire import Fact
 from policy.active import Caller, program_of_version
 from policy.endpoint import Doc, Endpoint, Request, Response, public_url_of, ref

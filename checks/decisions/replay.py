@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
-from checks.asking.askers import Trusted
+from checks.answering import Asking
 from checks.asking.question import Asked, Query, Question, allow
+from checks.asking.session import Trusted
 from checks.authzen import views as authzen
 from checks.compare.differences import AskedTogether, goals_of
 from checks.decisions.log import LogLine, Summary, summary_of
@@ -28,7 +29,7 @@ from checks.serializers import (
     FactQuery,
     ListQuery,
 )
-from checks.views import Asking, actions_question, explained_question
+from checks.views import actions_question, explained_question
 from facts.wire import fact_from_json
 from policy.active import program_of_version
 from policy.endpoint import Endpoint, Request

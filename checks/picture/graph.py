@@ -12,6 +12,7 @@ from checks.explain.cases import ordered_body
 from checks.explain.tree import abbreviated, formula_of, shown_literal, source_text
 from policy.errors import NotFound
 from policy.language.source import NOWHERE, Span
+from policy.rules.components import reachable
 from policy.rules.declarations import did_you_mean, listed
 from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var, types_of
 from policy.values import STRING, Value
@@ -75,17 +76,18 @@ class Needing:
     def _by_rules(self, key: _NodeKey) -> Needed:
         needs: dict[Need, None] = {}
         through: set[Span] = set()
-        waiting, seen = [key], {key}
-        while waiting:
-            for rule in self._rules(waiting.pop()):
+
+        def following(key: _NodeKey) -> Iterator[_NodeKey]:
+            for rule in self._rules(key):
                 if rule.origin != NOWHERE and rule.head.predicate not in self.program.helpers:
                     through.add(rule.origin)
                 for literal in (each for each in rule.body if isinstance(each, Atom)):
                     if asked := _asked(literal, rule.types, None):
                         needs[asked] = None
-                    elif (following := _key(literal)) not in seen:
-                        seen.add(following)
-                        waiting.append(following)
+                    else:
+                        yield _key(literal)
+
+        reachable((key,), following)
         return Needed(tuple(needs), frozenset(through))
 
     def _rules(self, key: _NodeKey) -> Iterator[Rule]:

@@ -83,11 +83,6 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
     connection.timeline = number
 
 
-def is_outdated(connection: Any) -> bool:
-    """Return whether a connection is to a former primary, which another server has replaced."""
-    return 0 < getattr(connection, "timeline", 0) < timeline.number
-
-
 # ---- clock --------------------------------------------------------------------------------------------------------
 # The time by the database's clock, which all servers share, as one integer: microseconds since 1970.
 

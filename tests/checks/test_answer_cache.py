@@ -11,9 +11,10 @@ from django.db.models import F
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from checks.asking import answer_cache, ask
-from checks.asking.askers import Trusted
+from checks import answering
+from checks.asking import ask
 from checks.asking.question import Asked, allow
+from checks.asking.session import Trusted
 from facts import loading
 from facts import store as facts_store
 from facts.accept import HEADER
@@ -39,9 +40,9 @@ def asked(monkeypatch) -> list[object]:
     found: list[object] = []
     answered = ask._answered
     monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
-    answer_cache._answers.clear()
-    answer_cache._latest.clear()
-    monkeypatch.setattr(answer_cache, "_seen", Everything())
+    answering._answers.clear()
+    answering._latest.clear()
+    monkeypatch.setattr(answering, "_seen", Everything())
     return found
 
 
@@ -111,13 +112,13 @@ def test_unused_context_facts_are_told_again(repos, asked, caplog):
 
 
 def test_nothing_is_kept_for_what_comes_for_the_first_time(repos, asked, monkeypatch):
-    monkeypatch.setattr(answer_cache, "_seen", [0] * answer_cache._MOST_SEEN)
+    monkeypatch.setattr(answering, "_seen", [0] * answering._MOST_SEEN)
     for wanted in (0, 1, 1):
         repos.post(*REQUESTS[0])
-        assert len(answer_cache._answers) == wanted
+        assert len(answering._answers) == wanted
     assert len(asked) == 2
     repos.post(*REQUESTS[1])
-    assert len(answer_cache._answers) == 1 and len(asked) == 3
+    assert len(answering._answers) == 1 and len(asked) == 3
 
 
 def test_refusals_are_not_kept(repos, asked):
@@ -131,7 +132,7 @@ def test_nothing_is_kept_where_that_is_wanted(repos, asked, settings):
     settings.ANSWER_CACHE = 0
     for turn in (1, 2, 3):
         repos.post(*REQUESTS[0])
-        assert len(asked) == turn and not len(answer_cache._answers)
+        assert len(asked) == turn and not len(answering._answers)
 
 
 def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
@@ -139,14 +140,14 @@ def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
     store(repos, *(fact("is_public", f"Repo:{number:050}") for number in range(200)))
     for turn in (1, 2):
         repos.post(*REQUESTS[3])
-        assert len(asked) == turn and not len(answer_cache._answers)
+        assert len(asked) == turn and not len(answering._answers)
 
 
 def test_answers_have_so_much_room_and_no_more(repos, monkeypatch):
-    monkeypatch.setattr(answer_cache, "_answers", answer_cache.Cache(5_000, answer_cache._bytes_of))
+    monkeypatch.setattr(answering, "_answers", answering.Cache(5_000, answering._bytes_of))
     for number in range(20):
         repos.post("/authorize", about(f"User:{number}", "Repo:a", action="read"))
-    assert len(answer_cache._answers) == 4
+    assert len(answering._answers) == 4
 
 
 # ---- all that an answer depends on ---------------------------------------------------------------------------------
@@ -411,4 +412,4 @@ def test_who_asks_from_inside_is_answered_from_no_memory(api):
     publish(api, POLICY)
     question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Repo", ("a",)))
     assert ask.answer(Trusted(api.environment.pk), question).valid_while is not None
-    assert not len(answer_cache._answers)
+    assert not len(answering._answers)

@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from checks.asking import ask, session
-from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
+from checks.asking.session import Trusted
 from facts import store as facts_store
 from facts.accept import HEADER
 from facts.models import Signature

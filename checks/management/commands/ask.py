@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 
 from checks.asking import ask
 from checks.asking.advice import advice_on_question
-from checks.asking.askers import Trusted
 from checks.asking.question import Asked, Page, Question, allow, by_ids
+from checks.asking.session import Trusted
 from checks.engine.compile import Compiled
 from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandError
 
-from checks.asking.askers import Trusted
 from checks.asking.question import Asked, allow
 from checks.compare.review import Access, AccessState, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import described, looked_text, shown, shown_action

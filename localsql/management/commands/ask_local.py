@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
-from checks.asking.askers import Trusted
 from checks.asking.question import Asked, Question, allow
+from checks.asking.session import Trusted
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text
