@@ -39,7 +39,10 @@ from policy.errors import AuthzError
 from policy.moments import Moment, check_known, seen_since
 from policy.values import Value
 
-AT_ONCE = 50  # questions per statement; more take several statements in one snapshot
+StatementsOf = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
+
+# Up to 50 questions per statement; more take several statements in one snapshot.
+TOGETHER: StatementsOf = partial(LiveSession.statements_for, at_once=50)
 _IS_TIMELESS = attrgetter("is_timeless")  # of a `Ready`
 
 
@@ -92,7 +95,7 @@ class Answered(NamedTuple):
 def answer(asker: Asker, question: Question, page: Page | None = None, moment: Moment | None = None) -> Answered:
     """Answer one question, as of `moment` (None: now). With a page, the rows are sorted."""
     statements_for = LiveSession.statements_for if page is None else partial(LiveSession.statements_for, page=page)
-    return _answered(asker, (question,), question.context, statements_for, moment)
+    return answered(asker, (question,), question.context, moment, statements_for)
 
 
 def allowed_among(
@@ -109,7 +112,7 @@ def allowed_among(
         ids.setdefault(resource.type, {})[resource.id] = None
     types = list(ids)
     questions = [allow(actor, action, Asked(name, tuple(ids[name])), ("resource",), context) for name in types]
-    found = answered(asker, questions, context, moment=moment)
+    found = answered(asker, questions, context, moment)
     allowed = {Value(types[index], text) for index, (text,) in found.rows if text is not None}
     return [resource for resource in resources if resource in allowed], found
 
@@ -130,23 +133,6 @@ def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Co
     return session.plan(question._replace(context=useful.facts), page), useful.unused
 
 
-def answered(
-    asker: Asker,
-    questions: Sequence[Question] | Callable[[LiveSession], Sequence[Question]],
-    context: Sequence[Fact] = (),
-    page: Page | None = None,
-    at_once: int = AT_ONCE,
-    moment: Moment | None = None,
-) -> Answered:
-    """Answer questions with the same context facts, with at most `at_once` of them per statement.
-
-    `questions` is a function of the session if the policy decides what to ask.
-    """
-
-    statements_for = partial(LiveSession.statements_for, page=page, at_once=at_once)
-    return _answered(asker, questions, context, statements_for, moment)
-
-
 def answered_each(
     asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> Answered:
@@ -157,20 +143,21 @@ def answered_each(
     with run.question_time():
         if len(questions) > 1 and moment is None:
             with suppress(StatementTooLarge):
-                return _answered(asker, questions, context, by_rows.statements_for)
-        return answered(asker, questions, context, at_once=1, moment=moment)
+                return answered(asker, questions, context, None, by_rows.statements_for)
+        return answered(asker, questions, context, moment, LiveSession.statements_for)
 
 
-StatementsOf = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
-
-
-def _answered(
+def answered(
     asker: Asker,
     questions: Sequence[Question] | Callable[[LiveSession], Sequence[Question]],
-    context: Sequence[Fact],
-    statements_for: StatementsOf,
+    context: Sequence[Fact] = (),
     moment: Moment | None = None,
+    statements_for: StatementsOf = TOGETHER,
 ) -> Answered:
+    """Answer questions with the same context facts by the statements that `statements_for` returns.
+
+    `questions` is a function of the session if the policy decides what to ask.
+    """
 
     def attempt(session: LiveSession) -> tuple[Answered, int | None]:
         asked: Sequence[Question] = ()

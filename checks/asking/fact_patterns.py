@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
-from checks.asking.ask import Answered, answered
+from checks.asking import ask
+from checks.asking.ask import Answered
 from checks.asking.open_policy import OpenProgram
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.session import Asker, LiveSession
@@ -33,7 +34,7 @@ def find_facts(
     asker: Asker, pattern: FactPattern, context: Sequence[Fact], moment: Moment | None = None
 ) -> Answered:  # fmt: skip
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
-    return answered(asker, lambda session: questions_of(session, pattern, context), context, moment=moment)
+    return ask.answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ PERMITTED = fact("has_permission", "User:ann", "read", "Doc:d")
 def asked(monkeypatch) -> list[object]:
     """Requests that were not answered from memory."""
     found: list[object] = []
-    answered = ask._answered
-    monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
+    answered = ask.answered
+    monkeypatch.setattr(ask, "answered", lambda *args: found.append(args[1]) or answered(*args))
     answering._answers.clear()
     answering._latest.clear()
     monkeypatch.setattr(answering, "_seen", Everything())

@@ -159,15 +159,15 @@ def a_clock_from(now: int) -> Callable[[], int]:
 
 
 def test_what_is_too_large_together_is_asked_one_by_one(repos, monkeypatch):
-    real, tried = ask._answered, []
+    real, tried = ask.answered, []
 
-    def refusing(asker, questions, context, statements_for, moment=None):
+    def refusing(asker, questions, context, moment, statements_for):
         tried.append(statements_for)
         if statements_for is by_rows.statements_for:
             raise StatementTooLarge
-        return real(asker, questions, context, statements_for, moment)
+        return real(asker, questions, context, moment, statements_for)
 
-    monkeypatch.setattr(ask, "_answered", refusing)
+    monkeypatch.setattr(ask, "answered", refusing)
     assert each(repos, *CHECKS[:6]) == [True, False, False, True, False, False] and len(tried) == 2
 
 
