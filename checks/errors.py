@@ -14,7 +14,7 @@ class QueryTooSlow(AuthzError):
 class Crowded(Unavailable):
     """A slow question did not get its turn to run in time: other slow questions had all turns."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("too many slow queries are running; try again later")
 
 

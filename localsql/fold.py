@@ -19,12 +19,10 @@ from typing import TypeVar, overload
 from checks.asking import limits
 from checks.engine.plan.draft import comparison
 from checks.engine.plan.plan import (
-    Among,
     AnswerArm,
     Answers,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     DerivedTable,
     Exit,
@@ -40,7 +38,7 @@ from checks.engine.plan.plan import (
     Variant,
 )
 from checks.engine.rules import clauses
-from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
+from checks.engine.rules.clauses import FRESH, Cmp, Col, Const, Member, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import NotExpressible, TooManyConstants
 from localsql.plan import ConstantRows, FoldedCandidates, FoldedDerivedTable, is_local
 from localsql.split import MOST_VALUES, Each, Split, SplitPlan, Splitter, StoredStatement
@@ -159,7 +157,7 @@ class Residual:
         inner[column] = value
         if isinstance(value, Const):
             return value.id in ids
-        lists.append(Among(value, ids))
+        lists.append(Member(value, ids))
         return True
 
     def _constant_rows(self, stored: StoredStatement, rows: Rows, inner: ColumnSubstitution) -> ConstantRows | None:
@@ -241,10 +239,10 @@ class Residual:
         match condition:
             case Same(left, right):
                 return _compared("=", self._value(left, inner), self._value(right, inner))
-            case Among(operand, ids):
+            case Member(operand, ids):
                 value = self._value(operand, inner)
-                return value.id in ids if isinstance(value, Const) else Among(value, ids)
-            case Comparison(operator, left, right):
+                return value.id in ids if isinstance(value, Const) else Member(value, ids)
+            case Cmp(operator, left, right):
                 return _compared(operator, self._value(left, inner), self._value(right, inner))
             case Holds(plan, negated):
                 verdict = self._held(plan, inner)

@@ -11,7 +11,6 @@ from functools import cached_property
 from checks.asking import limits
 from checks.engine.plan.draft import connected, sources_of
 from checks.engine.plan.plan import (
-    Among,
     Answers,
     Branch,
     Condition,
@@ -27,7 +26,7 @@ from checks.engine.plan.plan import (
     Tagged,
 )
 from checks.engine.rules import clauses
-from checks.engine.rules.clauses import Col, Const, Operand, Term, Var, type_of
+from checks.engine.rules.clauses import Col, Const, Member, Operand, Term, Var, type_of
 from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.bindings import Bindings
@@ -235,7 +234,7 @@ def tested(condition: Condition) -> tuple[Term, ...]:
     match condition:
         case Same(left, right):
             return (left, right)
-        case Among(operand, _) | Semijoin(operand):
+        case Member(operand, _) | Semijoin(operand):
             return (operand,)
     return ()
 

@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 
 from checks.engine.plan.draft import Draft
 from checks.engine.plan.plan import (
-    Among,
     Answers,
     Branch,
-    Comparison,
     Condition,
     Continuation,
     DerivedTable,
@@ -37,10 +35,12 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import (
     FRESH,
     Call,
+    Cmp,
     Col,
     Const,
     GoalKey,
     Literal,
+    Member,
     Neg,
     Operand,
     Scan,
@@ -140,7 +140,7 @@ def _terms(part: PlanSource | Condition) -> Iterable[Term]:
     match part:
         case Holds(plan) | DerivedTable(plan=plan):
             return plan.fixed
-        case Same() | Among() | Comparison():
+        case Same() | Member() | Cmp():
             return compared(part)
     return ()
 

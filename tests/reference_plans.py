@@ -18,11 +18,9 @@ from checks.engine.answers import UNGUARDED
 from checks.engine.compile import PlannedRoot
 from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
-    Among,
     Answers,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     DerivedTable,
     Exit,
@@ -36,7 +34,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.rules.clauses import Cmp, Col, Const, Member, Operand, Other, Slot, Term, Var
 from policy.rules.program import Signature
 
 Facts = Mapping[Signature, Iterable[tuple[str, ...]]]
@@ -202,11 +200,11 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
     match condition:
         case Same(left, right):
             return value(left, env, known) == value(right, env, known)
-        case Among(operand, ids):
+        case Member(operand, ids):
             return value(operand, env, known) in ids
-        case Comparison("!=", left, right):
+        case Cmp("!=", left, right):
             return value(left, env, known) != value(right, env, known)
-        case Comparison(operator, left, right):
+        case Cmp(operator, left, right):
             a, b = int(value(left, env, known)), int(value(right, env, known))
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
         case Tagged(source, tag):
@@ -217,9 +215,9 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
 
 def compared(condition: Condition) -> set[Col]:
     match condition:
-        case Same(left, right) | Comparison(_, left, right):
+        case Same(left, right) | Cmp(_, left, right):
             terms: tuple[Term, ...] = (left, right)
-        case Among(operand):
+        case Member(operand):
             terms = (operand,)
         case Tagged(source):
             terms = (Col(source, "tag"),)

@@ -60,6 +60,7 @@ _SHORTEST = 0.05  # minimum time limit of a statement, in seconds
 _LONGER = 0.02  # seconds a server may run a statement past the time left: setting its limit takes time
 GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # they end a search, not the request
 _MOST_STATEMENTS = 8192
+NO_VALUES: Mapping[str, object] = {}
 
 # Statements of all snapshots by published policies. Live sessions have a cache of their own: they do not wait for what
 # is compiled here, and their statements are not evicted for it.
@@ -314,7 +315,7 @@ class Snapshot(Session):
 
     def page(self, question: Question, page: Page) -> list[AnswerRow]:
         """Return a page of the answers to a question with one column, sorted."""
-        prepared, slots = self._seen_through(question, page.window, page.slots)
+        prepared, slots = self._prepared_for(question, 0, page.window, page.slots)
         if prepared.statement is None:
             return []
         # The statement has applied the page already, unless its rows are guarded.
@@ -323,7 +324,7 @@ class Snapshot(Session):
     def count(self, question: Question, text: str = "", before: str | None = None) -> tuple[int, int]:
         """Return how many ids in the single answer column contain the text, and how many of those precede `before`."""
         given: dict[str, object] = {"contained": text, "before": before}
-        prepared, slots = self._seen_through(question, Window(False, before is not None, bool(text), True), given)
+        prepared, slots = self._prepared_for(question, 0, Window(False, before is not None, bool(text), True), given)
         if prepared.statement is None:
             return 0, 0
         found = self._run(prepared, slots)
@@ -332,17 +333,16 @@ class Snapshot(Session):
         ids = [name for (name,) in prepared.answers(found) if name is not None and text in name]
         return len(ids), sum(before is not None and name < before for name in ids)
 
-    def _seen_through(
-        self, question: Question, window: Window, given: dict[str, object]
+    def _prepared_for(
+        self, question: Question, most: int = 0, window: Window | None = None, given: Mapping[str, object] = NO_VALUES
     ) -> tuple[PreparedStatement, dict[str, object]]:
-        slots = self.slots() | given
+        slots = {**self.slots(), **given}
         outline = outline_of(question, Values(self.program.names, slots))
-        return self.prepared(self._key(outline, len(question.outs), 0, window)), slots
+        return self.prepared(self._key(outline, len(question.outs), most, window)), slots
 
     def can_hold(self, question: Question) -> bool:
         """Return whether some facts could make it true, judging by the policy and the stored signatures."""
-        outline = outline_of(question, Values(self.program.names, self.slots()))
-        return self.prepared(self._key(outline, len(question.outs), 0)).statement is not None
+        return self._prepared_for(question)[0].statement is not None
 
     def first_answers(self, question: Question, most: int) -> Sequence[AnswerRow]:
         """Return at most `most` answers, unordered and possibly repeated. Not cached, as there may be many."""
@@ -360,9 +360,7 @@ class Snapshot(Session):
         return found
 
     def _answers(self, question: Question, most: int = 0) -> Sequence[AnswerRow]:
-        slots = self.slots()
-        outline = outline_of(question, Values(self.program.names, slots))
-        prepared = self.prepared(self._key(outline, len(question.outs), most))
+        prepared, slots = self._prepared_for(question, most)
         if prepared.statement is None:
             return []
         found = self._answer(prepared.statement, prepared.rounds, slots) if most else self._run(prepared, slots)

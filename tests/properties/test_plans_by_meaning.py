@@ -17,7 +17,7 @@ SMALL_LADDERS = range(15)
 OF_ALL_FEATURES = [101, *range(104, 113), 121, 127, 129, 150, 152, 155]  # which are planned soon
 FORMS = {
     "FactScan stored", "FactScan inline", "Ids", "Candidates", "Goals", "Answers", "DerivedTable", "DerivedTable wild",
-    "DerivedTable wild guarded", "DerivedTable wild same", "Same", "Among", "Comparison", "Tagged", "Holds",
+    "DerivedTable wild guarded", "DerivedTable wild same", "Same", "Member", "Cmp", "Tagged", "Holds",
     "Holds not", "guarded", "plan: EXITS", "plan: SET", "plan: GOALS", "plan: PATH", "plan: ANSWERS", "plan: ROUNDS",
     "plan: a plain path",
 }  # fmt: skip

@@ -11,9 +11,7 @@ from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.plan.plan import (
     FAR,
     Active,
-    Among,
     Branch,
-    Comparison,
     Condition,
     Exit,
     FactScan,
@@ -31,6 +29,7 @@ from checks.engine.rules.clauses import (
     FRESH,
     UNBOUND,
     Call,
+    Cmp,
     Col,
     Const,
     Given,
@@ -235,7 +234,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
             return TYPED[operator].holds(left.id, right.id)
     if operator == "=":
         return Same(left, right)
-    return Comparison(operator, left, right)
+    return Cmp(operator, left, right)
 
 
 def is_closed(call: Call, rest: Draft) -> bool:
@@ -269,7 +268,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
         return None
     conditions = tuple(each for each in rest.conditions if taken & sources_of(each))
-    if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
+    if not all(isinstance(each, (Same, Member, Cmp)) for each in conditions):
         return None
     return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
 
@@ -293,7 +292,7 @@ def renumbered(branch: Branch, columns: Iterable[Col]) -> tuple[Branch, tuple[Co
     places = {source.number: index for index, source in enumerate(branch.sources)}
     if not all(isinstance(each, FactScan) for each in branch.sources):
         return None
-    if not all(isinstance(each, (Same, Among, Comparison)) for each in branch.conditions):
+    if not all(isinstance(each, (Same, Member, Cmp)) for each in branch.conditions):
         return None
 
     def placed(operand: Operand) -> Operand:
@@ -320,9 +319,9 @@ def sources_of(condition: Condition) -> set[int]:
 def columns_in(condition: Condition) -> Sequence[Col]:
     """Return the columns that the condition mentions."""
     match condition:
-        case Same(left, right) | Comparison(_, left, right):
+        case Same(left, right) | Cmp(_, left, right):
             return [each for each in (left, right) if isinstance(each, Col)]
-        case Among(Col() as column, _):
+        case Member(Col() as column, _):
             return (column,)
         case Holds(plan):
             return plan.outer_columns
@@ -333,10 +332,10 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
     match condition:
         case Same(left, right):
             return Same(change(left), change(right))
-        case Among(operand, ids):
-            return Among(change(operand), ids)
-        case Comparison(operator, left, right):
-            return Comparison(operator, change(left), change(right))
+        case Member(operand, ids):
+            return Member(change(operand), ids)
+        case Cmp(operator, left, right):
+            return Cmp(operator, change(left), change(right))
         case Tagged() | Holds() | ForeignCondition():
             raise AssertionError("no prefix has such a condition")
 

@@ -10,10 +10,12 @@ from functools import cached_property
 from checks.engine.rules.clauses import (
     NOW,
     Call,
+    Cmp,
     Col,
     Given,
     GoalKey,
     Literal,
+    Member,
     Neg,
     Operand,
     Other,
@@ -248,27 +250,6 @@ class Same:
 
 
 @value
-class Among:
-    operand: Operand
-    ids: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.operand} in {list(self.ids)}"
-
-
-@value
-class Comparison:
-    """`!=` of text, `< <= > >=` of Integers."""
-
-    operator: str
-    left: Operand
-    right: Operand
-
-    def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.right}"
-
-
-@value
 class Tagged:
     """The row has this tag: of goals, a state; of answers, a state with a variant."""
 
@@ -290,7 +271,7 @@ class Holds:
         return f"{'no ' if self.negated else ''}answer of plan {self.plan.name}"
 
 
-Condition = Same | Among | Comparison | Tagged | Holds | ForeignCondition
+Condition = Same | Member[Operand] | Cmp[Operand] | Tagged | Holds | ForeignCondition
 
 
 # ---- branches and plans ------------------------------------------------------------------------------------------

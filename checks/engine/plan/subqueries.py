@@ -28,7 +28,7 @@ from checks.engine.plan.draft import (
     variant_of,
     without_prefix,
 )
-from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, Holds, Ids, Plan, PlanSource, Same, Variant
+from checks.engine.plan.plan import Branch, Condition, DerivedTable, Holds, Ids, Plan, PlanSource, Same, Variant
 from checks.engine.rules.clauses import (
     Call,
     Cmp,
@@ -121,7 +121,7 @@ class Subqueries:
             case Member(Other(), _):
                 return False
             case Member(operand, ids) if not isinstance(operand, Var):
-                return Among(operand, ids)
+                return Member(operand, ids)
             case Neg(call):
                 held = self.holds(outward(call), among)
                 return not held if isinstance(held, bool) else Holds(held.plan, negated=True)

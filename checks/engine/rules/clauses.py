@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from math import inf
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
 from checks.engine.answers import FRESH_ID
 from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
@@ -151,6 +151,7 @@ class Inner:
 # Terms that have a value at run time. `Inner` has none: it becomes a `Var` when its negation is planned.
 Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
+AnyTerm = TypeVar("AnyTerm", bound=Term)
 NOW = Slot("now")
 # No stored id is empty, so the empty id stands for "a value that nothing mentions".
 FRESH = Const(FRESH_ID)
@@ -250,8 +251,10 @@ class Given:
 
 
 @value
-class Member:
-    variable: Term
+class Member(Generic[AnyTerm]):
+    """The term is one of these values. A condition of a plan, too, once the term has a value."""
+
+    variable: AnyTerm
     ids: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -267,18 +270,18 @@ class Neg:
 
 
 @value
-class Cmp:
-    """A comparison: `=` and `!=` of text; the order comparisons of Integers only."""
+class Cmp(Generic[AnyTerm]):
+    """A comparison: `=` and `!=` of text; the order comparisons of Integers only. Like `Member`, also a condition."""
 
     operator: str
-    left: Term
-    right: Term
+    left: AnyTerm
+    right: AnyTerm
 
     def __str__(self) -> str:
         return f"{self.left} {self.operator} {self.right}"
 
 
-Literal = Call | Scan | Given | Member | Neg | Cmp
+Literal = Call | Scan | Given | Member[Term] | Neg | Cmp[Term]
 
 
 def terms_of(literal: Literal) -> tuple[Term, ...]:

@@ -367,7 +367,7 @@ def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
     return found
 
 
-def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
+def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member[Term] | None:
     """Return the variable's list of values, if only this list and one argument of the fact mention the variable."""
     members = [each for each in clause.body if isinstance(each, Member) and each.variable == variable]
     others = [each for each in clause.body if each not in members and each is not scan]
@@ -375,7 +375,7 @@ def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
     return members[0] if len(members) == 1 and not used else None
 
 
-def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Member | None) -> Clause:
+def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Member[Term] | None) -> Clause:
     args = (*scan.args[:index], _HOLE, *scan.args[index + 1 :])
     body: list[Literal] = [replace(scan, args=args) if each is scan else each for each in clause.body]
     kept = canonical(Clause(clause.params, tuple(each for each in body if each is not member)))
@@ -385,7 +385,7 @@ def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Membe
     return Clause(clause.params, tuple(substituted(each, back) for each in kept.body))
 
 
-def _place_without(clause: Clause, place: int, member: Member | None) -> int:
+def _place_without(clause: Clause, place: int, member: Member[Term] | None) -> int:
     return place - sum(1 for each in clause.body[:place] if each is member)
 
 

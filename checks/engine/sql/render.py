@@ -10,11 +10,9 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from checks.engine.plan.draft import sources_of
 from checks.engine.plan.plan import (
-    Among,
     AnswerArm,
     Answers,
     Branch,
-    Comparison,
     Condition,
     Exit,
     FactScan,
@@ -26,7 +24,7 @@ from checks.engine.plan.plan import (
     Same,
     Tagged,
 )
-from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var, tick
+from checks.engine.rules.clauses import Cmp, Col, Const, Member, Operand, Slot, Term, Var, tick
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import (
     Column,
@@ -218,7 +216,7 @@ def _names_in(condition: Condition) -> ColumnNames | None:
     match condition:
         case Same(Col() as column, Const(text)):
             return column, frozenset((text,))
-        case Among(Col() as column, ids):
+        case Member(Col() as column, ids):
             return column, frozenset(ids)
     return None
 
@@ -226,7 +224,7 @@ def _names_in(condition: Condition) -> ColumnNames | None:
 def _column_of(condition: Condition, source: int) -> str | None:
     """Return the column of the source that the condition restricts to one value or to several."""
     match condition:
-        case Same(Col(number) as column, _) | Among(Col(number) as column, _) if number == source:
+        case Same(Col(number) as column, _) | Member(Col(number) as column, _) if number == source:
             return column.name
     return None
 
@@ -522,11 +520,11 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
                 return self.among(left, (text,), scope)
             case Same(left, right):
                 return self.equal(left, right, scope)
-            case Among(operand, ids):
+            case Member(operand, ids):
                 return self.among(operand, ids, scope)
-            case Comparison("!=", left, right):
+            case Cmp("!=", left, right):
                 return self.unequal(left, right, scope)
-            case Comparison(operator, left, right):
+            case Cmp(operator, left, right):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
             case Tagged(source, tag):
                 return (f"{scope.names[source]}.tag = {tag}",)

@@ -12,12 +12,10 @@ import orjson
 from checks.engine.errors import TooMuchRecursion
 from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
-    Among,
     AnswerArm,
     Answers,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     DerivedTable,
     Domain,
@@ -34,7 +32,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules.clauses import Col, Slot, Term, Var, tick, value
+from checks.engine.rules.clauses import Cmp, Col, Member, Slot, Term, Var, tick, value
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Padded, SelectScope, answer_terms, goal_terms, padded
 from checks.engine.sql.text import (
@@ -126,9 +124,9 @@ class ArmKeyMaker:
                     return condition
                 self._add_hole(source, tag)
                 return Tagged, self.ranks.get(source)
-            case Among(operand, ids):
-                return Among, self.term(operand), ids
-            case Comparison(operator, left, right):
+            case Member(operand, ids):
+                return Member, self.term(operand), ids
+            case Cmp(operator, left, right):
                 return operator, self.term(left), self.term(right)
             case Holds(plan, negated):
                 return negated, frozenset(map(self.term, plan.fixed)), self._plan(plan)

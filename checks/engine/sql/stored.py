@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import sources_of, variant_of
 from checks.engine.plan.plan import (
-    Among,
     Answers,
     ArgumentPosition,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     DerivedTable,
     Domain,
@@ -29,7 +27,7 @@ from checks.engine.plan.plan import (
     Variant,
     stored_first,
 )
-from checks.engine.rules.clauses import FRESH, NOW, Col, Const, Given, Operand, Other, Slot, Term, Var
+from checks.engine.rules.clauses import FRESH, NOW, Cmp, Col, Const, Given, Member, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import (
     INLINE,
@@ -154,7 +152,7 @@ def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
                 for side, other in ((left, right), (right, left)):
                     if isinstance(side, Col) and side.source == number and not _is_of(other, number):
                         found.add(side.name)
-            case Among(Col(source) as column, _) if source == number:
+            case Member(Col(source) as column, _) if source == number:
                 found.add(column.name)
     return found
 
@@ -538,7 +536,7 @@ def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
 
 def _alone(source: FactScan, conditions: list[Condition], scope: Scoped) -> Scoped:
     """Return the scope of a SELECT of this fact only: columns need no alias, unless a select is nested inside."""
-    if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
+    if not all(isinstance(each, (Same, Member, Cmp)) for each in conditions):
         return scope
     return scope._replace(names={**scope.names, source.number: ""})
 
