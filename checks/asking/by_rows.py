@@ -97,10 +97,11 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
 
 def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, RowNumbers]:
     """Return for each outline the rows of values that the questions have."""
+    names = session.program.names
     found: dict[Outline, RowNumbers] = {}
     for place, question in enumerate(questions):
         slots: dict[str, object] = {}
-        rows = found.setdefault(outline_of(question, Values(session.names, slots)), {})
+        rows = found.setdefault(outline_of(question, Values(names, slots)), {})
         rows.setdefault(tuple(slots.values()), []).append(place)
     return found
 

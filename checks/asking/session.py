@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -101,7 +101,7 @@ class Cache(Recent[K, V]):
 
 
 class ReadsTables(Protocol):
-    """Something prepared."""
+    """What a `PreparedCache` holds."""
 
     @property
     def reads(self) -> int: ...  # number of tables that its plans read
@@ -449,11 +449,6 @@ class LiveSession(Session):
     def program(self) -> Program:
         return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Return the names that the policy mentions."""
-        return self.program.names
-
     def program_for(self, types: Types) -> Program:
         """Return the program for questions that mention these types."""
         return program_of(policy_of(self.version, types))
@@ -504,7 +499,7 @@ class LiveSession(Session):
         slots: dict[str, object],
     ) -> StatementKey:
         """Return the key of the questions, and store their values in `slots`."""
-        values = Values(self.names, slots)
+        values = Values(self.program.names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         window = None
         if page is not None:
