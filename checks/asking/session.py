@@ -470,11 +470,11 @@ class LiveSession(Session):
         Questions that nothing can make true get none. `context` comes from `brought`. `given` holds the slots that all
         statements of the request share, if the caller has them already.
         """
-        found = []
+        names, found = self.program.names, []
         given = given or self.given()
         for start in range(0, len(questions), at_once):
             slots = dict(given)
-            key = self.key(questions[start : start + at_once], context, page, slots)
+            key = self.key(names, questions[start : start + at_once], context, page, slots)
             prepared = self.prepared(key)
             if prepared.statement is not None:
                 slots["mark"] = prepared.marks.signatures
@@ -493,13 +493,14 @@ class LiveSession(Session):
 
     def key(
         self,
+        names: frozenset[str],
         questions: Sequence[Question],
         context: Sequence[Fact],
         page: Page | None,
         slots: dict[str, object],
     ) -> StatementKey:
         """Return the key of the questions, and store their values in `slots`."""
-        values = Values(self.program.names, slots)
+        values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         window = None
         if page is not None:
@@ -523,7 +524,7 @@ class LiveSession(Session):
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
         """Compile a question for display."""
-        key = self.key((question,), question.context, page, {})
+        key = self.key(self.program.names, (question,), question.context, page, {})
         self.check(key)
         return self._made(key, (0,))[0]
 
