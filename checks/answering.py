@@ -66,6 +66,7 @@ class Answering(Asking, ABC):
 
     questions: ClassVar = {"POST"}
     takes_context = takes_moment = True
+    is_of_now = False  # whether it answers as of now only
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)

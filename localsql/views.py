@@ -30,7 +30,7 @@ def check_is_of_now(body: object) -> None:
 
 
 class LocalAnswering(Answering):
-    takes_moment = False
+    takes_moment, is_of_now = False, True
 
     def reply(self, request: Request, who: Caller) -> Reply:
         check_is_of_now(request.data)

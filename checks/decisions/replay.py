@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from checks.answering import Asking
+from checks.answering import Answering
 from checks.asking.question import Asked, Query, Question, allow
 from checks.asking.session import Trusted
 from checks.authzen import views as authzen
@@ -207,13 +207,13 @@ class Replayed:
 def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Replayed:
     """Replay the line; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
-    if not hasattr(endpoint, "reply"):
+    if not isinstance(endpoint, Answering):
         raise NotAsked(f"endpoint `{line.endpoint}` is not a check and cannot be replayed")
     _check_can_be_asked(line, is_now)
     try:
         if is_now:
             return Replayed(line, _answer(line, endpoint, line.question)[0])
-        return _as_of_then(line, endpoint) if isinstance(endpoint, Asking) else _if_nothing_changed(line, endpoint)
+        return _if_nothing_changed(line, endpoint) if endpoint.is_of_now else _as_of_then(line, endpoint)
     except AuthzError as reason:
         return Replayed(line, None, reason.message)
 
