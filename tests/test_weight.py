@@ -26,8 +26,8 @@ APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 # What these names mean depends on the module: they are words of the language, before and after it is compiled, or of
 # databases, which differ for the engine and for local SQL; and two are models, whose tables have these names.
 TWO_MEANINGS = {
-    "Assertion", "Call", "Dialect", "Fact", "Literal", "Member", "Not", "PostgreSQL", "Rule", "SQLite", "Signature", "Term",
-    "Test", "Var",
+    "Assertion", "Call", "Dialect", "Fact", "Literal", "Member", "Not", "PostgreSQL",
+    "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
     "lines": 66_855,
