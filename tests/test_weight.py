@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_855,
-    "files": 309,
-    "lines with imports": 4_479,
+    "lines": 66_725,
+    "files": 306,
+    "lines with imports": 4_448,
     "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
