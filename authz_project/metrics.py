@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
@@ -35,8 +36,8 @@ from prometheus_client.registry import Collector
 
 from authz_project import __version__, observing
 from authz_project.observing import OTHER, AnsweredRequest
-from authz_project.server.supervisor import worker_ended, worker_started
-from authz_project.side_listener import Application, Start, listening
+from authz_project.server.supervisor import WorkerReport, worker_ended, worker_started
+from authz_project.side_listener import Application, Start, start_listener
 from policy.ground import spans
 from policy.ground.spans import Part
 from policy.ground.threads import start_thread
@@ -143,17 +144,15 @@ _OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the client looks for the folder
 
 @contextmanager
 def made_folder() -> Iterator[Path]:
-    """Create the folder for the duration of the context. An environment variable tells workers its path."""
+    """Create the folder for the duration of the context."""
     drop_old(Path(tempfile.gettempdir()))
     path = Path(tempfile.mkdtemp(prefix=_NAME))  # accessible by its owner only
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.environ["AUTHZ_METRICS_FOLDER"] = str(path)
     try:
         yield path
     finally:
-        for name in ("AUTHZ_METRICS_FOLDER", _OF_CLIENT):
-            os.environ.pop(name, None)
+        os.environ.pop(_OF_CLIENT, None)
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 
@@ -268,10 +267,10 @@ def buffered(written: type[Any]) -> Callable[[], None]:
     return flush
 
 
-def memory() -> int:
-    """Return the resident memory of this process in bytes; if unknown, its peak."""
+def memory(process: int | str = "self") -> int:
+    """Return the resident memory of a process in bytes; if unknown, the peak of this one."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
@@ -461,18 +460,15 @@ def _keep_looking(worker: Worker) -> None:
 # ---- in the server's parent process ---------------------------------------------------------------------------------
 
 
-class AllProcesses(Collector):
-    """Collects the metrics of all processes, including this one. The supervisor's signals report workers."""
+class Server:
+    """The metrics of the server. The supervisor's signals report workers."""
 
     def __init__(self, path: Path, database: str):
         write_to(path, "main")
         self._path = path
-        memory_of_main = next(metric for metric in OF_WORKERS if metric.name == "process_resident_memory_bytes")
-        self._metric = ProcessMetrics((*OF_SERVER, memory_of_main))
+        self._metric = ProcessMetrics(OF_SERVER)
         self._metric("start_time_seconds").set(time.time())
         self._metric("build_info", __version__, platform.python_version(), database).set(1)
-        worker_started.connect(self.started)
-        worker_ended.connect(self.ended)
 
     def started(self, **_: object) -> None:
         self._metric("workers").inc()
@@ -483,8 +479,20 @@ class AllProcesses(Collector):
         self._metric("workers_ended").inc()
         mark_process_dead(number, str(self._path))
 
+
+# ---- in a process of its own: the parent has one thread only --------------------------------------------------------
+
+
+class AllProcesses(Collector):
+    """Collects the metrics of all processes from their files."""
+
+    def __init__(self, path: Path):
+        write_to(path, "scrapes")
+        memory_of_main = next(metric for metric in OF_WORKERS if metric.name == "process_resident_memory_bytes")
+        self._path, self._metric = path, ProcessMetrics((memory_of_main,))
+
     def collect(self) -> Iterator[metrics_core.Metric]:
-        self._metric("process_resident_memory_bytes", "main").set(memory())
+        self._metric("process_resident_memory_bytes", "main").set(memory(os.getppid()))
         yield from merged(self._path)
 
 
@@ -501,10 +509,26 @@ def application_of(registry: CollectorRegistry) -> Application:
 
 
 @contextmanager
-def served(host: str, port: int, database: str) -> Iterator[None]:
-    """Serve metrics, and make workers that start meanwhile count. `database` is the kind of database."""
+def served(host: str, port: int, database: str) -> Iterator[Callable[..., None]]:
+    """Make workers that are forked meanwhile count. Yield what serves the metrics, as the target of a process.
+
+    `database` is the kind of database.
+    """
     with made_folder() as path:
+        server = Server(path, database)
+        worker_started.connect(server.started)
+        worker_ended.connect(server.ended)
+        settings.METRICS_FOLDER = str(path)
+        try:
+            yield partial(serve, host, port, path)
+        finally:
+            settings.METRICS_FOLDER = ""
+
+
+def serve(host: str, port: int, path: Path, number: int, report: WorkerReport) -> None:
+    """Serve the metrics of all processes, until this one is killed."""
+    with report.starting():
         registry = CollectorRegistry()
-        registry.register(AllProcesses(path, database))
-        with listening(host, port, application_of(registry), "metrics"):
-            yield
+        registry.register(AllProcesses(path))
+        start_listener(host, port, application_of(registry), "metrics")
+    threading.Event().wait()

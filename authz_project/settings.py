@@ -1,7 +1,6 @@
 """Django's settings and the service's own. Environment variables are read here only; docs/settings.md lists them."""
 
 import math
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -104,14 +103,10 @@ LANGUAGE_CODE = "en"
 APPEND_SLASH = False
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 
-# `serve` sets these variables for the workers that it starts; they are not for users.
-# AUTHZ_DEV_SERVER is the process id of `serve --dev`. A value left in a shell or container is of another process.
-DEV_SERVER = os.environ.get("AUTHZ_DEV_SERVER") in (str(os.getppid()), str(os.getpid()))
-METRICS_FOLDER = os.environ.get("AUTHZ_METRICS_FOLDER", "")  # where workers write their metrics
-HEALTH_LISTENER = os.environ.get("AUTHZ_HEALTH_LISTENER", "")  # "HOST PORT" of health checks
-TURNS_FILE = os.environ.get("AUTHZ_TURNS_FILE", "")  # lock file for slow statements; see `checks/asking/limits.py`
-if not TURNS_FILE.startswith(f"/proc/{os.getppid()}/fd/"):
-    TURNS_FILE = ""
+# `serve` sets these, by its options.
+DEV_SERVER = False
+METRICS_FOLDER = ""  # where workers write their metrics
+HEALTH_LISTENER: tuple[str, int] | None = None  # host and port of health checks
 
 # ---- database ---------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -102,14 +102,3 @@ def start_listener(host: str, port: int, application: Application, name: str, re
     server = _Server((host, port), application, reuse_port)
     start_thread(name, server.serve_forever)
     return server
-
-
-@contextmanager
-def listening(host: str, port: int, application: Application, name: str) -> Iterator[None]:
-    """Answer on threads for the duration of the context."""
-    server = start_listener(host, port, application, name)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -332,8 +332,8 @@ class Intake:
         self._refusals = HeldRefusals()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
-            host, port = settings.HEALTH_LISTENER.split()
-            start_listener(host, int(port), health_application(self._lookout), "health", reuse_port=True)
+            host, port = settings.HEALTH_LISTENER
+            start_listener(host, port, health_application(self._lookout), "health", reuse_port=True)
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
             import_string("authz_project.metrics.start")(number, pools)

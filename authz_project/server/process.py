@@ -5,19 +5,19 @@ which a coroutine waits for each response.
 """
 
 import asyncio
-import atexit
-import os
+import gc
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from math import ceil
 from typing import NamedTuple, Protocol
 
 from django.conf import settings
+from django.db import connections
 from granian.constants import HTTPModes
 from granian.rsgi import HTTPProtocol, Scope
 from granian.server.embed import Server
@@ -25,7 +25,7 @@ from granian.server.embed import Server
 from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.listening import BACKLOG, HTTP1, Listening, Signals, is_possible, opened
-from authz_project.server.supervisor import Supervisor, WorkerReport
+from authz_project.server.supervisor import Supervisor, Target, WorkerReport
 from policy.ground.threads import start_thread
 from policy.ground.waking import watch
 
@@ -33,33 +33,33 @@ FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to
 LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses tell clients to reconnect elsewhere
 
 
-def run_server(host: str, port: int, workers: int, threads: int, event_loop: bool = False) -> None:
-    """Serve until a signal to stop. In each process, one thread takes requests in; the others answer (see `Slots`)."""
+def run_server(
+    host: str, port: int, workers: int, threads: int, event_loop: bool = False, beside: Target | None = None
+) -> None:
+    """Serve until a signal to stop. In each process, one thread takes requests in; the others answer (see `Slots`).
+
+    `beside` runs in a process of its own.
+    """
     listening.allow_as_many_as_possible()
     signals = Signals()
     shared = None if is_possible() else opened(host, port)
-    connections = listening.connections_of_worker(threads)
-    supervisor = Supervisor(workers, worker, host, port, max(2, threads), connections, shared, event_loop)
-    with turns_shared():
-        supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
+    most = listening.connections_of_worker(threads)
+    import_what_answers()
+    arguments = (host, port, max(2, threads), most, shared, event_loop)
+    supervisor = Supervisor(workers, worker, *arguments, beside=beside)
+    supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
 
 
-@contextmanager
-def turns_shared() -> Iterator[None]:
-    """Give workers that start meanwhile a file to lock, to limit how many slow statements run at once.
-
-    The limit is shared by all workers: see `checks/asking/limits.py`.
-    """
-    if not hasattr(os, "memfd_create"):  # then each worker has its own limit
-        yield
-        return
-    file = os.memfd_create("turns")
-    os.environ["AUTHZ_TURNS_FILE"] = f"/proc/{os.getpid()}/fd/{file}"
-    try:
-        yield
-    finally:
-        del os.environ["AUTHZ_TURNS_FILE"]
-        os.close(file)
+def import_what_answers() -> None:
+    """Import everything that workers need, once for all of them, and before there are threads."""
+    import_module("authz_project.wsgi")  # first: it sets up everything that answers
+    for name in ("authz_project.server.intake", "authz_project.server.granian_internals"):
+        with suppress(ImportError):  # of granian's internals; a worker that needs them tells why
+            import_module(name)
+    import_module("checks.asking.run").turns.share()
+    connections.close_all()
+    gc.collect()
+    gc.freeze()  # memory that is never collected stays shared
 
 
 def worker(
@@ -81,7 +81,6 @@ def worker(
             server = OnEventLoop(host, port, connections)
         else:
             server = import_module("authz_project.server.granian_internals").Granian(number, listening, connections)
-        import_module("authz_project.wsgi")  # not at import: it sets up Django and everything that answers
         intake = import_module("authz_project.server.intake")
         receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
         listening.limit_connections(connections)
@@ -151,8 +150,6 @@ class OnEventLoop:
     """A server on granian's public interface, which listens on a socket of its own."""
 
     def __init__(self, host: str, port: int, connections: int):
-        # Runs last of all at exit: were the interpreter finalized, a thread of granian could abort the process.
-        atexit.register(os._exit, 0)
         self._server = Server(
             self._app, host, port, backpressure=connections, backlog=BACKLOG,
             http=HTTPModes.http1, http1_settings=HTTP1, websockets=False, log_enabled=False,

@@ -2,10 +2,14 @@
 
 It takes no requests and uses no database, so no request can crash it. However often a worker dies, the parent keeps
 running until it receives a signal to stop, or if no worker can start the first time.
+
+Workers are forked: they share the memory of all that the parent has imported, and start in milliseconds. So the parent
+has a single thread, and no connection to a database.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
 import multiprocessing
@@ -16,13 +20,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from math import inf
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from django.dispatch import Signal
 
-from authz_project.server.listening import Signals
+from authz_project.server.listening import TO_STOP, Signals
 from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
@@ -30,11 +35,12 @@ log = logging.getLogger("authz.server")
 SHORTEST, LONGEST = 0.1, 30.0  # seconds until a dead worker is restarted: exponential backoff, up to LONGEST
 LAST = 1.0  # maximum if this worker had served and no other one is up: otherwise nobody would answer
 SETTLED = 30.0  # seconds of serving after which the backoff is reset
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # of Linux's prctl
+LOOK_FOR_PARENT_EVERY = 0.5  # seconds, where the system does not tell that the parent has ended
 
 worker_started, worker_ended = Signal(), Signal()  # sent in the parent, with the worker's `number`
 
-_spawning = multiprocessing.get_context("spawn")  # workers read the settings again, and share nothing
+_forking = multiprocessing.get_context("fork")
 
 
 class CannotStart(Exception):
@@ -69,8 +75,9 @@ Target = Callable[..., None]  # what a worker runs, with its number, its `Worker
 class _WorkerPlace:
     """A numbered worker: the process that currently does its work, or when the next one starts."""
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, target: Target, arguments: tuple[object, ...] = ()):
         self.number = number
+        self._target, self._arguments = target, arguments
         self.process: Any = None
         self.is_serving = False
         self.reason = ""  # why it could not start, as reported
@@ -84,14 +91,15 @@ class _WorkerPlace:
         """Return the objects to pass to `multiprocessing.connection.wait`."""
         return [each for each in (self._pipe, self.process and self.process.sentinel) if each]
 
-    def start(self, target: Target, arguments: tuple[object, ...]) -> None:
+    def start(self) -> None:
         self.reason, self.is_serving, self._served_since = "", False, inf
-        self._pipe, theirs = _spawning.Pipe(duplex=False)
-        process = _spawning.Process(
-            name=f"worker {self.number}", target=_work, args=(target, self.number, theirs, arguments)
+        self._pipe, theirs = _forking.Pipe(duplex=False)
+        process = _forking.Process(
+            name=f"worker {self.number}", target=_work, args=(self._target, self.number, theirs, self._arguments)
         )
         try:
-            process.start()
+            with _signals_held():
+                process.start()
             self.process = process
         except OSError as reason:  # such as too many processes, or too little memory
             self.reason = str(reason)
@@ -145,9 +153,10 @@ class _WorkerPlace:
 class Supervisor:
     """Keeps `workers` processes running. Use it in the main thread: on Linux, workers die with their parent thread."""
 
-    def __init__(self, workers: int, target: Target, *arguments: object):
-        self._target, self._arguments = target, arguments
-        self._places = [_WorkerPlace(number) for number in range(1, workers + 1)]
+    def __init__(self, workers: int, target: Target, *arguments: object, beside: Target | None = None):
+        """`beside` runs in a process of its own, number 0, which is killed once all workers have ended."""
+        self._places = [_WorkerPlace(number, target, arguments) for number in range(1, workers + 1)]
+        self._beside = [_WorkerPlace(0, beside)] if beside is not None else []
         self._has_served = False
         self._failures = 0  # at the first start, before any worker serves
         self._logged = ""  # the last reason of a failed start that was logged
@@ -158,42 +167,50 @@ class Supervisor:
         try:
             while number is None:
                 self._start_those_due()
-                self._wait(signals, min((each.due for each in self._places if each.process is None), default=inf))
+                self._wait(signals, min((each.due for each in self._all if each.process is None), default=inf))
                 self._look()
                 number = signals.next(0)
         finally:
             self._stop(signals, number or signal.SIGTERM, finish_within)
+            for place in self._beside:
+                place.tell(signal.SIGKILL)
+
+    @property
+    def _all(self) -> list[_WorkerPlace]:
+        return self._places + self._beside
 
     def _start_those_due(self) -> None:
-        for place in self._places:
+        for place in self._all:
             if place.process is None and place.due <= time.monotonic():
-                place.start(self._target, self._arguments)
+                place.start()
                 if place.process is None:
                     self._note_death(place)
-                else:
+                elif place.number:
                     worker_started.send_robust(self, number=place.number)
 
     def _wait(self, signals: Signals, until: float) -> None:
         """Wait for a signal, a report, or the end of a process, but no later than `until`."""
         seconds = None if until == inf else max(0.0, until - time.monotonic())
-        wait([signals.fileno(), *(each for place in self._places for each in place.awaited)], seconds)
+        wait([signals.fileno(), *(each for place in self._all for each in place.awaited)], seconds)
 
     def _look(self) -> None:
         for place in self._places:
             place.read_report()
             self._has_served |= place.is_serving
-        for place in self._places:
+        for place in self._beside:
+            place.read_report()
+        for place in self._all:
             if place.process is not None and not place.process.is_alive():
                 self._note_death(place)
 
     def _note_death(self, place: _WorkerPlace) -> None:
         process_id, code = place.bury()
-        if process_id:
+        if process_id and place.number:
             worker_ended.send_robust(self, number=place.number)
         if place.reason and place.reason != self._logged:
             log.error("cannot start worker %d: %s", place.number, place.reason.strip())
             self._logged = place.reason
-        if place.reason and not self._has_served:
+        if place.reason and place.number and not self._has_served:
             self._failures += 1
             if self._failures >= len(self._places):
                 raise CannotStart
@@ -230,25 +247,49 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold signals back: until `_work` has run in a new process, they would be reported to its parent."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_STOP)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(target: Target, number: int, pipe: Connection, arguments: tuple[object, ...]) -> None:
-    end_with_parent()
-    target(number, WorkerReport(pipe), *arguments)
+    signal.set_wakeup_fd(-1)
+    for each in TO_STOP:
+        signal.signal(each, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_STOP)
+    end_with_parent(f"authz-{number}")
+    try:
+        target(number, WorkerReport(pipe), *arguments)
+    finally:
+        atexit._run_exitfuncs()  # which processes that are forked do by themselves from Python 3.13 on
 
 
-def end_with_parent() -> None:
-    """Make this worker exit when its parent does, however that happens, so that the port is released.
+def end_with_parent(name: str) -> None:
+    """Make this process exit when its parent does, however that happens, so that the port is released; and name it.
 
-    On Linux, the kernel kills it. Elsewhere, a thread waits for the end of a pipe that the parent holds open.
+    On Linux, the kernel kills it. Elsewhere, a thread looks for the parent.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"
-    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0:
+    if sys.platform == "linux" and _library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0:
+        _library().prctl(_PR_SET_NAME, name.encode())
         if os.getppid() != parent.pid:  # the parent ended before the call
             os._exit(1)
     else:
-        start_thread("parent", _end_after, parent)
+        start_thread("parent", _end_after, parent.pid)
 
 
-def _end_after(parent: Any) -> None:
-    parent.join()
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _end_after(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_FOR_PARENT_EVERY)
     os._exit(1)

@@ -119,15 +119,20 @@ _MOST = 1000  # maximum number of known slow statements
 
 
 class Turns:
-    """At most `count` turns at a time, in this process or in all processes with the same `file`; 0 is no limit."""
+    """At most `count` turns at a time, in this process or, after `share`, in those that it forks; 0 is no limit."""
 
-    def __init__(self, count: int, file: str = ""):
+    def __init__(self, count: int):
         self.count = count
         self.most_here = sys.maxsize  # statements of this process that may have or wait for a turn
         self._here: dict[Turn, float] = {}  # arrival times, the oldest first
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one per turn: file locks only exclude other processes
-        self._file = _open_turns(file) if file and count else None  # each turn is a lock on one of its bytes
+        self._file: int | None = None  # each turn is a lock on one of its bytes
+
+    def share(self) -> None:
+        """Share the turns with processes that are forked from now on, where the system allows it."""
+        if self.count and hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("turns")
 
     @contextmanager
     def one(self, time: Deadline) -> Iterator[Turn]:
@@ -180,14 +185,6 @@ class Turns:
                 self._mine[number].release()
                 return False
         return True
-
-
-def _open_turns(file: str) -> int | None:
-    """Open the file. None if that fails; each process then has turns of its own."""
-    try:
-        return os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
 
 
 class Turn:

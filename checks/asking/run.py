@@ -209,7 +209,7 @@ def is_here(database: dict) -> bool:
     return is_near and "service" not in options
 
 
-turns = Turns(at_once(), settings.TURNS_FILE)  # of all slow statements
+turns = Turns(at_once())  # of all slow statements
 
 
 # ---- SQLite -------------------------------------------------------------------------------------------------------

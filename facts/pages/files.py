@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import BinaryIO
 
 from django import forms
@@ -64,6 +65,7 @@ def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
 
 def _written(walk: Sequence[SearchColumn], form: str) -> str:
     number, path = tempfile.mkstemp(prefix="facts-")  # readable only by this user
+    _forget_at_exit()
     _left.add(path)
     try:
         with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, read_snapshot():
@@ -88,7 +90,12 @@ def _forget(path: str) -> None:
         os.unlink(path)  # noqa: PTH108
 
 
-@atexit.register
+@cache
+def _forget_at_exit() -> None:
+    """Register `_forget_all`, once; at import, it would be of the parent of this process."""
+    atexit.register(_forget_all)
+
+
 def _forget_all() -> None:
     for path in tuple(_left):
         _forget(path)

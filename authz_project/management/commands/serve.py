@@ -29,7 +29,7 @@ from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
-from authz_project.server.supervisor import CannotStart
+from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.ground.journal import by_command
@@ -112,23 +112,20 @@ class Command(ServiceCommand):
             said_of_keys = self.prepare_keys(dev, not no_first_key)
         if not dev:
             refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
+        # Workers are forked, so they have these settings.
         if dev:
-            os.environ["SECRET_KEY"] = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
-        # Workers are children of this process, and recognize a development server by its process id.
-        for name in ("AUTHZ_DEV_SERVER", "AUTHZ_HEALTH_LISTENER", "AUTHZ_METRICS_FOLDER"):  # left over in the shell
-            os.environ.pop(name, None)
-        if dev:
-            os.environ["AUTHZ_DEV_SERVER"] = str(os.getpid())
+            settings.SECRET_KEY = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
+            settings.DEV_SERVER = True
         metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
         if health_port is not None:
-            os.environ["AUTHZ_HEALTH_LISTENER"] = f"{host} {health_port}"
+            settings.HEALTH_LISTENER = host, health_port
         health = origin_of(host, health_port) if health_port else ""
         self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
         if said_of_keys:
             self.say(said_of_keys)
-        with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
+        with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as beside:
             try:
-                run_server(host, port, workers, threads, event_loop)
+                run_server(host, port, workers, threads, event_loop, beside)
             except CannotStart:
                 raise CommandError("No worker could start. The log above tells why.") from None
 
@@ -184,11 +181,11 @@ def origin_of(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def metrics_served(host: str, port: int) -> AbstractContextManager[None]:
-    """Serve the metrics of all workers that start meanwhile."""
+def metrics_served(host: str, port: int) -> AbstractContextManager[Target]:
+    """Make all workers that start meanwhile count, and yield what serves the metrics."""
     database = environments.database_version()
     connections.close_all()
-    served: AbstractContextManager[None] = import_string("authz_project.metrics.served")(host, port, database)
+    served: AbstractContextManager[Target] = import_string("authz_project.metrics.served")(host, port, database)
     return served
 
 
