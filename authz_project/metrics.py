@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
+from wsgiref.simple_server import WSGIServer
 
 from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -528,7 +529,11 @@ def served(host: str, port: int, database: str) -> Iterator[Callable[..., None]]
 def serve(host: str, port: int, path: Path, number: int, report: WorkerReport) -> None:
     """Serve the metrics of all processes, until this one is killed."""
     with report.starting():
-        registry = CollectorRegistry()
-        registry.register(AllProcesses(path))
-        start_listener(host, port, application_of(registry), "metrics")
+        listen(host, port, path)
     threading.Event().wait()
+
+
+def listen(host: str, port: int, path: Path) -> WSGIServer:
+    registry = CollectorRegistry()
+    registry.register(AllProcesses(path))
+    return start_listener(host, port, application_of(registry), "metrics")

@@ -256,7 +256,8 @@ def test_every_metric_and_label_is_one_of_the_table(counted):
 
 def test_it_listens_to_this_machine_alone(counted):
     parent = psutil.Process(counted.service.process.pid)
-    places = {each.laddr.ip for each in parent.net_connections("tcp") if each.laddr.port == counted.port}
+    sockets = [each for process in parent.children() for each in process.net_connections("tcp")]
+    places = {each.laddr.ip for each in sockets if each.laddr.port == counted.port}
     assert places == {"127.0.0.1"}
 
 
@@ -421,18 +422,21 @@ def test_many_threads_lose_nothing(worker, tmp_path):
 def test_who_takes_the_place_of_an_ended_worker_goes_on_with_its_counters(tmp_path, monkeypatch):
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
-    of_main = metrics.AllProcesses(tmp_path, "SQLite")
+    server = metrics.Server(tmp_path, "SQLite")
+    worker_started.connect(server.started)
+    worker_ended.connect(server.ended)
+    of_all = metrics.AllProcesses(tmp_path)
     for times in (1, 2):
         worker_started.send(None, number=1)
         metrics.write_to(tmp_path, "1")
         worker = Worker(1, {})
         worker.noted(Part("lost", 0.0, 0.0, {}))
         worker.look()
-        told = {metric.name: metric for metric in of_main.collect()}
+        told = {metric.name: metric for metric in of_all.collect()}
         assert [each.value for each in told["authz_connections_lost"].samples] == [times]
         assert [each.value for each in told["authz_workers"].samples] == [1]
         worker_ended.send(None, number=1)
-        told = {metric.name: metric for metric in of_main.collect()}
+        told = {metric.name: metric for metric in of_all.collect()}
         assert [each.value for each in told["authz_connections_lost"].samples] == [times]
         assert "authz_questions_a_minute" not in told
         assert [each.value for each in told["authz_workers_ended"].samples] == [times]

@@ -1,8 +1,9 @@
 """Who asks for metrics or health slowly, or not at all, keeps nobody else from them."""
 
 import socket
-import tempfile
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from wsgiref.simple_server import WSGIServer
 
 import pytest
 import requests
@@ -11,7 +12,7 @@ from prometheus_client import values
 from authz_project import metrics, side_listener
 from authz_project.database import DATABASE_AWAY, READY
 from authz_project.server.readiness_probe import Lookout, health_application
-from authz_project.side_listener import AT_ONCE, THREADS, listening, start_listener
+from authz_project.side_listener import AT_ONCE, THREADS, start_listener
 from tests.postgresql import free_port
 
 WITHIN = 30  # seconds, of a busy machine
@@ -22,10 +23,19 @@ def port(tmp_path, monkeypatch):
     monkeypatch.setattr(side_listener, "WITHIN", 2.0)
     monkeypatch.setattr(side_listener._Handler, "timeout", 3600.0)
     found = free_port()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # which it sets
-    with metrics.served("127.0.0.1", found, "SQLite"):
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    with serving(metrics.listen("127.0.0.1", found, tmp_path)):
         yield found
+
+
+@contextmanager
+def serving(server: WSGIServer) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def half_request(stack: ExitStack, port: int) -> socket.socket:
@@ -56,7 +66,8 @@ def test_who_never_ends_to_ask_is_hung_up_on(port):
 
 def test_health_checks_have_a_listener(monkeypatch):
     found, port = [READY], free_port()
-    with listening("127.0.0.1", port, health_application(Lookout(lambda: found[0])), "health"):
+    application = health_application(Lookout(lambda: found[0]))
+    with serving(start_listener("127.0.0.1", port, application, "health")):
         origin = f"http://127.0.0.1:{port}"
         for path in ("/healthcheck", "/api/healthcheck", "/readyz"):
             answer = requests.get(f"{origin}{path}", timeout=WITHIN, headers={"Host": "any.example"})
@@ -75,5 +86,6 @@ def test_processes_of_a_server_share_a_port():
     for server in servers:
         with closing(server.socket):
             server.shutdown()
-    with listening("127.0.0.1", port, None, "metrics"), pytest.raises(OSError, match="in use"):
+    one = start_listener("127.0.0.1", port, None, "metrics")
+    with serving(one), pytest.raises(OSError, match="in use"):
         start_listener("127.0.0.1", port, None, "metrics")

@@ -104,7 +104,7 @@ def test_it_says_no_more_than_it_has_to(tmp_path):
 
 def test_nothing_of_development_is_left_without_the_flag(tmp_path, sqlite_url):
     start_service(tmp_path, sqlite_url, "--dev", "--workers", "1").stop()
-    service = start_service(tmp_path, sqlite_url, "--workers", "1", AUTHZ_DEV_SERVER=str(os.getpid()))
+    service = start_service(tmp_path, sqlite_url, "--workers", "1")
     try:
         assert service.client(DEV_KEY).get("/facts").status_code == 401
         assert requests.post(f"{service.origin}/test_environment", timeout=10).status_code == 404

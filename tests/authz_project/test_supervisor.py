@@ -80,7 +80,7 @@ def test_a_worker_that_cannot_start_beside_one_that_serves_is_tried_again_and_sa
 
 
 def test_pauses_grow_to_the_longest_and_begin_anew_after_a_while_of_serving(monkeypatch):
-    place, now = _WorkerPlace(1), 1000.0
+    place, now = _WorkerPlace(1, dies_when_it_serves), 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     place._served_since = now
     found = [place.pause(is_last=False) for _ in range(11)]

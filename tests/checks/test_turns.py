@@ -115,18 +115,19 @@ import django, os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "authz_project.settings"
 django.setup()
 from checks.asking.limits import Turns
-assert Turns(1, sys.argv[1]).take() == 0
+turns = Turns(1)
+turns._file = int(sys.argv[1])
+assert turns.take() == 0
 print("has it", flush=True)
 sys.stdin.read()
 """
 
 
-def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own(tmp_path):
-    file = tmp_path / "turns"
-    file.touch()
-    command = [sys.executable, "-c", HOLDS, str(file)]
-    mine = Turns(1, str(file))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own():
+    mine = Turns(1)
+    mine.share()
+    command, files = [sys.executable, "-c", HOLDS, str(mine._file)], [mine._file]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=files) as other:
         assert other.stdout.readline() == b"has it\n"
         assert mine.take() is None
         other.kill()
