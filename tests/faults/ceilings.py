@@ -1,10 +1,11 @@
 """Requests that would take gigabytes: how much memory do the workers take at most, and what do they give back?
 
-    python -m tests.faults.ceilings [--database postgres] [--address-space 600] [--group 680]
+    python -m tests.faults.ceilings [--database postgres] [--address-space 600] [--group 600]
 
 Sets of many facts of a kilobyte are joined with one another, listed, queried and explained: each question once, and
 twelve times at once; then come twelve large batches at once, and bodies that are small as text and large once parsed.
-All the while, memory is that of two workers together, what they share counted for each.
+All the while, memory is that of two workers together. They share what their parent has imported, so each counts its
+part of that (proportional set size).
 
 With `--address-space`, each process can have so many MB of it (`RLIMIT_AS`; a worker takes 400 when it begins). With
 `--group`, all processes together can have so many MB, and the system kills one that would take more; this needs a
@@ -267,12 +268,12 @@ def _peak(service: Service) -> Iterator[list[float]]:
 
 
 def _megabytes(service: Service) -> float:
-    return sum(_rss(each) for each in workers_of(service)) / 1e6
+    return sum(_taken(each) for each in workers_of(service)) / 1e6
 
 
-def _rss(process: psutil.Process) -> int:
+def _taken(process: psutil.Process) -> int:
     with suppress(psutil.NoSuchProcess):
-        return process.memory_info().rss
+        return process.memory_full_info().pss
     return 0
 
 

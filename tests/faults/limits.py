@@ -1,6 +1,7 @@
 """Less of something for a running server than it is used to."""
 
 import os
+import re
 import resource
 import signal
 import time
@@ -52,16 +53,14 @@ def memory_group(megabytes: int) -> Iterator[str]:
 
 
 def workers_of(service: Service) -> list[psutil.Process]:
-    """Those of its processes that answer: the largest."""
-    children = psutil.Process(service.process.pid).children(recursive=True)
-    return [each for each in children if _size(each) > 40_000_000]
+    """Those of its processes that answer, by their names: `authz-1` and so on."""
+    return [each for each in psutil.Process(service.process.pid).children(recursive=True) if _is_worker(each)]
 
 
-def _size(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.NoSuchProcess:  # it has ended since
-        return 0
+def _is_worker(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):  # it has ended since
+        return re.fullmatch(r"authz-[1-9]\d*", process.name()) is not None
+    return False
 
 
 def workers_that_listen(service: Service, number: int, within: float) -> list[psutil.Process]:
