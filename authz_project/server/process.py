@@ -123,7 +123,7 @@ def _await_end_of_draining(signals: Signals) -> None:
 # ---- granian's public interface -----------------------------------------------------------------------------------
 
 
-class Request(NamedTuple):
+class ReceivedRequest(NamedTuple):
     scope: Scope
     proto: "HeldProtocol"
 
@@ -155,7 +155,7 @@ class OnEventLoop:
             http=HTTPModes.http1, http1_settings=HTTP1, websockets=False, log_enabled=False,
         )  # fmt: skip
 
-    def serve(self, receive: Callable[[Request], None]) -> None:
+    def serve(self, receive: Callable[[ReceivedRequest], None]) -> None:
         self._receive = receive
         asyncio.run(self._serve())
 
@@ -169,5 +169,7 @@ class OnEventLoop:
     async def _app(self, scope: Scope, protocol: HTTPProtocol) -> None:
         """Hand the request over, and wait: when this ends, granian ends the request, even one without a response."""
         done = asyncio.Event()
-        self._receive(Request(scope, HeldProtocol(protocol, partial(self._loop.call_soon_threadsafe, done.set))))
+        self._receive(
+            ReceivedRequest(scope, HeldProtocol(protocol, partial(self._loop.call_soon_threadsafe, done.set)))
+        )
         await done.wait()
