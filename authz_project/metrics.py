@@ -461,7 +461,7 @@ def _keep_looking(worker: Worker) -> None:
 # ---- in the server's parent process ---------------------------------------------------------------------------------
 
 
-class Server:
+class ServerMetrics:
     """The metrics of the server. The supervisor's signals report workers."""
 
     def __init__(self, path: Path, database: str):
@@ -516,7 +516,7 @@ def served(host: str, port: int, database: str) -> Iterator[Callable[..., None]]
     `database` is the kind of database.
     """
     with made_folder() as path:
-        server = Server(path, database)
+        server = ServerMetrics(path, database)
         worker_started.connect(server.started)
         worker_ended.connect(server.ended)
         settings.METRICS_FOLDER = str(path)

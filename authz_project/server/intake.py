@@ -205,19 +205,26 @@ class Body(_BodyReading):
         self._length, self._limit = length, limit
         self._done, self._failed = done, failed
         self._parts: list[bytes] = []
+        self._is_rejected = False
         super().__init__(protocol)
 
     def allowed(self) -> float:
-        return _allowed(self.size)
+        return LINGER if self._is_rejected else _allowed(self.size)
 
     def late(self) -> None:
-        self._failed("late")
+        if not self._is_rejected:
+            self._failed("late")
 
     def take(self, part: bytes) -> bool:
+        if self._is_rejected:
+            return bool(part) and self.size < self._limit + LINGER_SIZE
         self._parts.append(part)
         if self.size > self._limit:
+            self._is_rejected, self.started = True, time.monotonic()  # received on, as by `Rest`
+            self._parts.clear()
             self._failed("long")
-        elif self.size == self._length or (not part and self._is_whole()):
+            return True
+        if self.size == self._length or (not part and self._is_whole()):
             self._end_with_all()
         elif not part:
             self._failed("broken")
@@ -486,7 +493,7 @@ class Intake:
         _end(scope, body)
         match how:
             case "long":
-                _refuse(scope, protocol, 413, _long(limit))
+                say(scope, protocol, 413, _long(limit), close=True)
             case "late":
                 message = f"the request body did not arrive within {BODY_TIMEOUT:g} seconds"
                 say(scope, protocol, 408, message, close=True)

@@ -11,10 +11,9 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django.conf import settings
 from django.db import connections
@@ -131,19 +130,41 @@ class ReceivedRequest(NamedTuple):
 class HeldProtocol:
     """Granian's protocol. It calls `free` once nothing refers to it: the response is sent, and the body is read."""
 
-    def __init__(self, protocol: HTTPProtocol, free: Callable[[], object]):
-        self._protocol, self._free = protocol, free
+    def __init__(self, protocol: HTTPProtocol, loop: asyncio.AbstractEventLoop, free: Callable[[], object]):
+        self._protocol, self._loop, self._free = protocol, loop, free
         self.response_bytes, self.response_file = protocol.response_bytes, protocol.response_file
 
-    def __call__(self) -> object:
-        return self._protocol()
+    def __call__(self) -> "OnLoop":
+        return OnLoop(self._protocol(), self._loop)
 
-    def __aiter__(self) -> object:
-        return self._protocol.__aiter__()
+    def __aiter__(self) -> "Chunks":
+        return Chunks(self._protocol.__aiter__(), self._loop)
 
     def __del__(self) -> None:
         with suppress(RuntimeError):  # the event loop has ended
-            self._free()
+            self._loop.call_soon_threadsafe(self._free)
+
+
+class Chunks(NamedTuple):
+    chunks: Any
+    loop: asyncio.AbstractEventLoop
+
+    def __anext__(self) -> "OnLoop":
+        return OnLoop(self.chunks.__anext__(), self.loop)
+
+
+class OnLoop:
+    """Granian's future, used by any thread: its callbacks would not wake the event loop from another one."""
+
+    def __init__(self, future: Any, loop: asyncio.AbstractEventLoop):
+        self._future, self._loop = future, loop
+        self.done, self.cancelled, self.result = future.done, future.cancelled, future.result
+
+    def add_done_callback(self, callback: Callable[["OnLoop"], object]) -> None:
+        self._loop.call_soon_threadsafe(self._future.add_done_callback, lambda _: callback(self))
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(self._future.cancel)
 
 
 class OnEventLoop:
@@ -169,7 +190,5 @@ class OnEventLoop:
     async def _app(self, scope: Scope, protocol: HTTPProtocol) -> None:
         """Hand the request over, and wait: when this ends, granian ends the request, even one without a response."""
         done = asyncio.Event()
-        self._receive(
-            ReceivedRequest(scope, HeldProtocol(protocol, partial(self._loop.call_soon_threadsafe, done.set)))
-        )
+        self._receive(ReceivedRequest(scope, HeldProtocol(protocol, self._loop, done.set)))
         await done.wait()

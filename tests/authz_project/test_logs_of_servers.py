@@ -7,12 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import orjson
-import psutil
 import pytest
 import requests
 
 from tests.authz_project.test_logs import KEY, PLAIN
 from tests.authz_project.test_serve import SECRET
+from tests.faults.limits import workers_of
 from tests.service import start_service
 
 WITHIN = 30  # seconds, of a busy machine
@@ -48,10 +48,7 @@ def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
     until(service, " 413" if kind == "plain" else '"code":413')
     for number in range(300):  # every process has written what it had
         until(service, f"request=r-{number} " if kind == "plain" else f'"r-{number}"')
-    (worker, *_) = (
-        each for each in psutil.Process(service.process.pid).children() if "spawn_main" in str(each.cmdline())
-    )
-    worker.send_signal(signal.SIGKILL)  # of which the parent has something to say
+    workers_of(service)[0].send_signal(signal.SIGKILL)  # of which the parent has something to say
     until(service, "was killed by SIGKILL")
     service.stop()
     text = service.log.read_text()

@@ -27,6 +27,7 @@ from authz_project.server.supervisor import worker_ended, worker_started
 from policy.ground.journal import Kind
 from policy.ground.spans import Part
 from policy.replicas.status import ReplicaStatus
+from tests.faults.limits import workers_of
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
 
@@ -89,8 +90,7 @@ class Counting:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        found = psutil.Process(self.service.process.pid).children()
-        return [each for each in found if "spawn_main" in " ".join(each.cmdline())]
+        return workers_of(self.service)
 
 
 @contextmanager
@@ -291,7 +291,7 @@ def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_pat
         server.once(lambda found: found.sum("requests_total", **asked) == 250)
         (place,) = home.glob("authz-metrics-*")
         assert place.stat().st_mode & 0o777 == 0o700
-        assert {each.stem.rpartition("_")[2] for each in place.iterdir()} == {"main", "1", "2"}
+        assert {each.stem.rpartition("_")[2] for each in place.iterdir()} == {"main", "scrapes", "1", "2"}
         server.service.stop()
         assert list(home.glob("authz-metrics-*")) == []
 
@@ -300,12 +300,12 @@ def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_pat
 def test_what_a_killed_server_left_behind_goes_with_the_next_one(tmp_path, migrated_urls):
     url = migrated_urls("sqlite", "left")
     with counting(tmp_path, url) as server:
-        workers = server.workers
+        processes = psutil.Process(server.service.process.pid).children()
         server.service.process.send_signal(signal.SIGKILL)
         server.service.process.wait(30)
-        for worker in workers:
-            worker.kill()
-        psutil.wait_procs(workers, 30)
+        for each in processes:
+            each.kill()
+        psutil.wait_procs(processes, 30)
     (left,) = tmp_path.glob("authz-metrics-*")
     metrics.drop_old(tmp_path)
     assert left.exists()  # another server may be making it just now
@@ -422,7 +422,7 @@ def test_many_threads_lose_nothing(worker, tmp_path):
 def test_who_takes_the_place_of_an_ended_worker_goes_on_with_its_counters(tmp_path, monkeypatch):
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
-    server = metrics.Server(tmp_path, "SQLite")
+    server = metrics.ServerMetrics(tmp_path, "SQLite")
     worker_started.connect(server.started)
     worker_ended.connect(server.ended)
     of_all = metrics.AllProcesses(tmp_path)

@@ -20,6 +20,7 @@ from authz_project.server import readiness_probe
 from authz_project.server.readiness_probe import WITHIN, Lookout
 from tests import postgresql
 from tests.authz_project.test_serve import SECRET
+from tests.faults.limits import workers_of
 from tests.service import Service, start_service
 
 ANSWERS_WITHIN = 30  # seconds, of a busy machine
@@ -258,7 +259,7 @@ def test_it_drains_before_it_stops(tmp_path):
 
 def test_by_hand_it_stops_at_once(tmp_path):
     service = start_service(tmp_path, "", "--workers", "1", DRAIN_SECONDS="600")
-    (worker,) = (each for each in psutil.Process(service.process.pid).children() if "spawn_main" in str(each.cmdline()))
+    (worker,) = workers_of(service)
     for process in (service.process, worker):  # as a terminal does
         process.send_signal(signal.SIGINT)
     assert service.process.wait(ANSWERS_WITHIN) == 0

@@ -20,6 +20,7 @@ import psycopg
 from tests import postgresql
 from tests.benchmarks.database import Database, opened
 from tests.benchmarks.generate import POLICY, Fact, Size, facts_of, line_of
+from tests.faults.limits import workers_of
 from tests.service import ROOT, Service, start_service
 
 VARIABLES = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings", "SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh"}
@@ -66,9 +67,8 @@ class Served:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """Those of its processes that answer: the largest of their size."""
-        children = psutil.Process(self.service.process.pid).children(recursive=True)
-        return [each for each in children if each.memory_info().rss > 40_000_000]
+        """Those of its processes that answer."""
+        return workers_of(self.service)
 
 
 @contextmanager
