@@ -69,7 +69,9 @@ def _change_from_json(raw: object, path: str) -> Change:
         case {"inserts": facts}:
             return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
         case {"deletes": patterns}:
-            return Deletes(patterns_from_json(patterns, f"{path}.deletes"))
+            deletes = Deletes(patterns_from_json(patterns, f"{path}.deletes"))
+            patterns.clear()  # the parsed JSON takes more memory than they do, and is not needed any more
+            return deletes
     raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')
 
 

@@ -30,19 +30,19 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_725,
+    "lines": 66_810,
     "files": 306,
-    "lines with imports": 4_448,
+    "lines with imports": 4_452,
     "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
     "lines of golden files": 4_800,
     "benchmark programs": 10,
     "files for a question": 20,
-    "files for a batch": 20,
+    "files for a batch": 19,
     "files for a policy": 59,
     "commands": 31,
-    "settings": 40,
+    "settings": 39,
     "environment variables": 30,
 }
 POLICY = """

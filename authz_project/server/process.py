@@ -137,15 +137,15 @@ class HeldProtocol:
     def __call__(self) -> "OnLoop":
         return OnLoop(self._protocol(), self._loop)
 
-    def __aiter__(self) -> "Chunks":
-        return Chunks(self._protocol.__aiter__(), self._loop)
+    def __aiter__(self) -> "BodyChunks":
+        return BodyChunks(self._protocol.__aiter__(), self._loop)
 
     def __del__(self) -> None:
         with suppress(RuntimeError):  # the event loop has ended
             self._loop.call_soon_threadsafe(self._free)
 
 
-class Chunks(NamedTuple):
+class BodyChunks(NamedTuple):
     chunks: Any
     loop: asyncio.AbstractEventLoop
 
