@@ -11,7 +11,7 @@ class QueryTooSlow(AuthzError):
         )
 
 
-class Crowded(Unavailable):
+class TooManySlowQueries(Unavailable):
     """A slow question did not get its turn to run in time: other slow questions had all turns."""
 
     def __init__(self) -> None:

@@ -257,22 +257,22 @@ class Unused:
 ALL_USED = Unused()
 
 
-class Brought(NamedTuple):
+class UsableContextFacts(NamedTuple):
     """The context facts of a query that are used, and which ones are ignored."""
 
     facts: Sequence[Fact]
     unused: Unused = ALL_USED
 
 
-def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brought:
+def brought(program: Program | None, facts: Sequence[Fact], path: str) -> UsableContextFacts:
     """Drop the context facts that the policy cannot use; with `STRICT_CONTEXT_FACTS`, reject them instead."""
     found = useless(program, facts)
     if program is None or not found:
-        return Brought(facts)
+        return UsableContextFacts(facts)
     if settings.STRICT_CONTEXT_FACTS:
         check_facts(program, facts, path)
     kinds = tuple([unaccepted_of(program, signature) for signature in found[:MOST_NAMED]])
-    return Brought(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))
+    return UsableContextFacts(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))
 
 
 # ---- stored facts ----------------------------------------------------------------------------------------------

@@ -113,14 +113,14 @@ FactsOfChange = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class FeedSignatures:
     """Signatures whose facts are read, by number: each a predicate and types."""
 
     signatures: dict[int, tuple[str, tuple[str, ...]]]
     ending: frozenset[int]  # of those, the ones whose facts may expire
 
     @classmethod
-    def of(cls, environment_id: int, predicates: frozenset[str]) -> Chosen:
+    def of(cls, environment_id: int, predicates: frozenset[str]) -> FeedSignatures:
         listed = "SELECT id, predicate, types, may_end FROM signature WHERE environment_id = %s"
         rows = [row for row in fetch(listed, (environment_id,)) if not predicates or row[1] in predicates]
         signatures = {number: (predicate, types_of_text(types)) for number, predicate, types, _ in sorted(rows)}
@@ -147,7 +147,7 @@ class Chosen:
 # ---- all facts of some revisions ---------------------------------------------------------------------------------
 
 
-def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, FactsOfChange]:
+def inserted_and_deleted(chosen: FeedSignatures, first: int, last: int) -> dict[int, FactsOfChange]:
     """Return the facts that these revisions inserted and deleted, by revision."""
     found: dict[int, FactsOfChange] = {}
     if chosen.signatures:
@@ -162,7 +162,7 @@ def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Fac
     return found
 
 
-def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
+def counts(chosen: FeedSignatures, first: int, last: int) -> dict[int, int]:
     """Return how many facts each of these revisions inserted and deleted."""
     if not chosen.signatures:
         return {}
@@ -171,7 +171,7 @@ def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
     return dict(fetch(counted, (first, last) * 3))
 
 
-def _between(column: str, selected: str, chosen: Chosen) -> str:
+def _between(column: str, selected: str, chosen: FeedSignatures) -> str:
     """Return the SELECT of rows that began, or ended, between two revisions."""
     between = f"{column} BETWEEN %s AND %s"
     if column == "until":
@@ -206,7 +206,7 @@ def arms_of(number: int, is_state: bool) -> tuple[Arm, ...]:
     )
 
 
-def count(arms: Iterable[Arm], chosen: Chosen) -> int:
+def count(arms: Iterable[Arm], chosen: FeedSignatures) -> int:
     counted = 0
     for arm in arms:
         again = chosen.begun_again if arm.gone else ""
@@ -215,7 +215,9 @@ def count(arms: Iterable[Arm], chosen: Chosen) -> int:
     return counted
 
 
-def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: int, size: int) -> list[FeedRow]:
+def part_of(
+    arms: Sequence[Arm], chosen: FeedSignatures, after: FeedEntry | None, most: int, size: int
+) -> list[FeedRow]:
     """Return up to `most` next facts of a revision of `size` facts: inserted ones first, by signature and ids."""
     found: list[FeedRow] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.by for arm in arms)):
@@ -235,7 +237,7 @@ def part_of(arms: Sequence[Arm], chosen: Chosen, after: FeedEntry | None, most: 
 
 
 def _of_signature(
-    arms: Sequence[Arm], chosen: Chosen, sig: int, start: tuple[str, ...] | None, most: int, size: int
+    arms: Sequence[Arm], chosen: FeedSignatures, sig: int, start: tuple[str, ...] | None, most: int, size: int
 ) -> list[FeedRow]:
     """Return facts of one signature, by ids. Past facts are read no further than stored ones."""
     found: list[FeedRow] = []
@@ -250,7 +252,7 @@ def _of_signature(
     return found[:most]
 
 
-def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size: int) -> str:
+def _statement(arm: Arm, chosen: FeedSignatures, is_begun: bool, is_bounded: bool, size: int) -> str:
     bounds = (ids_are(">") if is_begun else "", ids_are("<=") if is_bounded else "")
     selected = f"{IDS}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
     again = chosen.begun_again if arm.gone else ""
@@ -337,7 +339,7 @@ class _FeedReader:
     """Reads for one response, in one snapshot."""
 
     environment_id: int
-    chosen: Chosen
+    chosen: FeedSignatures
     asked: FeedRequest
     newest: int
     horizon: int
@@ -348,7 +350,7 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
     _check(position, newest, horizon, asked)
-    reader = _FeedReader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
+    reader = _FeedReader(environment_id, FeedSignatures.of(environment_id, asked.predicates), asked, newest, horizon)
     if position.inside is not None:
         return _go_on(reader, position.revision, position.inside)
     if position.revision < horizon:

@@ -95,7 +95,7 @@ class SearchColumn:
         """Return the columns by which its facts are sorted."""
         return ORDERS[self.name]
 
-    def sorted_by(self, met: Met) -> tuple[str, ...]:
+    def sorted_by(self, met: PagedFact) -> tuple[str, ...]:
         """Return the sort key. Python compares texts by code point, which is the databases' order of UTF-8 bytes."""
         ids = dict(zip(COLUMNS, met.row[1:]))
         return tuple(ids[name] for name in self.order)
@@ -128,7 +128,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class PagedFact:
     """A fact on a walk."""
 
     column: SearchColumn
@@ -140,14 +140,14 @@ class Met:
         return Mark(self.column.key, self.row)
 
 
-def listing(walk: Sequence[SearchColumn]) -> Listing[Met]:
+def listing(walk: Sequence[SearchColumn]) -> Listing[PagedFact]:
     """Return the facts on a walk as a list in pages, by marks whose columns are on the walk."""
     places = {column.key: place for place, column in enumerate(walk)}
 
-    def after(mark: Mark | None, most: int) -> list[Met]:
+    def after(mark: Mark | None, most: int) -> list[PagedFact]:
         return _met(walk[places[mark.column] if mark else 0 :], mark, most, forward=True)
 
-    def before(mark: Mark, most: int) -> list[Met]:
+    def before(mark: Mark, most: int) -> list[PagedFact]:
         return _met(walk[places[mark.column] :: -1], mark, most, forward=False)[::-1]
 
     return Listing(after, before)
@@ -166,9 +166,9 @@ def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
     return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
 
 
-def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
+def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[PagedFact]:
     """Return at most `wanted` facts, column by column; the mark, if given, is in the first column."""
-    found: list[Met] = []
+    found: list[PagedFact] = []
     at, some = 0, 1
     while at < len(walk) and len(found) < wanted:
         group = walk[at : at + some]
@@ -177,7 +177,7 @@ def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: 
     return found[:wanted]
 
 
-def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forward: bool) -> Iterator[Met]:
+def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forward: bool) -> Iterator[PagedFact]:
     parts, values = [], []
     for number, column in enumerate(group):
         statement, of_part = _statement(column, mark, limit, forward)
@@ -187,7 +187,7 @@ def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forw
     for number, column in enumerate(group):
         # SQL does not guarantee that UNION ALL keeps the order.
         of_column = [
-            Met(column, row[1 : ROW_LENGTH + 1], _fact(_signature(column.kind), row[1:]))
+            PagedFact(column, row[1 : ROW_LENGTH + 1], _fact(_signature(column.kind), row[1:]))
             for row in rows
             if row[0] == number
         ]
@@ -241,21 +241,21 @@ def _within(column: str, ids: IdRange) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFact:
     """A stored fact as it is now, and the revision that stored it."""
 
     fact: Fact
     since: int
 
 
-def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
+def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, StoredFact]:
     """Return those of the rows that are stored and have not expired."""
     by_number = {kind.pk: kind for kind in kinds}
     each = [f"{name} = %s" for name in ("sig", *COLUMNS)]
-    found: dict[Row, Kept] = {}
+    found: dict[Row, StoredFact] = {}
     for row in sorted(row for row in rows if row[0] in by_number):
         for since, expires_at in fetch(select("since, expires_at", *each, lasting()), row):
-            found[row] = Kept(fact_of_row(_signature(by_number[row[0]]), row[1:], expires_at), since)
+            found[row] = StoredFact(fact_of_row(_signature(by_number[row[0]]), row[1:], expires_at), since)
     return found
 
 

@@ -28,7 +28,7 @@ class Moment:
     signatures: int | None = field(default=None, compare=False)
 
 
-class NoSuchMoment(AuthzError):
+class MomentNotAvailable(AuthzError):
     """The moment is in the future, before the horizon, or unknown, or there was no policy then."""
 
 
@@ -78,10 +78,10 @@ def moment_of(
         at = microseconds_of(as_of)
         known = _read(environment_id, _LATEST, at)
         if at > known.now:
-            raise NoSuchMoment(f"{called}: {text_of(at)} is in the future")
+            raise MomentNotAvailable(f"{called}: {text_of(at)} is in the future")
         number = _checked(known, known.number or 0, f"{called}: {text_of(at)}")
         if number == known.offset and not _is_settled(at, known.now):
-            raise NoSuchMoment(f"{called}: this replica is not up to date with {text_of(at)} yet; try again")
+            raise MomentNotAvailable(f"{called}: this replica is not up to date with {text_of(at)} yet; try again")
     elif as_of is not None:
         known = _read(environment_id, "%s", as_of)
         number = _checked(known, as_of, f"{called}: revision {as_of}")
@@ -91,7 +91,9 @@ def moment_of(
         number, at = known.offset, known.now
     version = known.version if policy_version is None else _named(environment_id, policy_version)
     if version is None and needs_policy:
-        raise NoSuchMoment(f"no policy was active at revision {number}; set `policy_version` to use another version")
+        raise MomentNotAvailable(
+            f"no policy was active at revision {number}; set `policy_version` to use another version"
+        )
     return Moment(number, at, version, known.offset, known.signatures or 0)
 
 
@@ -107,7 +109,7 @@ def present(environment_id: int) -> Moment:
     known = _read(environment_id, 'e."offset"')
     number = _checked(known, known.offset, "now")
     if known.version is None:
-        raise NoSuchMoment("no policy has been published yet")
+        raise MomentNotAvailable("no policy has been published yet")
     return Moment(number, known.now, known.version, signatures=known.signatures or 0)
 
 
@@ -151,13 +153,13 @@ def _read(environment_id: int, number: str, *values: int) -> _Known:
 def _checked(known: _Known, number: int, asked: str) -> int:
     """Return the revision's number; reject it in the future, before the horizon, or if there is no such revision."""
     if number > known.offset:
-        raise NoSuchMoment(f"{asked} does not exist yet; the latest is revision {known.offset}")
+        raise MomentNotAvailable(f"{asked} does not exist yet; the latest is revision {known.offset}")
     if number < known.horizon:
         when = f", {text_of(known.horizon_at)}" if known.horizon_at else ""
         since = f"the oldest available is revision {known.horizon}{when}"
-        raise NoSuchMoment(f"{asked} is no longer available; {since}")
+        raise MomentNotAvailable(f"{asked} is no longer available; {since}")
     if known.number is None and number:
-        raise NoSuchMoment(f"{asked} does not exist")
+        raise MomentNotAvailable(f"{asked} does not exist")
     return number
 
 
@@ -171,4 +173,4 @@ def _named(environment_id: int, number: int) -> int:
     try:
         return version_numbered(environment_id, number).pk
     except NotFound as reason:
-        raise NoSuchMoment(f"policy_version: {reason.message}") from None
+        raise MomentNotAvailable(f"policy_version: {reason.message}") from None

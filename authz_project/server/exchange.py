@@ -71,7 +71,7 @@ def _key(header: str) -> str:
     return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
 
 
-class Withheld(io.RawIOBase):
+class UnreadBody(io.RawIOBase):
     """A request body that was not read: each attempt to read it raises `reason`.
 
     A new exception is raised each time, because a raised exception keeps its traceback, and with it the request and its

@@ -2,8 +2,8 @@
 
 Granian's WSGI interface assigns a thread to each request before its body has arrived, and that thread waits for the
 body without a timeout. Its RSGI interface reads bodies without a thread, but runs everything through an event loop,
-which takes a third more CPU time. So the worker uses RSGI with a substitute for the event loop (`AtOnce`), which runs
-each callback immediately, in the granian thread that delivers it.
+which takes a third more CPU time. So the worker uses RSGI with a substitute for the event loop (`InlineLoop`), which
+runs each callback immediately, in the granian thread that delivers it.
 """
 
 import threading
@@ -22,7 +22,7 @@ class Granian:
     """A server on a listening socket. `receive` is called in granian's thread and must not block."""
 
     def __init__(self, number: int, listening: Listening, connections: int):
-        self._at_once, self._stop, self._stopped = AtOnce(), WorkerSignal(), threading.Event()
+        self._at_once, self._stop, self._stopped = InlineLoop(), WorkerSignal(), threading.Event()
         self._stop.add_cb(self._stopped.set)
         self._scheduler = CallbackScheduler(self._at_once, None, None, None, None)
         holder = SocketHolder(listening.detach(), False, BACKLOG)
@@ -49,7 +49,7 @@ def _rust(number: int, holder: SocketHolder, connections: int) -> RSGIWorker:
     return RSGIWorker(number, (nothing, holder), nothing, *runtime, *protocols, *encryption, metrics)
 
 
-class AtOnce:
+class InlineLoop:
     """Passed to granian instead of an event loop: runs each callback immediately, in the calling thread."""
 
     @staticmethod

@@ -26,18 +26,18 @@ from authz_project.errors import too_large
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.logs.access import begin as begin_logs
 from authz_project.route import Environ
-from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
+from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.listening import in_use
-from authz_project.server.readiness_probe import Lookout, health_application
+from authz_project.server.readiness_probe import ReadinessProbe, health_application
 from authz_project.server.upkeep import start_upkeep
-from authz_project.server.workers import ChangeThreads, HeldRefusals, Slots, Waiting
+from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRejections, FeedThreads
 from authz_project.side_listener import start_listener
 from authz_project.traces import begin as begin_traces
 from checks.asking.run import turns
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 from policy.ground import memory, spans
-from policy.ground.memory import NeedsTooMuchMemory, Room, budget, exhausted
+from policy.ground.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
 from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
@@ -97,7 +97,7 @@ LINGER_SIZE = 1 << 26  # bytes of a rejected body that are received at most
 _TICK = 0.25  # seconds between checks for timed-out bodies
 
 
-class Whole:
+class SmallBody:
     """Reads a small body of known length in one piece, as most are. Calls `done(body)` or `failed(reason)`.
 
     `reason` is "late" or "broken".
@@ -220,7 +220,7 @@ class Body(_BodyReading):
             return bool(part) and self.size < self._limit + LINGER_SIZE
         self._parts.append(part)
         if self.size > self._limit:
-            self._is_rejected, self.started = True, time.monotonic()  # received on, as by `Rest`
+            self._is_rejected, self.started = True, time.monotonic()  # received on, as by `DiscardedBody`
             self._parts.clear()
             self._failed("long")
             return True
@@ -258,7 +258,7 @@ class Body(_BodyReading):
         return False
 
 
-class Rest(_BodyReading):
+class DiscardedBody(_BodyReading):
     """Receives a rejected body for a while and drops it: closing the connection at once would lose the response."""
 
     def allowed(self) -> float:
@@ -271,7 +271,7 @@ class Rest(_BodyReading):
         return bool(part) and self.size < LINGER_SIZE
 
 
-_open: set[Whole | _BodyReading] = set()
+_open: set[SmallBody | _BodyReading] = set()
 
 
 def _allowed(size: int) -> float:
@@ -331,12 +331,12 @@ class Intake:
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
-        self._slots = Slots(threads, more, at_once())
+        self._slots = CheckThreads(threads, more, at_once())
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
-        self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
-        self._lookout = Lookout()
-        self._refusals = HeldRefusals()
+        self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
+        self._lookout = ReadinessProbe()
+        self._refusals = DelayedRejections()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
         if settings.HEALTH_LISTENER:
             host, port = settings.HEALTH_LISTENER
@@ -386,12 +386,12 @@ class Intake:
         elif not self._slots.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
 
-    def _threads_for(self, path: str) -> Slots | ChangeThreads:
+    def _threads_for(self, path: str) -> CheckThreads | ChangeThreads:
         return self._changes if path.lstrip("/") in CHANGES else self._slots
 
     def _do(
         self,
-        threads: Slots | ChangeThreads,
+        threads: CheckThreads | ChangeThreads,
         scope: Scope,
         protocol: HTTPProtocol,
         work: Callable[..., None],
@@ -411,8 +411,8 @@ class Intake:
         try:
             limit = allowance(environ)
         except (KeyRefused, Error) as reason:
-            answer(environ, Withheld(reason), 1, protocol, close=True)
-            Rest(protocol)
+            answer(environ, UnreadBody(reason), 1, protocol, close=True)
+            DiscardedBody(protocol)
         except Exception as error:
             say_broken(scope, protocol, error)
         else:
@@ -424,14 +424,14 @@ class Intake:
         if size > limit:
             _refuse(scope, protocol, 413, _long(limit))
             return
-        body = _Held(size if size > SMALL else 0, self._reading, self._parsing)
+        body = _BodyMemory(size if size > SMALL else 0, self._reading, self._parsing)
         threads = self._threads_for(environ["PATH_INFO"])
         done = partial(self._arrived, threads, scope, protocol, environ, body)
         failed = partial(self._fail, scope, protocol, body, limit)
         if limit == largest():  # the caller is authenticated, and may be slow to send the body
             in_use.add(scope.client)
         if length is not None and length <= SMALL:
-            Whole(protocol, length, done, failed)
+            SmallBody(protocol, length, done, failed)
         elif not body.size:
             Body(protocol, length, limit, done, failed)
         else:
@@ -441,11 +441,11 @@ class Intake:
 
     def _arrived(
         self,
-        threads: Slots | ChangeThreads,
+        threads: CheckThreads | ChangeThreads,
         scope: Scope,
         protocol: HTTPProtocol,
         environ: Environ,
-        body: _Held,
+        body: _BodyMemory,
         text: bytes,
     ) -> None:
         """Answer the request, once there is memory for everything that is made of a large body."""
@@ -468,11 +468,11 @@ class Intake:
 
     def _begin(
         self,
-        threads: Slots | ChangeThreads,
+        threads: CheckThreads | ChangeThreads,
         scope: Scope,
         protocol: HTTPProtocol,
         environ: Environ,
-        body: _Held,
+        body: _BodyMemory,
         text: bytes,
     ) -> None:
         is_begun = False
@@ -483,13 +483,13 @@ class Intake:
             if not is_begun:
                 _end(scope, body)
 
-    def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _Held, text: bytes) -> None:
+    def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _BodyMemory, text: bytes) -> None:
         try:
             answer(environ, io.BytesIO(text), len(text), protocol)
         finally:  # granian's exceptions do not all derive from Exception
             body.end()
 
-    def _fail(self, scope: Scope, protocol: HTTPProtocol, body: _Held, limit: int, how: str) -> None:
+    def _fail(self, scope: Scope, protocol: HTTPProtocol, body: _BodyMemory, limit: int, how: str) -> None:
         _end(scope, body)
         match how:
             case "long":
@@ -503,10 +503,10 @@ class Intake:
                 say(scope, protocol, 400, "the request body is incomplete", close=True)
 
 
-class _Held:
+class _BodyMemory:
     """What a body takes of the memory budget: nothing if it is small, as each connection has at most one body."""
 
-    def __init__(self, size: int, reading: Room, parsing: Room):
+    def __init__(self, size: int, reading: BodyAdmission, parsing: BodyAdmission):
         self.size = size
         self._reading, self._parsing = reading, parsing
         self._parsed = 0
@@ -545,7 +545,7 @@ class _Held:
             self._reading.leave(size)
 
 
-def _end(scope: Scope, body: _Held, refuse: Callable[[], object] | None = None) -> None:
+def _end(scope: Scope, body: _BodyMemory, refuse: Callable[[], object] | None = None) -> None:
     """Clean up after a request that the application did not answer, and call `refuse`, if given."""
     in_use.discard(scope.client)
     body.end()
@@ -588,7 +588,7 @@ def _length(scope: Scope) -> int | None:
 def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:
     """Send an error before the body was read, and discard the rest of the body."""
     say(scope, protocol, status, message, close=close)
-    Rest(protocol)
+    DiscardedBody(protocol)
 
 
 def _long(limit: int) -> str:

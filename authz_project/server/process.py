@@ -35,7 +35,7 @@ LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses te
 def run_server(
     host: str, port: int, workers: int, threads: int, event_loop: bool = False, beside: Target | None = None
 ) -> None:
-    """Serve until a signal to stop. In each process, one thread takes requests in; the others answer (see `Slots`).
+    """Serve until a signal to stop. In each process, one thread takes requests in; the others answer.
 
     `beside` runs in a process of its own.
     """

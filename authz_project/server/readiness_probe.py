@@ -26,7 +26,7 @@ MOST = 10  # threads with hanging probes; at this number, no more are started
 Callback = Callable[[Readiness], None]
 
 
-class Lookout:
+class ReadinessProbe:
     """Answers readiness requests immediately or within just over two seconds, whatever the database does.
 
     One thread probes the database, on its own connection, and another one answers. If the probe hangs, the other thread
@@ -37,7 +37,7 @@ class Lookout:
         self._look_once = look
         self._inbox: SimpleQueue[Callback] = SimpleQueue()
         self._is_started, self._starting = False, threading.Lock()
-        self._lookers: list[_Looker] = []  # the last one is in use; the others hang
+        self._lookers: list[_ProbeThread] = []  # the last one is in use; the others hang
         self._look: Future[Readiness] | None = None  # the latest probe, pending or done
         self._begun = 0.0
         self._found, self._found_at = DATABASE_AWAY, float("-inf")
@@ -54,7 +54,7 @@ class Lookout:
 
     def _run(self) -> None:
         while True:
-            # No variable may keep the request while this waits for the next one: see `Slots`.
+            # No variable may keep the request while this waits for the next one: see `CheckThreads`.
             _call(self._inbox.get(), self._known())
 
     def _known(self) -> Readiness:
@@ -85,7 +85,7 @@ class Lookout:
         self._lookers = [each for each in self._lookers if each.is_alive]
         if len(self._lookers) >= MOST:
             return False
-        another = _Looker(self._look_once)  # first: if no thread can be started, the old ones stay
+        another = _ProbeThread(self._look_once)  # first: if no thread can be started, the old ones stay
         for each in self._lookers:
             each.dismiss()
         self._lookers.append(another)
@@ -93,12 +93,12 @@ class Lookout:
 
     def _begin(self) -> None:
         if not self._lookers:
-            self._lookers.append(_Looker(self._look_once))
+            self._lookers.append(_ProbeThread(self._look_once))
         self._begun = time.monotonic()
         self._look = self._lookers[-1].look()
 
 
-def health_application(lookout: Lookout) -> Application:
+def health_application(lookout: ReadinessProbe) -> Application:
     """Return a WSGI application for `/healthcheck` and `/readyz`, for a separate listener."""
 
     def application(environ: dict, start_response: Start) -> list[bytes]:
@@ -124,7 +124,7 @@ def _call(callback: Callback, found: Readiness) -> None:
         log.exception("request failed")
 
 
-class _Looker:
+class _ProbeThread:
     """A thread that probes the database on request. After `dismiss`, it ends as soon as its probe does."""
 
     def __init__(self, look: Callable[[], Readiness]):

@@ -93,7 +93,7 @@ Task = tuple[Callable[..., None], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
-class Slots:
+class CheckThreads:
     """A thread pool of `threads` threads that runs `at_once` tasks at a time. Further tasks wait in a queue.
 
     For short tasks, switching between threads (GIL contention) takes longer than running them one after the other.
@@ -345,7 +345,7 @@ def _made(change: Callable[[], Any]) -> Any:
 # Threads for long polling: a few separate ones, so that checks keep theirs.
 
 
-class Waiting:
+class FeedThreads:
     """Lets up to `places` requests wait for changes; further ones are answered without waiting.
 
     Its threads have no connection: the making threads of `changes` read for them.
@@ -395,7 +395,7 @@ _REFUSAL_TICK = 0.02  # seconds between checks for due rejections
 Send = Callable[[], None]  # sends one rejection
 
 
-class HeldRefusals:
+class DelayedRejections:
     """Delays each rejection by `KEPT_FOR` seconds. Its thread sleeps while there is none."""
 
     def __init__(self) -> None:

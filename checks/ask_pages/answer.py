@@ -14,7 +14,7 @@ from checks.asking.question import Page, Question
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.review import ReviewFilter
 from checks.compare.review_page import asked_of_page, changes_of, moments_of_page
-from checks.compare.review_walk import Stretch, page_start_from_text
+from checks.compare.review_walk import ReviewLines, page_start_from_text
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
@@ -148,7 +148,7 @@ class PageAnswer:
     questions: Sequence[Question] = ()
     goal: ExplainedGoal | None = None
     listed: Listed | None = None
-    changes: Stretch | None = None
+    changes: ReviewLines | None = None
     moments: tuple[Moment, ...] = ()  # that the question is about; empty for now
     notes: Sequence[Note] = ()
     unused: Unused = ALL_USED  # of the context

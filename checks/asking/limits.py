@@ -19,7 +19,7 @@ from threading import Lock
 from time import monotonic, sleep, thread_time
 from typing import Protocol
 
-from checks.errors import Crowded, QueryTooSlow
+from checks.errors import QueryTooSlow, TooManySlowQueries
 from policy.ground import memory
 
 # ---- deadlines ----------------------------------------------------------------------------------------------------
@@ -111,20 +111,20 @@ def locked(lock: AnyLock) -> Iterator[None]:
 # While all processors are busy, a thread that needs one briefly waits for milliseconds: ten times as long as most
 # questions take. So only so many slow statements run at a time (`run.at_once`), in all processes of a server together;
 # the others wait for a turn. If too many wait here, and the oldest has waited for long, the next one fails with
-# `Crowded`, so that threads are left for fast questions.
+# `TooManySlowQueries`, so that threads are left for fast questions.
 
 LONG = 0.1  # seconds; a statement that takes longer is slow
 _LOOK = 0.01  # seconds between checks for a free turn
 _MOST = 1000  # maximum number of known slow statements
 
 
-class Turns:
+class SlowStatementLimit:
     """At most `count` turns at a time, in this process or, after `share`, in those that it forks; 0 is no limit."""
 
     def __init__(self, count: int):
         self.count = count
         self.most_here = sys.maxsize  # statements of this process that may have or wait for a turn
-        self._here: dict[Turn, float] = {}  # arrival times, the oldest first
+        self._here: dict[SlowStatementTurn, float] = {}  # arrival times, the oldest first
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one per turn: file locks only exclude other processes
         self._file: int | None = None  # each turn is a lock on one of its bytes
@@ -135,24 +135,24 @@ class Turns:
             self._file = os.memfd_create("turns")
 
     @contextmanager
-    def one(self, time: Deadline) -> Iterator[Turn]:
+    def one(self, time: Deadline) -> Iterator[SlowStatementTurn]:
         """Wait for a turn, and hold it while the code inside runs."""
-        turn = Turn(self, time)
+        turn = SlowStatementTurn(self, time)
         try:
             yield turn
         finally:
             turn.end()
 
-    def enter(self, turn: Turn) -> None:
+    def enter(self, turn: SlowStatementTurn) -> None:
         with self._counting:
             self._here[turn] = monotonic()
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, turn: SlowStatementTurn) -> None:
         with self._counting:
             del self._here[turn]
 
-    def has_place_for(self, turn: Turn) -> bool:
-        """Return whether the turn is among the oldest `most_here`; if not, and the oldest is slow, raise `Crowded`.
+    def has_place_for(self, turn: SlowStatementTurn) -> bool:
+        """Return whether the turn is among the oldest `most_here`. If not, and the oldest is slow, raise an error.
 
         If even the oldest has just come, the machine may have stalled, which makes all statements look slow. The crowd
         is soon gone then, so the turn waits.
@@ -161,7 +161,7 @@ class Turns:
             if turn in islice(self._here, self.most_here):
                 return True
             if monotonic() - next(iter(self._here.values())) > LONG:
-                raise Crowded
+                raise TooManySlowQueries
         return False
 
     def take(self) -> int | None:
@@ -187,12 +187,12 @@ class Turns:
         return True
 
 
-class Turn:
+class SlowStatementTurn:
     """The turn of one statement. The constructor waits for it, and raises if it does not come in time."""
 
     __slots__ = ("_number", "_time", "_turns", "waited")
 
-    def __init__(self, turns: Turns, time: Deadline):
+    def __init__(self, turns: SlowStatementLimit, time: Deadline):
         self._turns, self._time = turns, time
         self.waited = 0.0  # seconds
         self._number: int | None = None
@@ -216,9 +216,9 @@ class Turn:
             self._turns.leave(self)
 
     @property
-    def refusal(self) -> Crowded | QueryTooSlow:
-        """Return the timeout error: `Crowded` if more than half of the time was spent waiting, else `QueryTooSlow`."""
-        return Crowded() if self.waited > self._time.seconds / 2 else QueryTooSlow(self._time.seconds)
+    def refusal(self) -> TooManySlowQueries | QueryTooSlow:
+        """Return the timeout error, which depends on whether more than half of the time was spent waiting."""
+        return TooManySlowQueries() if self.waited > self._time.seconds / 2 else QueryTooSlow(self._time.seconds)
 
     def _wait(self) -> None:
         began = monotonic()

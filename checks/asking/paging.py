@@ -18,7 +18,7 @@ from facts.wire import fact_to_json
 from policy.errors import MalformedRequest
 from policy.ground import clock
 from policy.ground.pagination import Cursor, cursor_of, digest_of
-from policy.moments import Moment, NoSuchMoment
+from policy.moments import Moment, MomentNotAvailable
 
 # ---- Consistent paging: later pages are answered as of the moment of the first page -------------------------------
 # A token names that moment. For ten minutes, if its history is kept that long, the following pages are read as of that
@@ -39,7 +39,7 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
         found = ask(None)
         if found.revision == first.revision and found.is_timeless:
             return found, first
-    with suppress(NoSuchMoment):
+    with suppress(MomentNotAvailable):
         return ask(first), first
     return ask(None), None
 

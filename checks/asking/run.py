@@ -21,11 +21,11 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from checks.asking import limits
-from checks.asking.limits import LONG, Deadline, Turn, Turns, known
+from checks.asking.limits import LONG, Deadline, SlowStatementLimit, SlowStatementTurn, known
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
-from checks.errors import Crowded, QueryTooSlow, StatementTooLarge
+from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
 from policy.ground import clock, memory, spans, waking
 from policy.ground.cache import configured
 from policy.ground.memory import budget
@@ -140,7 +140,7 @@ def limited(seconds: float | None, processor: float = inf) -> Iterator[None]:
     with _driver(mine.vendor).limited(mine.connection, on_server), limits.shortened(seconds, processor):
         try:
             yield
-        except Crowded:  # callers do without the answer, as after a timeout
+        except TooManySlowQueries:  # callers do without the answer, as after a timeout
             raise QueryTooSlow(seconds) from None
 
 
@@ -209,7 +209,7 @@ def is_here(database: dict) -> bool:
     return is_near and "service" not in options
 
 
-turns = Turns(at_once())  # of all slow statements
+turns = SlowStatementLimit(at_once())  # of all slow statements
 
 
 # ---- SQLite -------------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class SqliteDriver:
 class _Clock:
     """The progress handler of a statement. A slow one needs a turn: from the start if it is known to be slow."""
 
-    _turn: Turn | None = None
+    _turn: SlowStatementTurn | None = None
     _has_slot = True
     _refusal: BaseException | None = None
     _holding: memory.Holding | None = None  # from the first check on
@@ -332,5 +332,5 @@ class _Clock:
         if self._turn:
             self._turn.pass_on()
         else:
-            self._turn = Turn(turns, self._time)
+            self._turn = SlowStatementTurn(turns, self._time)
         self._free_until = monotonic() + _TURN

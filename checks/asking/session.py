@@ -31,7 +31,7 @@ from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.stored import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.errors import PolicyMoved, QueryTooSlow
-from facts.accept import Brought, brought
+from facts.accept import UsableContextFacts, brought
 from facts.numbering import Marks, Numbered, Numbering, latest_signature, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Caller, Seen, caller_of_hash, key_check, program_of_version, versions
@@ -355,7 +355,7 @@ def numbering_of(known: Numbered, inline: frozenset[Signature]) -> Numbering:
 # runs many small questions in one snapshot, where there is nothing to confirm.
 
 _NO_TYPES: Types = frozenset()
-_NO_CONTEXT = Brought(())
+_NO_CONTEXT = UsableContextFacts(())
 
 
 class Session(ABC):
@@ -453,7 +453,7 @@ class LiveSession(Session):
         """Return the program for questions that mention these types."""
         return program_of(policy_of(self.version, types))
 
-    def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
+    def brought(self, context: Sequence[Fact], path: str = "context_facts") -> UsableContextFacts:
         """Return the context facts that the policy can use; the others change neither answers nor statements."""
         return brought(self.program, context, path) if context else _NO_CONTEXT
 

@@ -16,7 +16,7 @@ from facts.mentioned_ids import changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
 from policy.errors import AuthzError
-from policy.moments import AsOf, Moment, NoSuchMoment, moment_of, present
+from policy.moments import AsOf, Moment, MomentNotAvailable, moment_of, present
 from policy.rules.program import Program
 from policy.values import INTEGER, Value
 
@@ -82,7 +82,7 @@ def moments_reviewed(
     found = tuple([_moment(environment_id, each, name, now) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
-        raise NoSuchMoment(f"the start (revision {orders[0][0]}) is after the end (revision {orders[1][0]})")
+        raise MomentNotAvailable(f"the start (revision {orders[0][0]}) is after the end (revision {orders[1][0]})")
     return found
 
 

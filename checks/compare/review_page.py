@@ -21,7 +21,7 @@ from checks.compare.review_walk import (
     Last,
     PageStart,
     ReviewCursor,
-    Stretch,
+    ReviewLines,
     page_start_from_text,
     page_start_text,
     stretch_of,
@@ -85,12 +85,12 @@ _MEANWHILE = 60_000_000  # microseconds; more than a page takes
 def changes_of(
     environment_id: int, moments: tuple[Moment, Moment], wanted: ReviewFilter, text: str = "",
     start: PageStart | None = None,
-) -> Stretch:  # fmt: skip
+) -> ReviewLines:  # fmt: skip
     """Compare what the wanted actor may do, by the policy of each moment."""
     return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
 
 
-def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: bool = False) -> Stretch:
+def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: bool = False) -> ReviewLines:
     """Return a page of a review."""
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
@@ -188,7 +188,7 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     }
 
 
-def stretch_shown(found: Stretch, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
+def stretch_shown(found: ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
     """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
     following = url({"after": page_start_text(found.next)}) if found.next else ""
     return {

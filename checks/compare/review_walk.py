@@ -29,7 +29,7 @@ from checks.explain.cases import ANY
 from facts.mentioned_ids import MentionedAsOf
 from policy.errors import AuthzError, Cancelled, MalformedRequest
 from policy.ground.pagination import Cursor, cursor_of
-from policy.moments import NoSuchMoment, check_kept
+from policy.moments import MomentNotAvailable, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- review cursor ------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ReviewLines:
     """A page of lines. `counts` are all lines found: on earlier pages, on this one, and beyond as far as it looked."""
 
     lines: tuple[Access, ...]
@@ -209,7 +209,7 @@ def stretch_of(
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
     moments: int,
-) -> Stretch:
+) -> ReviewLines:
     """Read wanted lines from the chunks until the time is over; `planning` returns seconds that do not count."""
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
     began, opened = clock(), time.monotonic()
@@ -243,7 +243,7 @@ def stretch_of(
     if following is None:
         refused += beyond  # no further page will show them
     shown = before + Counter(line.state for line in page)
-    return Stretch(
+    return ReviewLines(
         tuple(page),
         before + found,
         before,
@@ -476,7 +476,7 @@ class Chunks:
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
             found = self._rows(kind.question(None), self.limits.rows, self.limits.seconds)
-        except NoSuchMoment:
+        except MomentNotAvailable:
             raise
         except AuthzError:
             return None
@@ -506,7 +506,7 @@ class Chunks:
                     sides = [self._of_one(kind, actor, rows) for rows in found]
                     yield _chunk(alone, compared(kind, sides), start, piece.cursor(actor))
                     return
-        except NoSuchMoment:
+        except MomentNotAvailable:
             raise
         except AuthzError:
             pass  # asking resource by resource reports the error
@@ -531,7 +531,7 @@ class Chunks:
             end = piece.cursor(ids[-1]) if actor is None else piece.cursor(actor, ids[-1], _LAST)
             try:
                 sides = self._of_resources(asked, ids, self.limits.rows)
-            except NoSuchMoment:
+            except MomentNotAvailable:
                 raise
             except AuthzError as refusal:
                 if asked != piece.kind:
@@ -604,7 +604,7 @@ class Chunks:
             nobody = replace(kind, actors=frozenset((asked_id(kind.actor, ANY),)))
             yield from self._in_order(piece, kind.question(ids), self._every(nobody.question(ids)), resource, start)
             return ""
-        except NoSuchMoment:
+        except MomentNotAvailable:
             raise
         except AuthzError as reason:
             example = f"{kind.resource}:{resource or '*'}"

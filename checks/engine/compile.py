@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from checks.engine.answers import GROUNDED, UNGUARDED
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, TooManyInliningSteps, UnboundVariable
+from checks.engine.errors import CannotEnumerate, InliningTooLarge, NestedTooDeep, TooManyInliningSteps, UnboundVariable
 from checks.engine.plan.draft import same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
@@ -207,7 +207,7 @@ class _Fitting:
             made = planned(self._planner(rules, sprawling), root, self.width)
         except TooManyInliningSteps:
             self.failed[root] = None
-        except (Sprawling, RecursionError):
+        except (InliningTooLarge, RecursionError):
             pass  # another form may fit
         else:
             if made.plan.weight <= self.most:
@@ -220,7 +220,7 @@ class _Fitting:
 
         If no answers are shared, this equals the plan with rules inlined, which is reused.
         """
-        with suppress(Sprawling, RecursionError):
+        with suppress(InliningTooLarge, RecursionError):
             if _has_many_clauses(rules, root):
                 return None
             tabling = rules.tabling(map(pattern_of, _calls(root)))

@@ -24,11 +24,11 @@ class CannotEnumerate(AuthzError):
         )
 
 
-class Sprawling(Exception):
+class InliningTooLarge(Exception):
     """Inlining rules at each call would generate too much SQL: answers that several calls share must be tabled."""
 
 
-class TooManyInliningSteps(Sprawling):
+class TooManyInliningSteps(InliningTooLarge):
     """Planning in one form took too many steps; try another."""
 
 

@@ -15,7 +15,7 @@ from facts.numbering import types_of_text
 from facts.pages.change import program_of
 from facts.pages.listing import (
     Narrowed,
-    Useless,
+    UnusedFactsWarning,
     browse_url,
     fact_url,
     groups,
@@ -69,7 +69,7 @@ def only_environment(asked: Narrowed) -> Environment | None:
     return asked.environment or (next(iter(found.values())) if len(found) == 1 else None)
 
 
-def _useless(asked: Narrowed) -> list[Useless]:
+def _useless(asked: Narrowed) -> list[UnusedFactsWarning]:
     """Return what the policy doesn't use; nothing if the page is filtered to less than a whole environment."""
     environment = only_environment(asked)
     program = None if asked.asked.keys() - {"environment"} else program_of(environment)

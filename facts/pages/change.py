@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from facts import store
 from facts.accept import EndIsPast, UnknownName, unknown_names
-from facts.keyset_pages import Kept, Mark, kept
+from facts.keyset_pages import Mark, StoredFact, kept
 from facts.models import Row, Signature
 from facts.notation import fact_from_text
 from facts.numbering import types_of_text
@@ -196,11 +196,11 @@ def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
     return {kind.pk: kind for kind in Signature.objects.select_related("environment").filter(pk__in=numbers)}
 
 
-def _shown(kind: Signature, row: Row, now: Kept, is_changed: bool = False) -> ShownFact:
+def _shown(kind: Signature, row: Row, now: StoredFact, is_changed: bool = False) -> ShownFact:
     return ShownFact(kind, ChosenFact(row, now.since, now.fact.expires_at), now.fact, is_changed)
 
 
-def _is_changed(asked: ChosenFact, now: Kept) -> bool:
+def _is_changed(asked: ChosenFact, now: StoredFact) -> bool:
     return (asked.since, asked.expires_at) != (now.since, now.fact.expires_at)
 
 

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
 from facts.history import minute
-from facts.keyset_pages import PAGE, IdRange, Mark, Met, SearchColumn, beginning, exactly, listing, search_columns
+from facts.keyset_pages import PAGE, IdRange, Mark, PagedFact, SearchColumn, beginning, exactly, listing, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.wire import Fact
@@ -207,12 +207,12 @@ class FactGroup:
     lines: tuple[ListingLine, ...]
 
 
-def groups(met: Iterable[Met], is_about: Value | None = None, by_column: bool = False) -> list[FactGroup]:
+def groups(met: Iterable[PagedFact], is_about: Value | None = None, by_column: bool = False) -> list[FactGroup]:
     found = groupby(met, lambda each: each.column if by_column else each.column.kind)
     return [_group(list(same), is_about, by_column) for _, same in found]
 
 
-def _group(met: list[Met], is_about: Value | None, by_column: bool) -> FactGroup:
+def _group(met: list[PagedFact], is_about: Value | None, by_column: bool) -> FactGroup:
     column = met[0].column
     kind, where = column.kind, column.kind.environment_id
     columns = tuple(
@@ -223,7 +223,7 @@ def _group(met: list[Met], is_about: Value | None, by_column: bool) -> FactGroup
     return FactGroup(kind, browse_url(where, predicate=kind.predicate), columns, lines)
 
 
-def _line(met: Met, is_about: Value | None) -> ListingLine:
+def _line(met: PagedFact, is_about: Value | None) -> ListingLine:
     fact, slug = met.fact, met.column.kind.environment.slug
     cells = tuple(ListingCell(value, value_url(slug, value), value == is_about) for value in fact.args)
     return ListingLine(fact, cells, end_of(fact), Cursor(MARKS, met.mark).token, fact_url(met.row, len(fact.args)))
@@ -241,7 +241,7 @@ MARKS = "facts"  # what the cursors of facts are of
 
 def turned(
     request: HttpRequest, walk: list[SearchColumn], url: Callable[[dict[str, str]], str]
-) -> tuple[ListPage[Met], Pager]:
+) -> tuple[ListPage[PagedFact], Pager]:
     """Return the page that the request asks for: after a fact, before one, or the first page."""
     columns = {column.key for column in walk}
     marks = (Mark.of(key_of(request.GET.get(name), MARKS)) for name in ("after", "before"))
@@ -253,23 +253,23 @@ def turned(
 
 
 @dataclass(frozen=True)
-class Useless:
+class UnusedFactsWarning:
     """A sentence about unused facts, and the URL of the page that lists them."""
 
     sentence: str
     url: str
 
 
-def useless(environment: Environment, program: Program) -> list[Useless]:
+def useless(environment: Environment, program: Program) -> list[UnusedFactsWarning]:
     """Return the signatures that the policy does not accept, then the roles and relations that it does not know."""
     found = [
-        Useless(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
+        UnusedFactsWarning(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
         for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]
     ]
     for name in stored_names(environment.pk, program)[:MOST_TOLD]:
         kind = name.signature
         url = browse_url(environment.pk, predicate=kind.predicate, type=kind.types[PLACE], id=name.name)
-        found.append(Useless(str(name), url))
+        found.append(UnusedFactsWarning(str(name), url))
     return found
 
 

@@ -2,7 +2,7 @@
 
 Three things are counted: rows that a query has fetched, as they arrive; what SQLite allocates for statements, while
 they run; and large request bodies, from before they are read until they are answered. If the sum exceeds the budget,
-the query that holds the most is refused, and the others go on. Bodies wait for room instead (`Room`).
+the query that holds the most is refused, and the others go on. Bodies wait for room instead (`BodyAdmission`).
 
 The counts are estimates on the high side: they include everything made from a row or a body until the response is sent.
 Commands have no budget: `start` sets it, and only servers call that.
@@ -100,7 +100,7 @@ class Budget:
         self._running: set[Holding] = set()  # those with a long-running SQLite statement
         self._rows = self._bodies = 0
         self._before = self._last = 0  # allocated by SQLite: when the first of `_running` began, and at the last check
-        self._rooms: list[Room] = []
+        self._rooms: list[BodyAdmission] = []
         self._is_trim_due = False
         self._trimmed_at = monotonic()
 
@@ -194,11 +194,11 @@ class Budget:
 
     # ---- bodies ------------------------------------------------------------------------------------------------
 
-    def room_to_read(self) -> Room:
+    def room_to_read(self) -> BodyAdmission:
         """Return a room for bodies that are being read."""
         return self._room(self.most // _FOR_BODIES)
 
-    def room_to_parse(self) -> Room:
+    def room_to_parse(self) -> BodyAdmission:
         """Return a room for what is parsed from bodies that have been read."""
         return self._room(self.most)
 
@@ -207,8 +207,8 @@ class Budget:
         """Return whether bodies wait for room."""
         return any(room.is_awaited for room in self._rooms)
 
-    def _room(self, most: int) -> Room:
-        self._rooms.insert(0, Room(self, most))  # later rooms go first: what they admit has already been read
+    def _room(self, most: int) -> BodyAdmission:
+        self._rooms.insert(0, BodyAdmission(self, most))  # later rooms go first: what they admit has already been read
         return self._rooms[0]
 
     def _takes(self, size: int) -> bool:
@@ -241,7 +241,7 @@ class Waiter(NamedTuple):
     refuse: Callable[[], object]
 
 
-class Room:
+class BodyAdmission:
     """An admission queue for bodies: admits them in order of arrival while they fit. A single one always fits."""
 
     def __init__(self, budget: Budget, most: int):

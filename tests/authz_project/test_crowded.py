@@ -23,7 +23,7 @@ def became(monkeypatch):
         made._do = lambda threads, *_: told.append(f"answered by {threads.name}")
         made._read = lambda *_: told.append("read")
         monkeypatch.setattr(intake, "say", lambda *its, close=False: told.append((its[2], close)))
-        monkeypatch.setattr(intake, "Rest", lambda protocol: None)
+        monkeypatch.setattr(intake, "DiscardedBody", lambda protocol: None)
         monkeypatch.setattr(intake, "quick_allowance", lambda environ: intake.largest())
         scope = SimpleNamespace(
             path=path, method=method, headers={name.replace("_", "-"): each for name, each in headers.items()},

@@ -7,7 +7,15 @@ from queue import SimpleQueue
 import pytest
 
 from authz_project.server import workers as line_module
-from authz_project.server.workers import KEPT_FOR, LINE_LENGTH, SHORT, ChangeThreads, HeldRefusals, Slots, WaitingLine
+from authz_project.server.workers import (
+    KEPT_FOR,
+    LINE_LENGTH,
+    SHORT,
+    ChangeThreads,
+    CheckThreads,
+    DelayedRejections,
+    WaitingLine,
+)
 
 MANY = 100
 
@@ -106,7 +114,7 @@ def test_it_ends_with_the_overload(line, clock):
     assert line.takes(MANY), "a burst, long after"
 
 
-@pytest.mark.parametrize("make", [lambda: Slots(1), lambda: ChangeThreads(1, 1)])
+@pytest.mark.parametrize("make", [lambda: CheckThreads(1), lambda: ChangeThreads(1, 1)])
 def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, monkeypatch):
     monkeypatch.setattr("authz_project.server.workers.BURST", 1e-9)
     threads, done, end = make(), SimpleQueue(), threading.Event()
@@ -122,7 +130,7 @@ def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, monkeypatch
 
 
 def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
-    refusals, told = HeldRefusals(), SimpleQueue()
+    refusals, told = DelayedRejections(), SimpleQueue()
     began = time.monotonic()
     for number in range(MANY):
         refusals.send_later(lambda number=number: told.put((number, time.monotonic())))
@@ -135,7 +143,7 @@ def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
 
 def test_not_all_are_kept(monkeypatch):
     monkeypatch.setattr("authz_project.server.workers.KEPT_AT_ONCE", 1)
-    refusals, told = HeldRefusals(), SimpleQueue()
+    refusals, told = DelayedRejections(), SimpleQueue()
     refusals.send_later(lambda: told.put("kept"))
     refusals.send_later(lambda: told.put("at once"))
     assert told.get(timeout=10) == "at once" and told.get(timeout=10) == "kept"

@@ -11,7 +11,7 @@ from prometheus_client import values
 
 from authz_project import metrics, side_listener
 from authz_project.database import DATABASE_AWAY, READY
-from authz_project.server.readiness_probe import Lookout, health_application
+from authz_project.server.readiness_probe import ReadinessProbe, health_application
 from authz_project.side_listener import AT_ONCE, THREADS, start_listener
 from tests.postgresql import free_port
 
@@ -66,7 +66,7 @@ def test_who_never_ends_to_ask_is_hung_up_on(port):
 
 def test_health_checks_have_a_listener(monkeypatch):
     found, port = [READY], free_port()
-    application = health_application(Lookout(lambda: found[0]))
+    application = health_application(ReadinessProbe(lambda: found[0]))
     with serving(start_listener("127.0.0.1", port, application, "health")):
         origin = f"http://127.0.0.1:{port}"
         for path in ("/healthcheck", "/api/healthcheck", "/readyz"):

@@ -12,7 +12,7 @@ from granian.rsgi import ProtocolClosed
 from authz_project.errors import refusal_of
 from authz_project.route import parsed
 from authz_project.server import intake
-from authz_project.server.intake import Body, Whole
+from authz_project.server.intake import Body, SmallBody
 from policy.ground import memory
 from policy.ground.memory import NoMemory
 
@@ -38,7 +38,7 @@ def test_a_body_that_breaks_off_is_let_go():
     gc.disable()
     try:
         body, told = BrokenBody(), []
-        Whole(iter([body]).__next__, 10, told.append, told.append)
+        SmallBody(iter([body]).__next__, 10, told.append, told.append)
         call, body.call = body.call, None
         call(body)
         gone = ref(body)

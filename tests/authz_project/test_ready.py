@@ -17,7 +17,7 @@ from django.test import Client
 from authz_project import database
 from authz_project.database import DATABASE_AWAY, READY
 from authz_project.server import readiness_probe
-from authz_project.server.readiness_probe import WITHIN, Lookout
+from authz_project.server.readiness_probe import WITHIN, ReadinessProbe
 from tests import postgresql
 from tests.authz_project.test_serve import SECRET
 from tests.faults.limits import workers_of
@@ -124,7 +124,7 @@ def test_nothing_is_told_of_the_database(db, caplog):
 # ---- in time --------------------------------------------------------------------------------------------------------
 
 
-def told(lookout: Lookout) -> object:
+def told(lookout: ReadinessProbe) -> object:
     found, arrived = [], threading.Event()
     lookout.call_with_readiness(lambda each: (found.append(each), arrived.set()))
     assert arrived.wait(ANSWERS_WITHIN)
@@ -147,7 +147,7 @@ def hanging():
 
 def test_many_who_ask_at_once_cost_one_look():
     looks = []
-    each = Lookout(lambda: looks.append(1) or READY)
+    each = ReadinessProbe(lambda: looks.append(1) or READY)
     with mock.patch.object(readiness_probe, "FRESH", 3600), ThreadPoolExecutor(8) as pool:
         assert {*pool.map(lambda _: told(each), range(200))} == {READY}
     assert len(looks) == 1
@@ -155,14 +155,14 @@ def test_many_who_ask_at_once_cost_one_look():
 
 def test_what_was_found_does_not_count_for_long():
     answers = iter((DATABASE_AWAY, READY))
-    each = Lookout(lambda: next(answers))
+    each = ReadinessProbe(lambda: next(answers))
     with mock.patch.object(readiness_probe, "FRESH", 0.0):
         assert [told(each), told(each)] == [DATABASE_AWAY, READY]
 
 
 def test_a_look_that_hangs_is_not_waited_for(hanging, caplog):
     look, begun, go_on = hanging
-    each = Lookout(look)
+    each = ReadinessProbe(look)
     with mock.patch.object(readiness_probe, "WITHIN", 0.05), mock.patch.object(readiness_probe, "FRESH", 0.0):
         assert [told(each) for _ in range(3)] == [DATABASE_AWAY] * 3
         assert len(begun) == 1
@@ -176,7 +176,7 @@ def test_a_look_that_hangs_is_not_waited_for(hanging, caplog):
 
 def test_what_hangs_for_long_is_given_up_so_and_so_often(hanging):
     look, begun, _ = hanging
-    each = Lookout(look)
+    each = ReadinessProbe(look)
     with (
         mock.patch.object(readiness_probe, "WITHIN", 0.01),
         mock.patch.object(readiness_probe, "FRESH", 0.0),
@@ -187,7 +187,7 @@ def test_what_hangs_for_long_is_given_up_so_and_so_often(hanging):
 
 
 def test_who_cannot_be_told_keeps_nobody_else_waiting(caplog):
-    each = Lookout(lambda: READY)
+    each = ReadinessProbe(lambda: READY)
     each.call_with_readiness(lambda _: 1 / 0)
     assert told(each) is READY
     assert "request failed" in caplog.text
@@ -196,7 +196,7 @@ def test_who_cannot_be_told_keeps_nobody_else_waiting(caplog):
 @pytest.mark.parametrize("threads", [0, 1])
 def test_where_no_thread_can_be_had_the_next_who_asks_tries_again(threads, monkeypatch):
     """Who is told of the failure at once is not told again later."""
-    each, start, found = Lookout(lambda: READY), threading.Thread.start, []
+    each, start, found = ReadinessProbe(lambda: READY), threading.Thread.start, []
     begun = iter([True] * threads)
 
     def start_few(thread: threading.Thread) -> None:

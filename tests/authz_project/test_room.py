@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from authz_project.server import intake
-from authz_project.server.intake import SMALL, Intake, _Held
-from authz_project.server.workers import ChangeThreads, Slots, Waiting
+from authz_project.server.intake import SMALL, Intake, _BodyMemory
+from authz_project.server.workers import ChangeThreads, CheckThreads, FeedThreads
 from policy.ground.memory import Budget
 
 LARGE = SMALL + 1
@@ -22,9 +22,9 @@ def budget() -> Budget:
 
 
 @pytest.fixture
-def held(budget) -> _Held:
+def held(budget) -> _BodyMemory:
     """A large body that is being answered."""
-    body = _Held(LARGE, budget.room_to_read(), budget.room_to_parse())
+    body = _BodyMemory(LARGE, budget.room_to_read(), budget.room_to_parse())
     body.wait_to_be_read(nothing, fail)
     body.wait_to_be_parsed(2 * LARGE, nothing, fail)
     assert budget.held == 2 * LARGE
@@ -55,12 +55,12 @@ def changes() -> ChangeThreads:
     return ChangeThreads(1, 1)
 
 
-def waiting() -> Waiting:
-    return Waiting(1, changes())
+def waiting() -> FeedThreads:
+    return FeedThreads(1, changes())
 
 
-def slots() -> Slots:
-    return Slots(1)
+def slots() -> CheckThreads:
+    return CheckThreads(1)
 
 
 @pytest.mark.parametrize("made", [changes, waiting, slots])

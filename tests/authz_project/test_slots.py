@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from authz_project.server import workers as slots_module
-from authz_project.server.workers import Slots
+from authz_project.server.workers import CheckThreads
 from policy.ground import waking
 
 
@@ -20,10 +20,10 @@ def until(is_so) -> None:
 
 
 def test_no_more_threads_work_than_there_are_slots():
-    assert_no_more_than(2, Slots(2))
+    assert_no_more_than(2, CheckThreads(2))
 
 
-def assert_no_more_than(count: int, slots: Slots) -> None:
+def assert_no_more_than(count: int, slots: CheckThreads) -> None:
     lock, done, working, most = threading.Lock(), SimpleQueue(), 0, 0
 
     def work(number: int) -> None:
@@ -44,7 +44,7 @@ def assert_no_more_than(count: int, slots: Slots) -> None:
 
 
 def test_work_that_fails_costs_no_slot(caplog):
-    slots, done = Slots(1), SimpleQueue()
+    slots, done = CheckThreads(1), SimpleQueue()
     for _ in range(3):
         slots.do(lambda: 1 / 0)
     slots.do(done.put, "after")
@@ -52,7 +52,7 @@ def test_work_that_fails_costs_no_slot(caplog):
 
 
 def test_the_thread_that_worked_last_is_the_next():
-    slots, threads = Slots(3), SimpleQueue()
+    slots, threads = CheckThreads(3), SimpleQueue()
     for _ in range(20):
         slots.do(lambda: threads.put(threading.get_ident()))
         until(lambda: slots.busy == 0)
@@ -61,7 +61,7 @@ def test_the_thread_that_worked_last_is_the_next():
 
 def test_long_work_keeps_no_slot(monkeypatch):
     """As long as there are more threads for those who wait."""
-    slots, done, end = Slots(2, more=2), SimpleQueue(), threading.Event()
+    slots, done, end = CheckThreads(2, more=2), SimpleQueue(), threading.Event()
     for _ in range(3):
         slots.do(end.wait)
     slots.do(done.put, "quick")
@@ -79,7 +79,7 @@ def test_long_work_keeps_no_slot(monkeypatch):
 
 def test_work_waits_where_no_thread_can_be_had(monkeypatch, caplog):
     """For those that there are; where there are none, it is said to be not done, and is never done later."""
-    slots, done, end = Slots(3), SimpleQueue(), threading.Event()
+    slots, done, end = CheckThreads(3), SimpleQueue(), threading.Event()
     start = threading.Thread.start
 
     def fail(_: threading.Thread) -> None:
@@ -104,7 +104,7 @@ def test_what_was_worked_at_is_let_go_of():
     class Request:
         pass
 
-    slots, done = Slots(1), SimpleQueue()
+    slots, done = CheckThreads(1), SimpleQueue()
     request = Request()
     seen = weakref.ref(request)
     slots.do(lambda asked: done.put("done"), request)
@@ -115,7 +115,7 @@ def test_what_was_worked_at_is_let_go_of():
 
 def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
     monkeypatch.setattr(slots_module, "LONG", 1000)
-    slots, order, more = Slots(2, at_once=1), SimpleQueue(), threading.Event()
+    slots, order, more = CheckThreads(2, at_once=1), SimpleQueue(), threading.Event()
 
     def first() -> None:
         order.put("first")
@@ -136,7 +136,7 @@ def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
 
 def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
     monkeypatch.setattr(slots_module, "LONG", 1000)
-    slots, begun, more = Slots(2, more=1, at_once=1), SimpleQueue(), threading.Event()
+    slots, begun, more = CheckThreads(2, more=1, at_once=1), SimpleQueue(), threading.Event()
 
     def long() -> None:
         begun.put("begun")

@@ -23,7 +23,7 @@ from checks.compare.review_walk import Chunks, Filter, WalkLimits, all_lines, pa
 from facts import mentioned_ids
 from facts.read import every
 from policy.models import Environment
-from policy.moments import NoSuchMoment, moment_of
+from policy.moments import MomentNotAvailable, moment_of
 from policy.values import STRING, Value
 from tests.checks.conftest import POLICY, fact, publish, remove, store
 from tests.waiting import prune_before
@@ -145,7 +145,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
     else:
         pruned = prune_before(monkeypatch, mentioned_ids.MentionedAsOf, "after")
         monkeypatch.setattr(Chunks, "_rows", lambda *given: [()])  # those that were asked before
-    with pytest.raises(NoSuchMoment, match="is no longer available"):
+    with pytest.raises(MomentNotAvailable, match="is no longer available"):
         reviewed(repos.environment.pk, *moments, wanted=wanted)
     assert pruned
 

@@ -12,9 +12,9 @@ import pytest
 from django.db import connection
 
 from checks.asking import postgresql, run
-from checks.asking.limits import LONG, Deadline, SlowStatements, Turn, Turns, known
+from checks.asking.limits import LONG, Deadline, SlowStatementLimit, SlowStatements, SlowStatementTurn, known
 from checks.asking.run import turns
-from checks.errors import Crowded, QueryTooSlow
+from checks.errors import QueryTooSlow, TooManySlowQueries
 from tests.checks.conftest import about, remove
 from tests.checks.test_time_limit import LOOK, NUMBERS, endless, limit
 from tests.conftest import Api
@@ -27,8 +27,8 @@ SECONDS = 2  # is the limit of a question
 
 
 def test_who_comes_second_waits_until_the_first_has_ended():
-    both, order = Turns(1), []
-    first = Turn(both, Deadline(60))
+    both, order = SlowStatementLimit(1), []
+    first = SlowStatementTurn(both, Deadline(60))
 
     def second() -> None:
         with both.one(Deadline(60)):
@@ -44,14 +44,14 @@ def test_who_comes_second_waits_until_the_first_has_ended():
 
 
 def test_as_many_run_as_there_are_turns():
-    two = Turns(2)
-    with two.one(Deadline(60)), two.one(Deadline(60)), pytest.raises(Crowded), two.one(Deadline(0.05)):
+    two = SlowStatementLimit(2)
+    with two.one(Deadline(60)), two.one(Deadline(60)), pytest.raises(TooManySlowQueries), two.one(Deadline(0.05)):
         pass
 
 
 def test_who_passes_a_turn_on_has_the_next_one():
-    both, order = Turns(1), []
-    mine = Turn(both, Deadline(60))
+    both, order = SlowStatementLimit(1), []
+    mine = SlowStatementTurn(both, Deadline(60))
 
     def other() -> None:
         with both.one(Deadline(60)):
@@ -68,10 +68,10 @@ def test_who_passes_a_turn_on_has_the_next_one():
 
 
 def test_no_more_wait_for_long_than_there_are_threads_for():
-    few = Turns(1)
+    few = SlowStatementLimit(1)
     few.most_here = 1
     began = time.monotonic()
-    with few.one(Deadline(60)), pytest.raises(Crowded), few.one(Deadline(60)):
+    with few.one(Deadline(60)), pytest.raises(TooManySlowQueries), few.one(Deadline(60)):
         pass
     assert LONG <= time.monotonic() - began < 30
     with few.one(Deadline(60)):  # who was refused takes no place, nor does who is done
@@ -80,7 +80,7 @@ def test_no_more_wait_for_long_than_there_are_threads_for():
 
 def test_where_all_have_just_come_those_who_are_too_many_wait_for_a_place(monkeypatch):
     monkeypatch.setattr("checks.asking.limits.LONG", 3600)
-    few, done = Turns(3), []
+    few, done = SlowStatementLimit(3), []
     few.most_here = 1
 
     def another() -> None:
@@ -101,11 +101,11 @@ def test_where_all_have_just_come_those_who_are_too_many_wait_for_a_place(monkey
 
 
 def test_who_has_waited_for_a_turn_is_not_refused_when_passing_it_on():
-    both = Turns(2)
+    both = SlowStatementLimit(2)
     both.most_here = 2
     with both.one(Deadline(60)), both.one(Deadline(60)) as mine:
         time.sleep(LONG)
-        with pytest.raises(Crowded), both.one(Deadline(60)):
+        with pytest.raises(TooManySlowQueries), both.one(Deadline(60)):
             pass
         mine.pass_on()
 
@@ -124,7 +124,7 @@ sys.stdin.read()
 
 
 def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own():
-    mine = Turns(1)
+    mine = SlowStatementLimit(1)
     mine.share()
     command, files = [sys.executable, "-c", HOLDS, str(mine._file)], [mine._file]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=files) as other:
@@ -146,14 +146,14 @@ def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch)
 
 
 def test_whom_others_took_the_time_from_may_come_again_and_who_takes_too_long_is_told_so():
-    one = Turns(1)
+    one = SlowStatementLimit(1)
     with one.one(Deadline(0.2)) as turn:
         time.sleep(0.2)
         assert isinstance(turn.refusal, QueryTooSlow)
-        with pytest.raises(Crowded), one.one(Deadline(0.1)):
+        with pytest.raises(TooManySlowQueries), one.one(Deadline(0.1)):
             pass
         turn.waited = 0.15
-        assert isinstance(turn.refusal, Crowded)
+        assert isinstance(turn.refusal, TooManySlowQueries)
 
 
 # ---- questions -----------------------------------------------------------------------------------------------------
@@ -271,4 +271,4 @@ def test_a_question_that_ends_in_an_error_gives_its_turn_back(slow):
 
 def test_a_question_that_may_take_only_so_long_does_without_an_answer_where_it_finds_no_turn(slow):
     with pytest.raises(QueryTooSlow), run.snapshot(), run.limited(0.05):
-        raise Crowded
+        raise TooManySlowQueries

@@ -17,7 +17,7 @@ from facts.wire import Argument, Fact, FactPattern
 from policy.ground.clock import microseconds_of, text_of, time_of
 from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.models import Environment, Revision
-from policy.moments import NoSuchMoment, moment_of
+from policy.moments import MomentNotAvailable, moment_of
 from policy.publishing import publish
 from policy.values import Value
 from tests.waiting import do_before, elsewhere, prune_before
@@ -351,7 +351,7 @@ def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
     moment = moment_of(environment.id, first, needs_policy=False)
     assert len(list(read.every(environment.id, moment))) == 2
     prune_before(monkeypatch, read, "_selected_then")
-    with pytest.raises(NoSuchMoment, match="is no longer available"):
+    with pytest.raises(MomentNotAvailable, match="is no longer available"):
         list(read.every(environment.id, moment))
 
 

@@ -8,7 +8,15 @@ from weakref import ref
 import pytest
 
 from policy.ground import memory
-from policy.ground.memory import MEGABYTE, Budget, Holding, MemoryInUse, NeedsTooMuchMemory, Room, allocated_by_sqlite
+from policy.ground.memory import (
+    MEGABYTE,
+    BodyAdmission,
+    Budget,
+    Holding,
+    MemoryInUse,
+    NeedsTooMuchMemory,
+    allocated_by_sqlite,
+)
 
 MOST = 100 * MEGABYTE
 
@@ -90,7 +98,7 @@ def test_without_a_budget_nobody_is_refused(gauge):
     Budget(0, gauge).count(Holding(), 1000 * MOST)
 
 
-def entered(room: Room, size: int, seconds: float = 60) -> list[str]:
+def entered(room: BodyAdmission, size: int, seconds: float = 60) -> list[str]:
     told: list[str] = []
     room.enter(size * MEGABYTE, lambda: told.append("begun"), lambda: told.append("refused"), seconds)
     return told

@@ -134,7 +134,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredFact:
     """A question, and what was answered at its revision."""
 
     number: int
@@ -185,7 +185,7 @@ class History:
     caller: Caller
     environment_id: int
     states: dict[int, State] = field(default_factory=dict)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[StoredFact] = field(default_factory=list)
     likely: list[Question] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
 
@@ -422,7 +422,7 @@ class History:
                 said = ask_adapter.ask(self.with_context(question), question.ask)
             except PastLimit:
                 continue
-            self.kept.append(Kept(self.now.number, question, said, before, microseconds()))
+            self.kept.append(StoredFact(self.now.number, question, said, before, microseconds()))
 
     def with_context(self, question: Question) -> Caller:
         return replace(self.caller, context=self.case.context if question.with_context else ())
@@ -547,7 +547,7 @@ class LookingBack:
 
     # ---- answers -------------------------------------------------------------------------------------------------
 
-    def answers(self, kept: Kept) -> Iterator[Outcome]:
+    def answers(self, kept: StoredFact) -> Iterator[Outcome]:
         state, at = self.history.states[kept.number], self.revisions[kept.number].at
         numbered = self.asked(kept, state.policy, kept.number, at)
         same = state.is_steady(at, kept.answered_at) and is_same_second(state.policy, at, kept.answered_at)
@@ -562,13 +562,13 @@ class LookingBack:
                 said = self.asked(kept, policy, kept.number, at, policy.number)
                 yield self.held(kept, policy, kept.number, at, said, None)
 
-    def time_of(self, kept: Kept, at: int) -> int | None:
+    def time_of(self, kept: StoredFact, at: int) -> int | None:
         """When it was asked, if the revision was the last one by then."""
         after = self.revisions.get(kept.number + 1)
         moment = max(at, min(kept.asked_at, after.at - 1 if after else kept.asked_at))
         return None if after and after.at <= moment else moment
 
-    def asked(self, kept: Kept, policy: Policy, as_of: int | str, at: int, version: int | None = None) -> Any:
+    def asked(self, kept: StoredFact, policy: Policy, as_of: int | str, at: int, version: int | None = None) -> Any:
         caller = replace(self.history.with_context(kept.question), as_of=as_of, policy_version=version)
         try:
             return ask_adapter.ask(caller, kept.question.ask)
@@ -576,7 +576,7 @@ class LookingBack:
             return None
 
     def held(
-        self, kept: Kept, policy: Policy, as_of: int | str, at: int, said: Any, then: Any
+        self, kept: StoredFact, policy: Policy, as_of: int | str, at: int, said: Any, then: Any
     ) -> Outcome:  # fmt: skip
         ask = kept.question.ask
         name = type(ask).__name__

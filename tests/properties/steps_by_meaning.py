@@ -16,7 +16,7 @@ from random import Random
 from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
-from checks.engine.errors import Sprawling
+from checks.engine.errors import InliningTooLarge
 from checks.engine.plan import planner, unfold
 from checks.engine.plan import unfold as exploring
 from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, next_literal
@@ -249,7 +249,7 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
         rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
     choose = next_literal if in_order else in_another_order(rng)
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
-    with recorded(choose) as record, few, suppress(AuthzError, Sprawling), bounded(PATIENCE):
+    with recorded(choose) as record, few, suppress(AuthzError, InliningTooLarge), bounded(PATIENCE):
         for root in shape.roots:
             planned(Planner(rules, stores), root, shape.width)
     return record.said

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 
-from checks.engine.errors import Sprawling
+from checks.engine.errors import InliningTooLarge
 from checks.engine.plan.draft import Chooser, Draft, Enclosing, bind, fixed_in, guards_for, variant_of
 from checks.engine.plan.plan import (
     Active,
@@ -205,9 +205,9 @@ MOST_INSIDE = 12  # nested plans below the first level, in total; with more, wha
 class Planner:
     """Plans one root of a question.
 
-    If a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `has_other_form`
-    tells whether one is left. With rules of `RuleSet.asking`, which is the last form, all that they table is evaluated
-    in rounds.
+    If a plan gets too large, `InliningTooLarge` is raised, and the question is planned again in another form;
+    `has_other_form` tells whether one is left. With rules of `RuleSet.asking`, which is the last form, all that they
+    table is evaluated in rounds.
     """
 
     rules: RuleSet
@@ -253,14 +253,14 @@ class Planner:
     # ---- plans ---------------------------------------------------------------------------------------------------
 
     def _planned_inside(self, request: PlanRequest) -> Plan:
-        """Return a nested plan. Raise `Sprawling` if there are too many, and another form is left."""
+        """Return a nested plan. Raise `InliningTooLarge` if there are too many, and another form is left."""
         if request.as_set:
             return self._planned(request)
         self._depth += 1
         self._inside += self._depth > 1 and request.table is None
         are_many = self._inside > MOST_INSIDE or self._depth > MOST_DEEP
         if are_many and self.has_other_form and not self.rules.is_tabling:
-            raise Sprawling
+            raise InliningTooLarge
         try:
             return self._planned(request)
         finally:

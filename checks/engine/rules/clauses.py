@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
 from checks.engine.answers import FRESH_ID
-from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
+from checks.engine.errors import InliningTooLarge, PlannedTooLong, TooComplex
 from policy.rules.program import Signature
 from policy.values import STRING
 
@@ -505,7 +505,7 @@ def steps_taken() -> int:
 
 @contextmanager
 def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
-    """Once `steps_taken` exceeds `steps`, call `gives_up` once; if it returns True, raise `Sprawling`."""
+    """Once `steps_taken` exceeds `steps`, call `gives_up` once; if it returns True, raise `InliningTooLarge`."""
     _deadline.many, _deadline.gives_up = steps, gives_up
     try:
         yield
@@ -523,7 +523,7 @@ def tick() -> None:
         if _deadline.steps > _deadline.many:
             _deadline.many = inf
             if _deadline.gives_up():
-                raise Sprawling
+                raise InliningTooLarge
 
 
 def check() -> None:

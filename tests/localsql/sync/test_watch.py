@@ -82,7 +82,7 @@ def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, start
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert "`dbs.app`: the file" in out and "Traceback" not in out
+    assert "`dbs.app`: cannot open" in out and "Traceback" not in out
 
 
 @pytest.mark.long
