@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 from django.db import connection, transaction
@@ -19,8 +20,10 @@ from facts import loading
 from facts import store as facts_store
 from facts.accept import HEADER
 from facts.models import Signature
+from facts.numbering import signature_number
 from facts.store import Inserts
-from facts.wire import fact_from_json
+from facts.table import fact_table
+from facts.wire import fact_from_json, rows_of
 from policy.ground.clock import new_moment
 from policy.ground.journal import advance
 from policy.models import Environment, Revision
@@ -360,8 +363,8 @@ def test_nothing_is_kept_within_a_transaction(api, asked):
     with transaction.atomic():
         advance(api.environment.pk)
         assert not allowed(api)
-        rows = facts_store.rows_of_facts(api.environment.pk, [fact_from_json(READER, "")], 1)
-        facts_store.fact_table().insert(rows)
+        number_of = partial(signature_number, api.environment.pk, revision=1)
+        fact_table().insert(rows_of([fact_from_json(READER, "")], number_of, 1))
         assert allowed(api)
     assert len(asked) == 2 and allowed(api)
 

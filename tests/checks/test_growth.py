@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 from django.db import connection
 
-from checks.asking import ask, sqlite
+from checks.asking import ask, run
 from checks.asking.limits import Deadline
 from checks.asking.question import Asked, Page, allow
 from checks.asking.session import Trusted
@@ -57,7 +57,7 @@ def asked(asker, questions, page) -> tuple[list, int]:
         steps += 1
         return False
 
-    with patch.object(sqlite, "_STEPS", 1), patch.object(Deadline, "is_over", is_over):
+    with patch.object(run, "_STEPS", 1), patch.object(Deadline, "is_over", is_over):
         found = [sorted(ask.answer(asker, each, page=page).of_one) for each in questions]
     return found, steps
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import Any
 from urllib.parse import urlencode
@@ -27,10 +27,11 @@ from urllib.parse import urlencode
 from django.db import connection
 from rest_framework.test import APIClient
 
-from facts import loading, store
+from facts import loading, table
 from facts.models import Signature as KindOfFact
 from facts.numbering import signature_number
 from facts.table import fact_table
+from facts.wire import rows_of
 from policy.ground.clock import text_of
 from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.language import parse
@@ -134,7 +135,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class StoredFact:
+class KeptAnswer:
     """A question, and what was answered at its revision."""
 
     number: int
@@ -185,7 +186,7 @@ class History:
     caller: Caller
     environment_id: int
     states: dict[int, State] = field(default_factory=dict)
-    kept: list[StoredFact] = field(default_factory=list)
+    kept: list[KeptAnswer] = field(default_factory=list)
     likely: list[Question] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
 
@@ -334,15 +335,16 @@ class History:
         soon = microseconds() + self.rng.choice((20_000, 100_000, 400_000))
         new = [(fact, self.rng.choice((soon, soon, soon + HOUR, None))) for fact in self.some_stored(4)]
         stored.update(new)
-        rows = {store.rows_of_facts(self.environment_id, [wire_fact(fact)], 0)[0][:6]: end for fact, end in new}
+        number_of = partial(signature_number, self.environment_id, revision=0)
+        rows = {rows_of([wire_fact(fact)], number_of, 0)[0][:6]: end for fact, end in new}
         with changing():
             turn = advance(self.environment_id)
             if rows:
                 fact_table().end([(*row, turn.offset) for row in rows])
                 fact_table().insert([(*row, turn.offset, end) for row, end in rows.items()])
                 self.mark([row[0] for row in rows])
-                store.settle({row[0] for row in rows}, turn.offset)
-                changes = store.changed({row[0] for row in rows}, turn.offset, turn.offset)[turn.offset]
+                table.settle({row[0] for row in rows}, turn.offset)
+                changes = table.changed({row[0] for row in rows}, turn.offset, turn.offset)[turn.offset]
                 done = Done(turn.offset, Kind.FACTS, By("command ends"), turn.policy_version_id, changes.inserted,
                             changes.deleted)  # fmt: skip
             else:
@@ -422,7 +424,7 @@ class History:
                 said = ask_adapter.ask(self.with_context(question), question.ask)
             except PastLimit:
                 continue
-            self.kept.append(StoredFact(self.now.number, question, said, before, microseconds()))
+            self.kept.append(KeptAnswer(self.now.number, question, said, before, microseconds()))
 
     def with_context(self, question: Question) -> Caller:
         return replace(self.caller, context=self.case.context if question.with_context else ())
@@ -547,7 +549,7 @@ class LookingBack:
 
     # ---- answers -------------------------------------------------------------------------------------------------
 
-    def answers(self, kept: StoredFact) -> Iterator[Outcome]:
+    def answers(self, kept: KeptAnswer) -> Iterator[Outcome]:
         state, at = self.history.states[kept.number], self.revisions[kept.number].at
         numbered = self.asked(kept, state.policy, kept.number, at)
         same = state.is_steady(at, kept.answered_at) and is_same_second(state.policy, at, kept.answered_at)
@@ -562,13 +564,13 @@ class LookingBack:
                 said = self.asked(kept, policy, kept.number, at, policy.number)
                 yield self.held(kept, policy, kept.number, at, said, None)
 
-    def time_of(self, kept: StoredFact, at: int) -> int | None:
+    def time_of(self, kept: KeptAnswer, at: int) -> int | None:
         """When it was asked, if the revision was the last one by then."""
         after = self.revisions.get(kept.number + 1)
         moment = max(at, min(kept.asked_at, after.at - 1 if after else kept.asked_at))
         return None if after and after.at <= moment else moment
 
-    def asked(self, kept: StoredFact, policy: Policy, as_of: int | str, at: int, version: int | None = None) -> Any:
+    def asked(self, kept: KeptAnswer, policy: Policy, as_of: int | str, at: int, version: int | None = None) -> Any:
         caller = replace(self.history.with_context(kept.question), as_of=as_of, policy_version=version)
         try:
             return ask_adapter.ask(caller, kept.question.ask)
@@ -576,7 +578,7 @@ class LookingBack:
             return None
 
     def held(
-        self, kept: StoredFact, policy: Policy, as_of: int | str, at: int, said: Any, then: Any
+        self, kept: KeptAnswer, policy: Policy, as_of: int | str, at: int, said: Any, then: Any
     ) -> Outcome:  # fmt: skip
         ask = kept.question.ask
         name = type(ask).__name__
