@@ -136,7 +136,7 @@ def test_names_are_shown_found_and_renamed(session):
         assert (place(prepared.range), prepared.placeholder) == ("3:9-15", "Folder")
         edit = await client.text_document_rename_async(asked(lsp.RenameParams, "Folder {", new_name="Directory"))
         assert applied(TEXT, edit.changes[URI]) == TEXT.replace("Folder", "Directory")
-        for named, new, why in (("Folder {", "User", "already"), ("allow", "x", "is built in")):
+        for named, new, why in (("Folder {", "User", "already"), ("allow", "x", "is built-in")):
             with pytest.raises(JsonRpcException, match=why) as refused:
                 await client.text_document_rename_async(asked(lsp.RenameParams, named, new_name=new))
             assert refused.value.code == -32803

@@ -86,7 +86,7 @@ def test_what_cannot_be_said_is_named_and_not_met(db, expression):
     asked, report = carriage("x: string", expression, [("x", "a")])
     (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 11
-    assert "affects doc#viewer" in lost.message
+    assert lost.message.endswith("; affects doc#blocked, doc#viewer")
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
 
 

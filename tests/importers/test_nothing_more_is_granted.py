@@ -85,7 +85,7 @@ definition doc {
     asked, report = carriage(tmp_path, schema, f"doc:1#viewer@user:ann[c:{bound}]", clock=frozenset(["now"]))
     (lost,) = report.of(ModelKind.LOST)
     assert lost.place.line == 9
-    assert "binds now, which is the service's clock here" in lost.message
+    assert "sets now, which the service's clock replaces" in lost.message
     assert not asked.check(ANN, "view", DOC)
 
 
