@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_810,
+    "lines": 66_812,
     "files": 306,
     "lines with imports": 4_452,
     "files with `FROM fact`": 2,

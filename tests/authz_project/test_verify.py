@@ -56,7 +56,7 @@ def test_what_was_done_agrees_with_itself(used, new_api):
     assert faults() == []
     said = io.StringIO()
     call_command("verify", stdout=said)
-    assert "WRONG" not in said.getvalue() and 'may "read" 1 Doc' in said.getvalue()
+    assert "WRONG" not in said.getvalue() and 'can "read" 1 Doc' in said.getvalue()
     assert "facts of `other`: 0 stored and 1 past at revision 2" in said.getvalue()
 
 
@@ -82,7 +82,7 @@ SPOILED = {
     "DELETE FROM revision WHERE number = 2": "1 revision missing",
     "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past fact ended before",
     "UPDATE signature SET since = since + 3 WHERE predicate = 'has_role'": "older than the first of the same signature",
-    "UPDATE environment SET policy_version_id = NULL": "the active policy is not the last revision's",
+    "UPDATE environment SET policy_version_id = NULL": "the active policy differs from that of the last revision",
     "UPDATE fact SET sig = 999999 WHERE a0 = 'u9'": "facts refer to 1 missing signature",
     "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "from an older version",
 }

@@ -114,8 +114,8 @@ HOLDS = """
 import django, os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "authz_project.settings"
 django.setup()
-from checks.asking.limits import Turns
-turns = Turns(1)
+from checks.asking.limits import SlowStatementLimit
+turns = SlowStatementLimit(1)
 turns._file = int(sys.argv[1])
 assert turns.take() == 0
 print("has it", flush=True)

@@ -48,7 +48,7 @@ def test_replicas_are_urls_by_commas():
         ("postgres://db2/authz,mysql://db3/authz", "must be postgres:// URLs"),
         ("db2", "must be postgres:// URLs"),
         ("postgres://db2,db3/authz", "must name one host in each URL"),
-        ("postgres://db2:x/authz", "cannot be read"),
+        ("postgres://db2:x/authz", "is not a valid URL"),
     ],
 )
 def test_what_is_no_replica(text, said):
@@ -57,7 +57,7 @@ def test_what_is_no_replica(text, said):
 
 
 def test_sqlite_has_no_replicas(tmp_path):
-    with pytest.raises(ImproperlyConfigured, match="needs a DATABASE_URL that begins with postgres"):
+    with pytest.raises(ImproperlyConfigured, match="requires a DATABASE_URL that begins with postgres"):
         replicas_from_urls("postgres://db2/authz", database_from_url(f"sqlite:///{tmp_path / 'authz.sqlite3'}"))
 
 
