@@ -52,9 +52,9 @@ def run_server(
 def import_what_answers() -> None:
     """Import everything that workers need, once for all of them, and before there are threads."""
     import_module("authz_project.wsgi")  # first: it sets up everything that answers
-    for name in ("authz_project.server.intake", "authz_project.server.granian_internals"):
-        with suppress(ImportError):  # of granian's internals; a worker that needs them tells why
-            import_module(name)
+    import_module("authz_project.server.intake")
+    with suppress(ImportError):  # another version of granian; a worker that needs its internals reports this
+        import_module("authz_project.server.granian_internals")
     import_module("checks.asking.run").turns.share()
     connections.close_all()
     gc.collect()

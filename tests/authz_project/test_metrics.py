@@ -256,6 +256,7 @@ def test_every_metric_and_label_is_one_of_the_table(counted):
 
 def test_it_listens_to_this_machine_alone(counted):
     parent = psutil.Process(counted.service.process.pid)
+    assert parent.num_threads() == 1  # it forks: a lock that another thread holds then would be held for good
     sockets = [each for process in parent.children() for each in process.net_connections("tcp")]
     places = {each.laddr.ip for each in sockets if each.laddr.port == counted.port}
     assert places == {"127.0.0.1"}
