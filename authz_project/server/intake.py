@@ -30,7 +30,7 @@ from authz_project.server.exchange import UnreadBody, answer, environ_of, say, s
 from authz_project.server.listening import in_use
 from authz_project.server.readiness_probe import ReadinessProbe, health_application
 from authz_project.server.upkeep import start_upkeep
-from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRejections, FeedThreads
+from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRejections, FeedThreads, TaskQueue
 from authz_project.side_listener import start_listener
 from authz_project.traces import begin as begin_traces
 from checks.asking.run import turns
@@ -49,6 +49,7 @@ log = logging.getLogger("authz.server")
 
 SMALL = 1 << 16  # bytes; limit of a body for /admin/ without a login
 UNLIMITED = 1 << 62
+PEOPLE = "/admin/"  # beginning of the paths whose users log in instead of sending a key
 
 
 @cache
@@ -73,7 +74,7 @@ def allowance(environ: Environ) -> int:
 
 
 def _is_for_people(environ: Environ) -> bool:
-    return environ["PATH_INFO"].startswith("/admin/")
+    return environ["PATH_INFO"].startswith(PEOPLE)
 
 
 def _is_logged_in(environ: Environ) -> bool:
@@ -321,6 +322,9 @@ WAITING = 16  # concurrent changes of a process; more wait in the queue
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
 
 
+Threads = TaskQueue | ChangeThreads
+
+
 class Intake:
     """The callable to which granian passes each request of a worker process; `threads` threads answer checks.
 
@@ -376,22 +380,26 @@ class Intake:
             _note_waiting(environ)
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
-                self._do(self._slots, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
+                threads = self._slots.known if is_remembered(token_of(environ)) else self._slots.guests
+                self._do(threads, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
         if length is not None and length > largest():
             _refuse(scope, protocol, 413, too_large().message)
         elif limit == largest() or (length is not None and length <= limit):
             self._read(scope, protocol, environ, length, limit)
-        elif not self._slots.do(self._admit, scope, protocol, environ, length):
+        elif not self._slots.guests.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
 
-    def _threads_for(self, path: str) -> CheckThreads | ChangeThreads:
-        return self._changes if path.lstrip("/") in CHANGES else self._slots
+    def _threads_for(self, path: str) -> Threads:
+        """Return the threads for a request with a body; if it is not from people, its key is known."""
+        if path.startswith(PEOPLE):
+            return self._slots.guests
+        return self._changes if path.lstrip("/") in CHANGES else self._slots.known
 
     def _do(
         self,
-        threads: CheckThreads | ChangeThreads,
+        threads: Threads,
         scope: Scope,
         protocol: HTTPProtocol,
         work: Callable[..., None],
@@ -441,7 +449,7 @@ class Intake:
 
     def _arrived(
         self,
-        threads: CheckThreads | ChangeThreads,
+        threads: Threads,
         scope: Scope,
         protocol: HTTPProtocol,
         environ: Environ,
@@ -454,7 +462,7 @@ class Intake:
             self._begin(threads, scope, protocol, environ, body, text)
             return
         size = memory.size_of_parsed(text)
-        if threads is self._slots:  # a check's ids become parameters of a statement, and perhaps part of the response
+        if threads is not self._changes:  # ids of a check become parameters, and perhaps part of the response
             size += memory.COPIES * len(text)
         if 0 < budget.most < size:
             _end(scope, body)
@@ -468,7 +476,7 @@ class Intake:
 
     def _begin(
         self,
-        threads: CheckThreads | ChangeThreads,
+        threads: Threads,
         scope: Scope,
         protocol: HTTPProtocol,
         environ: Environ,

@@ -1,5 +1,7 @@
 """Thread pools of a worker, and the admission queue that rejects requests under overload."""
 
+from __future__ import annotations
+
 import logging
 import math
 import threading
@@ -87,14 +89,50 @@ class WaitingLine:
 
 
 LONG = 0.1  # seconds after which another thread may take over a thread's slot
+KNOWN_FIRST = 3  # tasks of known callers for each guest's
 _TICK = 0.025  # seconds between checks for slow threads, while tasks wait
 
 Task = tuple[Callable[..., None], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
+class TaskQueue:
+    """A queue of `CheckThreads`. `do` and `is_crowded` may be called by any thread; the rest, holding the lock."""
+
+    def __init__(self, pool: CheckThreads, threads: int):
+        self.tasks: deque[Task] = deque()
+        self._pool, self._line = pool, WaitingLine(threads)
+
+    def do(self, work: Callable[..., None], *arguments: object) -> bool:
+        """Submit a task, which must handle its own errors, and return True without waiting for it.
+
+        Return False, without queueing it, if the queue has been too long (see `WaitingLine`) or there is no thread at
+        all.
+        """
+        return self._pool.submit(self, (work, arguments))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether `do` would reject another task."""
+        if not self.tasks:
+            return False
+        with self._pool.lock:
+            return not self.takes_another()
+
+    def takes_another(self) -> bool:
+        return not self.tasks or self._line.takes(len(self.tasks))
+
+    def note(self) -> None:
+        """Record how many tasks wait; to be called whenever that changes."""
+        self._line.note(len(self.tasks))
+
+
 class CheckThreads:
-    """A thread pool of `threads` threads that runs `at_once` tasks at a time. Further tasks wait in a queue.
+    """A thread pool of `threads` threads that runs `at_once` tasks at a time. Further tasks wait in two queues.
+
+    Requests with a known key wait in `known`, all others (pages, static files, unknown keys) in `guests`. While tasks
+    wait in both, `KNOWN_FIRST` known ones run for each guest. So strangers cannot fill the queue of those who have a
+    key, and pages open even if these keep all threads busy.
 
     For short tasks, switching between threads (GIL contention) takes longer than running them one after the other.
     The thread that became idle last is used first: its data, and those of its connection's server process, are still
@@ -112,38 +150,25 @@ class CheckThreads:
         self._idle: list[Inbox] = []
         self._since: dict[Inbox, float] = {}  # when each busy thread began its task
         self._long: set[Inbox] = set()  # the busy threads that have given up their slots
-        self._waiting: deque[Task] = deque()
-        self._line = WaitingLine(threads)
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        self.known, self.guests = TaskQueue(self, threads), TaskQueue(self, threads)
+        self._before_guest = KNOWN_FIRST  # tasks of known callers still to run before the next guest's
         self._is_full = threading.Event()
         start_thread("long work", self._watch)
 
-    def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Submit a task, which must handle its own errors, and return True without waiting for it.
-
-        Return False, without queueing it, if the queue has been too long (see `WaitingLine`) or there is no thread at
-        all.
-        """
-        with self._lock:
-            if self._waiting and not self._line.takes(len(self._waiting)):
+    def submit(self, queue: TaskQueue, task: Task) -> bool:
+        with self.lock:
+            if not queue.takes_another():
                 return False
-            self._waiting.append((work, arguments))
+            queue.tasks.append(task)
             self._begin()
             if not (self._since or self._idle):  # no thread at all
-                self._waiting.clear()  # only this task: without threads, all earlier ones were rejected, too
-                self._line.note(0)
+                queue.tasks.clear()  # only this task: without threads, all earlier ones were rejected, too
+                queue.note()
                 return False
-            if self._waiting and not self._is_full.is_set():
+            if self.waiting and not self._is_full.is_set():
                 self._is_full.set()
         return True
-
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether `do` would reject another task."""
-        if not self._waiting:
-            return False
-        with self._lock:
-            return not self._line.takes(len(self._waiting))
 
     @property
     def busy(self) -> int:
@@ -153,18 +178,29 @@ class CheckThreads:
     @property
     def waiting(self) -> int:
         """Return the number of queued tasks."""
-        return len(self._waiting)
+        return len(self.known.tasks) + len(self.guests.tasks)
 
     def _begin(self) -> None:
         """Assign queued tasks to free threads. The caller holds the lock."""
-        while self._waiting and self._free:
+        while self._free and (self.known.tasks or self.guests.tasks):
             inbox = self._idle.pop() if self._idle else self._new_thread()
             if inbox is None:
                 break
             self._free -= 1
             self._since[inbox] = time.monotonic()
-            inbox.put(self._waiting.popleft())
-        self._line.note(len(self._waiting))
+            inbox.put(self._next())
+        self.known.note()
+        self.guests.note()
+
+    def _next(self) -> Task:
+        """Remove and return the task to run next; there is one."""
+        if not self.guests.tasks:
+            return self.known.tasks.popleft()
+        if self.known.tasks and self._before_guest:
+            self._before_guest -= 1
+            return self.known.tasks.popleft()
+        self._before_guest = KNOWN_FIRST
+        return self.guests.tasks.popleft()
 
     def _new_thread(self) -> Inbox | None:
         inbox: Inbox = SimpleQueue()
@@ -179,7 +215,7 @@ class CheckThreads:
         waking.thread.give_up = partial(self._give_up, inbox)
         while True:
             _done(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
-            with self._lock:
+            with self.lock:
                 del self._since[inbox]
                 self._idle.append(inbox)
                 if inbox in self._long:
@@ -189,7 +225,7 @@ class CheckThreads:
                 self._begin()
 
     def _give_up(self, inbox: Inbox) -> None:
-        with self._lock:
+        with self.lock:
             self._pass_by(inbox)
             self._begin()
 
@@ -208,13 +244,13 @@ class CheckThreads:
                 log.exception("cannot start extra threads for slow requests")
 
     def _pass_by_what_is_long(self) -> None:
-        with self._lock:
+        with self.lock:
             long_ago = time.monotonic() - LONG
             for inbox, since in self._since.items():
                 if since < long_ago:
                     self._pass_by(inbox)
             self._begin()
-            if not self._waiting:
+            if not self.waiting:
                 self._is_full.clear()
 
 

@@ -114,7 +114,9 @@ def test_it_ends_with_the_overload(line, clock):
     assert line.takes(MANY), "a burst, long after"
 
 
-@pytest.mark.parametrize("make", [lambda: CheckThreads(1), lambda: ChangeThreads(1, 1)])
+@pytest.mark.parametrize(
+    "make", [lambda: CheckThreads(1).known, lambda: CheckThreads(1).guests, lambda: ChangeThreads(1, 1)]
+)
 def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, monkeypatch):
     monkeypatch.setattr("authz_project.server.workers.BURST", 1e-9)
     threads, done, end = make(), SimpleQueue(), threading.Event()

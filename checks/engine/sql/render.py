@@ -524,13 +524,13 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
                 return self.among(operand, ids, scope)
             case Cmp("!=", left, right):
                 return self.unequal(left, right, scope)
-            case Cmp(operator, left, right):
+            case Cmp("<" | "<=" | ">" | ">=" as operator, left, right):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
             case Tagged(source, tag):
                 return (f"{scope.names[source]}.tag = {tag}",)
             case Holds(plan, negated):
                 return self.holds(plan, negated, scope)
-        raise AssertionError(f"{condition} is tested by another renderer")
+        raise AssertionError(f"this renderer has no text for {condition}")
 
     def holds(self, plan: Plan, negated: bool, scope: SelectScope[Mentioned]) -> Text | bool:
         """Return the test that the plan has an answer (if negated: none)."""
