@@ -37,7 +37,8 @@ from policy.ground.threads import start_thread
 #   kernel closes those of clients that do not read: see `USER_TIMEOUT`.)
 # * An address has at most its share of the places, `CONNECTIONS_PER_ADDRESS`. Its oldest connections are closed.
 # * When more than `CROWDED` of the places are taken, some are freed for the connections in the backlog: first those
-#   that were never answered, then the others, oldest first. So there is always a place for a health check.
+#   that were never answered (those that have sent nothing before all others), then the others, oldest first. So there
+#   is always a place for a health check.
 #
 # Connections in use are never closed; there are at most as many as threads and bodies of authenticated callers.
 
@@ -53,7 +54,7 @@ SOON = 0.05  # seconds, after a check that closed connections: more may follow f
 SURVEY_EVERY = 1.0  # seconds between full checks while few places are taken: only idle ones can be found then
 
 _DESCRIPTORS = "/proc/self/fd"
-_INFO = struct.Struct("<24xI16xI72xQ48xQ")  # the members of `TcpInfo`, in order
+_INFO = struct.Struct("<24xI16xI72xQQ40xQ")  # the members of `TcpInfo`, in order
 _LEAST_INFO = 192  # bytes, of which `_INFO` covers the first ones; available since Linux 4.10
 _MAPPED = b"\0" * 10 + b"\xff\xff"  # prefix of an IPv4 address mapped to IPv6
 _ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: discard unsent data and reset the connection
@@ -81,6 +82,7 @@ class TcpInfo(NamedTuple):
     last_data_sent: float  # since data was last sent, or since the connection was made
     unacked: int  # of a listening socket: connections in the backlog
     bytes_acked: int
+    bytes_received: int
     rwnd_limited: float  # total time for which the client's full buffer has blocked sending
 
 
@@ -97,8 +99,8 @@ def tcp_info(descriptor: int) -> TcpInfo | None:
     _size.value = _LEAST_INFO
     if _libc.getsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, _buffer, ctypes.byref(_size)):
         return None
-    unacked, last_data_sent, bytes_acked, rwnd_limited = _INFO.unpack_from(_buffer)
-    return TcpInfo(last_data_sent / 1000, unacked, bytes_acked, rwnd_limited / 1_000_000)
+    unacked, last_data_sent, acked, received, rwnd_limited = _INFO.unpack_from(_buffer)
+    return TcpInfo(last_data_sent / 1000, unacked, acked, received, rwnd_limited / 1_000_000)
 
 
 def address_of(call: Callable[..., int], descriptor: int) -> Address | None:
@@ -142,10 +144,11 @@ class Connection(NamedTuple):
     peer: Address
     age: float
     was_answered: bool
+    has_sent: bool = False
 
     @property
-    def order(self) -> tuple[bool, float]:
-        return self.was_answered, -self.age
+    def order(self) -> tuple[bool, bool, float]:
+        return self.was_answered, self.has_sent, -self.age
 
     def end(self) -> None:
         """Shut the connection down and discard unsent data. Granian then closes it, which frees the place.
@@ -209,7 +212,8 @@ class ConnectionLimits:
             info = tcp_info(number)
             own = address_of(_libc.getsockname, number) if info else None
             if info and own and own.port == self._port and (peer := address_of(_libc.getpeername, number)):
-                yield Connection(number, peer, max(info.last_data_sent, info.rwnd_limited), info.bytes_acked > 0)
+                age = max(info.last_data_sent, info.rwnd_limited)
+                yield Connection(number, peer, age, info.bytes_acked > 0, info.bytes_received > 0)
 
 
 def to_end(found: list[Connection], backlog: int, limits: Limits) -> list[Connection]:

@@ -55,6 +55,12 @@ def test_connections_that_were_never_answered_go_first():
     assert ended(found, Limits(10, 0)) == [], "not before they are scarce"
 
 
+def test_connections_that_have_sent_nothing_go_before_those_that_have():
+    found = [connection(number, number, host=f"192.0.2.{number}") for number in range(1, 9)]
+    found = [each._replace(has_sent=each.descriptor % 2 == 0) for each in found]
+    assert ended(found, Limits(8, 0), backlog=1) == [7, 5, 3]
+
+
 def test_those_that_wait_find_places_but_those_that_were_answered_do_not_all_go():
     found = [connection(number, number, host=f"192.0.2.{number}") for number in range(1, 5)]
     found += [connection(10 + number, 1, was_answered=True, host=f"198.51.100.{number}") for number in range(4)]
