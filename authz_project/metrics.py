@@ -97,11 +97,11 @@ OF_WORKERS = (
     _histogram("statement_seconds", "Duration of database queries of checks", _QUICK),
     _counter("statements_failed", "Database queries of checks that failed"),
     _counter("decisions", "Decisions: one per check, one per list", "endpoint", "outcome"),
-    _counter("rows_answered", "Results returned in lists", "endpoint"),
-    _counter("answers_kept", "Checks answered from the cache, after the database confirmed the entry"),
-    _gauge("questions_a_minute", "Decisions in the last minute"),
-    _counter("statements_compiled", "Query plan cache misses"),
-    _counter("statements_found", "Query plan cache hits"),
+    _counter("list_results", "Results returned in lists", "endpoint"),
+    _counter("decision_cache_hits", "Checks answered from the cache, after the database confirmed the entry"),
+    _gauge("decisions_last_minute", "Decisions in the last minute"),
+    _counter("plan_cache_misses", "Query plan cache misses"),
+    _counter("plan_cache_hits", "Query plan cache hits"),
     _histogram("compilation_seconds", "Time to compile a query or a policy", _QUICK, "of"),
     _counter("policy_compilations", "Compiled policies", "outcome"),
     _counter("facts_inserted", "Facts inserted by committed changes"),
@@ -109,7 +109,7 @@ OF_WORKERS = (
     _counter("revisions", "Committed changes", "kind"),
     _histogram("batch_entries", "Facts and patterns per request that changes facts", _MANY),
     _histogram("commit_changes", "Changes per group commit", _MANY[:7]),
-    _gauge("loads_under_way", "Bulk loads in progress"),
+    _gauge("loads_in_progress", "Bulk loads in progress"),
     _counter("loads", "Bulk loads completed", "outcome"),
     _gauge("threads_busy", "Busy request threads", "pool"),
     _gauge("threads", "Maximum number of request threads", "pool"),
@@ -334,13 +334,13 @@ class Worker:
                 if "failed" in facts:
                     metric("statements_failed").inc()
             case "found":
-                metric("statements_found").inc()
+                metric("plan_cache_hits").inc()
             case "kept":
-                metric("answers_kept").inc()
+                metric("decision_cache_hits").inc()
             case "decision":
                 self._decided(endpoint, facts)
             case "compile":
-                metric("statements_compiled").inc()
+                metric("plan_cache_misses").inc()
                 metric("compilation_seconds", "statement").observe(seconds)
             case "policy":
                 metric("compilation_seconds", "policy").observe(seconds)
@@ -371,7 +371,7 @@ class Worker:
                     counter.inc(number)
         elif "rows" in facts:
             metric("decisions", endpoint, "listed" if facts["rows"] else "empty").inc()
-            metric("rows_answered", endpoint).inc(facts["rows"])
+            metric("list_results", endpoint).inc(facts["rows"])
         else:
             metric("decisions", endpoint, "sql").inc()
 
@@ -385,8 +385,8 @@ class Worker:
 
     def _look(self) -> None:
         metric = self.metric
-        metric("questions_a_minute").set(self._a_minute())
-        metric("loads_under_way").set(spans.under_way["load"])
+        metric("decisions_last_minute").set(self._a_minute())
+        metric("loads_in_progress").set(spans.under_way["load"])
         for name, pool in self._pools.items():
             metric("threads_busy", name).set(pool.busy)
             metric("threads", name).set(pool.size)

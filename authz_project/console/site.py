@@ -237,7 +237,7 @@ def _signs(
     request: HttpRequest, environment: Environment, version: PolicyVersion | None, program: Program | None, trouble: str
 ) -> Iterator[Sign]:
     yield Sign("Database", "good", _database())
-    if (asked := questions_a_minute()) is not None:
+    if (asked := decisions_last_minute()) is not None:
         yield Sign("Decisions", "good", f"{asked:,} in the last minute")
     if not may_view(request, "policy.policyversion"):
         return
@@ -259,12 +259,12 @@ def _signs(
     yield Sign("Facts", "warn" if unused.count else "good", text, url_of("facts") if unused.count else "")
 
 
-def questions_a_minute() -> int | None:
+def decisions_last_minute() -> int | None:
     """Return the number of checks by all workers in the last minute; None if metrics are disabled."""
     if not settings.METRICS_FOLDER:
         return None
     value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.value_of")
-    found = value_of(Path(settings.METRICS_FOLDER), "authz_questions_a_minute")
+    found = value_of(Path(settings.METRICS_FOLDER), "authz_decisions_last_minute")
     return None if found is None else int(found)
 
 

@@ -113,14 +113,14 @@ def test_the_sample_is_as_prometheus_reads_it():
 # ---- the first page of the admin ---------------------------------------------------------------------------------
 
 
-def test_questions_a_minute_are_those_of_all_workers(tmp_path, settings):
-    name = METRICS["questions_a_minute"].whole
+def test_decisions_of_the_last_minute_are_those_of_all_workers(tmp_path, settings):
+    name = METRICS["decisions_last_minute"].whole
     for process, number in ((1, 12), (2, 30)):
         file = MmapedDict(str(tmp_path / f"gauge_livesum_{process}.db"))
         file.write_value(mmap_key(name, name, [], [], "…"), number, 0.0)
         file.close()
-    assert site.questions_a_minute() is None
+    assert site.decisions_last_minute() is None
     settings.METRICS_FOLDER = str(tmp_path)
-    assert site.questions_a_minute() == 42
+    assert site.decisions_last_minute() == 42
     settings.METRICS_FOLDER = str(tmp_path / "gone")
-    assert site.questions_a_minute() is None
+    assert site.decisions_last_minute() is None
