@@ -6,7 +6,7 @@ Environments are here because deleting one deletes its facts and keys too.
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.text import capfirst
 
 from authz_project.keys import (
     TEST_SLUG,
@@ -40,8 +41,8 @@ from policy.models import DEFAULT_SLUG, Environment
 RESERVED = "This name is reserved for test environments, whose API keys are valid only with `authz serve --dev`."
 
 
-def _minute(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%dT%H:%MZ}" if time else ""
+def _minute(time: datetime | None) -> str | None:
+    return f"{time:%Y-%m-%dT%H:%MZ}" if time else None
 
 
 class DateTimeLocalInput(forms.DateTimeInput):
@@ -53,7 +54,15 @@ class DateTimeLocalInput(forms.DateTimeInput):
         super().__init__({"step": 1}, "%Y-%m-%dT%H:%M:%S")
 
 
-class ChangingAdmin(admin.ModelAdmin):
+class TitledAdmin(admin.ModelAdmin):
+    """Shows the plural name of its objects as the title of their list."""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = capfirst(str(self.opts.verbose_name_plural))
+        return super().changelist_view(request, {"title": title} | (extra_context or {}))
+
+
+class ChangingAdmin(TitledAdmin):
     """Runs each POST in a `changing` transaction; shows a message if the write lock cannot be acquired in time."""
 
     def changeform_view(self, request: HttpRequest, *place: Any, **options: Any) -> HttpResponse:
@@ -77,6 +86,9 @@ class ChangingAdmin(admin.ModelAdmin):
 
 
 class ApiKeyForm(ModelForm):
+    class Meta:
+        help_texts: ClassVar = {"label": "What uses the key.", "expires_at": "In UTC. Leave empty for no expiry."}
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if not any(cleaned.get(column) for column in SCOPE_COLUMNS.values()):
@@ -95,11 +107,8 @@ class ApiKeyAdmin(ChangingAdmin):
     search_fields = ["prefix", "label"]
     fields = ["environment", "label", *SCOPE_COLUMNS.values(), "expires_at"]
     actions = ["rotate", "revoke"]
-    _of_its_life = ("created_at", "created_by", "last_used", "revoked_at", "successor")
+    _of_its_life = ("created", "created_by", "last_used", "revoked", "successor")
     formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": DateTimeLocalInput}}
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
         # The environment of a key never changes: processes cache it.
@@ -123,15 +132,19 @@ class ApiKeyAdmin(ChangingAdmin):
         return scopes_text(key)
 
     @admin.display(ordering="created_at")
-    def created(self, key: ApiKey) -> str:
+    def created(self, key: ApiKey) -> str | None:
         return _minute(key.created_at)
 
     @admin.display(ordering="last_used_at")
-    def last_used(self, key: ApiKey) -> str:
-        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else ""
+    def last_used(self, key: ApiKey) -> str | None:
+        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else None
+
+    @admin.display(ordering="revoked_at")
+    def revoked(self, key: ApiKey) -> str | None:
+        return _minute(key.revoked_at)
 
     @admin.display(ordering="expires_at")
-    def expires(self, key: ApiKey) -> str:
+    def expires(self, key: ApiKey) -> str | None:
         return _minute(key.expires_at)
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
@@ -174,18 +187,29 @@ class ApiKeyAdmin(ChangingAdmin):
 
 @admin.register(Environment)
 class EnvironmentAdmin(ChangingAdmin):
-    list_display = ["slug", "name", "created_at", "policy_version", "offset", "history"]
+    list_display = ["slug", "name", "created", "policy_version", "revision", "history"]
     list_select_related = ["policy_version__environment"]
     search_fields = ["slug", "name"]
-    fields = ["slug", "name", "created_at", "policy_version", "offset"]
+    _of_its_life = ("created", "policy_version", "revision")
     actions = None
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
-        return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
+        return ["slug", *self._of_its_life] if environment else []
+
+    def get_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[Any]:
+        return ["slug", "name", *(self._of_its_life if environment else ())]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         may_view = any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
         return [name for name in self.list_display if may_view or name != "history"]
+
+    @admin.display(ordering="created_at")
+    def created(self, environment: Environment) -> str | None:
+        return _minute(environment.created_at)
+
+    @admin.display(ordering="offset")
+    def revision(self, environment: Environment) -> str:
+        return f"{environment.offset:,}"
 
     @admin.display(description="history")
     def history(self, environment: Environment) -> str:
@@ -194,6 +218,7 @@ class EnvironmentAdmin(ChangingAdmin):
     def formfield_for_dbfield(self, db_field: models.Field, request: HttpRequest, **options: Any) -> forms.Field | None:
         shown = super().formfield_for_dbfield(db_field, request, **options)
         if shown is not None and db_field.name == "slug":
+            shown.help_text = "1 to 40 letters and digits. It cannot be changed later."
             shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
         return shown
 
@@ -241,7 +266,7 @@ def may_manage(person: User, holder: User | Group) -> bool:
     return not permissions_of(holder).exclude(pk__in=permissions_of(person).values("pk")).exists()
 
 
-class WithinOwnPermissions(admin.ModelAdmin):
+class WithinOwnPermissions(TitledAdmin):
     """Prevents everyone but superusers from granting, or taking over, permissions that they do not have themselves.
 
     Pages, password changes, actions and bulk deletion all check these methods.

@@ -116,7 +116,7 @@ def policy_text(environment_id: int, slug: str) -> str:
     version = active_version(environment_id)
     if version is None:
         return f"none in `{slug}`"
-    return f"version {version.number} of `{slug}`, since {version.created_at:%Y-%m-%d %H:%M} UTC"
+    return f"version {version.number} of `{slug}`, since {version.created_at:%Y-%m-%dT%H:%MZ}"
 
 
 def unset() -> dict[str, str]:

@@ -329,7 +329,7 @@ class Rotated(NamedTuple):
         """Return what happens to the old key."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"
-        return f"{self.old.prefix} is valid until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.old.prefix} is valid until {self.old.expires_at:%Y-%m-%dT%H:%MZ}"
 
 
 def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:

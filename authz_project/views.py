@@ -6,12 +6,12 @@ from typing import ClassVar
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
-from django.views import defaults
 
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
+from policy.templatetags.sentences import sentence
 
 API_VERSION = 0
 
@@ -84,23 +84,20 @@ class TestEnvironment(Endpoint):
 
 # ---- errors outside of endpoints ------------------------------------------------------------------------------
 
+_ADVICE = {
+    403: "Your account does not have the permission for this. Ask an administrator of the service.",
+    404: "There is no page at this address.",
+}
+
 
 def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
     """Return the error response: JSON for programs, a page for people in the admin."""
     status, body, headers = refusal_of(error, getattr(request, "request_id", ""))
     if request.path.startswith("/admin/") and status != 413:
-        return HttpResponse(_page(request, error, status, str(body["message"])), status=status, headers=headers)
+        page = {"message": sentence(str(body["message"])), "advice": _ADVICE.get(status, "")}
+        content = render_to_string("authz_project/error.html", page)
+        return HttpResponse(content, status=status, headers=headers)
     return JsonResponse(body, status=status, headers=headers)
-
-
-def _page(request: HttpRequest, error: Exception, status: int, message: str) -> bytes:
-    """Return the admin's page for this status, if it has one; rendering it may need the database."""
-    match status:
-        case 403:
-            return defaults.permission_denied(request, error).content
-        case 404:
-            return defaults.page_not_found(request, error).content
-    return render_to_string("authz_project/error.html", {"message": message}).encode()
 
 
 def refused(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -104,9 +104,9 @@ def expected_from_json(raw: object, path: str) -> bool:
 def size_from_json(raw: object, path: str) -> int:
     """Read the size of a page."""
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise MalformedRequest(path, f"must be an integer of at least {SMALLEST}")
+        raise MalformedRequest(path, f"must be an integer of at least {SMALLEST:,}")
     if raw < SMALLEST:
-        raise MalformedRequest(path, f"must be at least {SMALLEST}")
+        raise MalformedRequest(path, f"must be at least {SMALLEST:,}")
     return raw
 
 

@@ -99,6 +99,7 @@ _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
 _QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
+NOT_UTF8 = "not valid UTF-8; save the file as UTF-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
     for number, line in enumerate(file, 1):
         text = line.removeprefix(_BOM) if number == 1 else line
         if not text.isspace():
-            try:
-                yield number, orjson.loads(text)
-            except orjson.JSONDecodeError as error:
-                yield number, BadLine(number, f"invalid JSON: {error}")
+            yield number, _json_of(number, text)
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
@@ -134,7 +132,7 @@ def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
 
 def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
     """Read CSV as `read_json` reads JSON; the first line may be a header."""
-    # Invalid UTF-8 becomes lone surrogates, which are rejected where they occur.
+    # Invalid UTF-8 becomes lone surrogates, so that the other lines can be read.
     rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
     while True:
         try:
@@ -143,6 +141,9 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
             return
         except csv.Error as error:
             yield rows.line_num, BadLine(rows.line_num, f"invalid CSV: {error}")
+            continue
+        if any("\ud800" <= char <= "\udfff" for cell in cells if not cell.isascii() for char in cell):
+            yield rows.line_num, BadLine(rows.line_num, NOT_UTF8)
             continue
         cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]
         if cells and not (rows.line_num == 1 and _are_names(cells)):
@@ -193,9 +194,13 @@ def _cells_of(fact: Fact) -> list[str]:
 def read_notation(file: BinaryIO) -> Iterator[tuple[int, object]]:
     """Read the notation like `read_json`; lines may also be JSON. Empty lines and comments are skipped."""
     for number, line in enumerate(file, 1):
-        text = (line.removeprefix(_BOM) if number == 1 else line).decode(errors="surrogateescape").strip()
+        try:
+            text = (line.removeprefix(_BOM) if number == 1 else line).decode().strip()
+        except UnicodeDecodeError:
+            yield number, BadLine(number, NOT_UTF8)
+            continue
         if text.startswith("{"):
-            yield number, _json_of(number, text.encode(errors="surrogateescape"))
+            yield number, _json_of(number, text)
         elif text and not text.startswith("#"):
             yield number, _fact_of(number, text)
 
@@ -220,11 +225,12 @@ def _end_in(text: str) -> re.Match[str] | None:
     return _UNTIL.fullmatch(text, len(text) - len(rest)) if rest else None
 
 
-def _json_of(number: int, text: bytes) -> object:
+def _json_of(number: int, text: bytes | str) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return BadLine(number, f"invalid JSON: {error}")
+        is_text = isinstance(text, str) or text == text.decode(errors="replace").encode()
+        return BadLine(number, f"invalid JSON: {error}" if is_text else NOT_UTF8)
 
 
 def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:

@@ -232,11 +232,11 @@ def _columns_problem(root: exp.Expr, columns: int) -> str | None:
         if each.is_star:
             return "the query must name its columns instead of using `*`"
         if len(each.selects) != columns:
-            return f"the query returns {_columns(len(each.selects))}, but the fact pattern needs {columns}"
+            return f"the query returns {columns_text(len(each.selects))}, but the fact pattern needs {columns}"
     return None
 
 
-def _columns(number: int) -> str:
+def columns_text(number: int) -> str:
     return "1 column" if number == 1 else f"{number} columns"
 
 
@@ -425,7 +425,7 @@ def check_keys(place: str, found: Mapping[object, object], known: tuple[str, ...
         hint = f" (did you mean `{near[0]}`?)" if near else ""
         if value is None and "query" in found:
             hint = " (a query with a comma needs quotes between braces)"
-        raise BindingRejected(place or str(key), f"unknown key `{key}`{hint}")
+        raise BindingRejected(place, f"unknown key `{key}`{hint}")
 
 
 def entries_of(place: str, raw: object) -> list[tuple[str, object]]:

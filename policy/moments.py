@@ -74,6 +74,7 @@ def moment_of(
     """
     if as_of is None and policy_version is None:
         return None
+    version_called = "--policy-version" if called == "--as-of" else "policy_version"
     if isinstance(as_of, datetime):
         at = microseconds_of(as_of)
         known = _read(environment_id, _LATEST, at)
@@ -89,10 +90,10 @@ def moment_of(
     else:
         known = _read(environment_id, 'e."offset"')
         number, at = known.offset, known.now
-    version = known.version if policy_version is None else _named(environment_id, policy_version)
+    version = known.version if policy_version is None else _named(environment_id, policy_version, version_called)
     if version is None and needs_policy:
         raise MomentNotAvailable(
-            f"no policy was active at revision {number}; set `policy_version` to use another version"
+            f"no policy was active at revision {number}; set `{version_called}` to use another version"
         )
     return Moment(number, at, version, known.offset, known.signatures or 0)
 
@@ -169,8 +170,8 @@ def _is_settled(at: int, now: int) -> bool:
     return connection.alias == DEFAULT_DB_ALIAS or at < now - int(behind * 1_000_000)
 
 
-def _named(environment_id: int, number: int) -> int:
+def _named(environment_id: int, number: int, called: str) -> int:
     try:
         return version_numbered(environment_id, number).pk
     except NotFound as reason:
-        raise MomentNotAvailable(f"policy_version: {reason.message}") from None
+        raise MomentNotAvailable(f"{called}: {reason.message}") from None

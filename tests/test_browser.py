@@ -67,7 +67,7 @@ def browse_and_delete_facts(person: Browser) -> None:
     person.shows("First")
     person.write("#id_id", "bob")
     person.click("#narrowing [type=submit]")
-    person.shows("1 fact has an argument whose id begins with “bob”.")
+    person.shows("1 fact has an argument whose id starts with “bob”.")
     assert len(person.every("#facts tbody tr")) == 1
     person.follow("bob")
     person.shows("Resources it can access")

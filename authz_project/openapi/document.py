@@ -19,6 +19,7 @@ from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 from policy.scopes import Scope
+from policy.templatetags.sentences import CODE, MARK, with_code
 
 # ---- operations of the API: the endpoint's description, with an example -------------------------------------------
 # The examples are in `examples.json`, by tag and in order. They form one sequence: each response follows from the
@@ -272,7 +273,6 @@ _HEADERS = {
 # rendered from the table of all endpoints at the first request.
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'
-_CODE, _MARK = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
 
 
 class Described(Endpoint):
@@ -317,17 +317,17 @@ class OpenAPIPage(Described):
 def _contents(tags: tuple[OperationTag, ...]) -> dict[str, object]:
     return {
         "title": _TITLE,
-        "about": _marked(_ABOUT),
+        "about": with_code(_ABOUT),
         "tags": [
             {
                 "name": tag.name,
-                "description": _marked(tag.description),
+                "description": with_code(tag.description),
                 "operations": [*map(_shown, tag.operations)],
             }
             for tag in tags
         ],
         "shapes": [
-            {"name": name, "text": _linked(shape_text(schema)), "description": _marked(schema.get("description", ""))}
+            {"name": name, "text": _linked(shape_text(schema)), "description": with_code(schema.get("description", ""))}
             for name, schema in SHAPES.items()
         ],
     }
@@ -339,8 +339,8 @@ def _shown(operation: Operation) -> dict[str, object]:
         "operation": operation,
         "anchor": f"{operation.method}-{operation.path.strip('/').replace('/', '-')}".lower(),
         "summary": operation.doc.summary,
-        "description": _marked(operation.doc.description),
-        "parameters": [(each.name, _marked(each.description)) for each in operation.parameters],
+        "description": with_code(operation.doc.description),
+        "parameters": [(each.name, with_code(each.description)) for each in operation.parameters],
         "takes": _shape(operation.body) if operation.body is not None else "",
         "answers": _shape(operation.doc.answer),
         "statuses": {200: "Success.", **statuses(operation)},
@@ -363,12 +363,7 @@ def _linked(text: str) -> SafeString:
 
 
 def _remark(text: str) -> str:
-    return f"  <i>{_CODE.sub(_MARK, text)}</i>" if text else ""
-
-
-def _marked(text: str) -> SafeString:
-    """Mark text between backticks as code."""
-    return mark_safe(_CODE.sub(_MARK, escape(text)))  # noqa: S308  escaped
+    return f"  <i>{CODE.sub(MARK, text)}</i>" if text else ""
 
 
 def _json(example: object) -> str:

@@ -174,7 +174,7 @@ class ReviewLines:
             return nothing if self.is_whole else "Nothing found so far"
         if self.is_whole or self.moments > 1:
             return f"{'' if self.is_whole else 'At least '}{counted(self.counts, self.moments)}"
-        return f"At least {self.counts.get(AccessState.HAS, 0):,}"
+        return f"At least {_results(self.counts)}"
 
     @property
     def range(self) -> str:
@@ -196,9 +196,14 @@ def _numbered(counts: Mapping[str, int]) -> int:
     return sum(count for state, count in counts.items() if state != AccessState.KEPT)
 
 
+def _results(counts: Mapping[str, int]) -> str:
+    found = counts.get(AccessState.HAS, 0)
+    return f"{found:,} result{'s' if found != 1 else ''}"
+
+
 def counted(counts: Mapping[str, int], moments: int) -> str:
     if moments == 1:
-        return f"{counts.get(AccessState.HAS, 0):,} in total"
+        return _results(counts)
     return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"
 
 

@@ -82,8 +82,8 @@ def _summary(asked: Narrowed, counted: str) -> str:
         return "The filters do not match an existing environment, predicate or type."
     if not asked.text:
         return f"{counted}."
-    argument = f"an argument of {asked.type}" if asked.type else "an argument"
-    whose = f"whose id begins with “{short(asked.text)}”" if asked.begins else f"whose id is “{short(asked.text)}”"
+    argument = f"an argument of type {asked.type}" if asked.type else "an argument"
+    whose = f"whose id starts with “{short(asked.text)}”" if asked.begins else f"whose id is “{short(asked.text)}”"
     if counted == "0 facts":
         return f"No fact has {argument} {whose}."
     return f"{counted} {'has' if counted == '1 fact' else 'have'} {argument} {whose}."

@@ -13,10 +13,10 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from localsql.sync.config import Config, ConfigContext, config_from_text
+from localsql.sync.config import Config, ConfigContext, ConfigRejected, config_from_text
 from localsql.sync.watch import Metrics, NotificationListener, again_and_again, seconds, served
 from policy.errors import AuthzError, Unavailable
-from policy.files import STANDARD_INPUT, decoded, text_of_file
+from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, decoded, shown_name, text_of_file
 from policy.management.command import PolicyCommand, number
 
 LAST_PORT = 65_535
@@ -38,9 +38,16 @@ class SyncCommand(PolicyCommand):
         )
 
     def config(self, name: str, connection: str) -> Config:
-        text = decoded(sys.stdin.buffer.read(), "<stdin>") if name == STANDARD_INPUT else text_of_file(name)
-        folder = Path() if name == STANDARD_INPUT else Path(name).absolute().parent
-        return config_from_text(text, ConfigContext(folder, os.environ, connection))
+        if name == STANDARD_INPUT:
+            shown, folder = STANDARD_INPUT_SHOWN, Path()
+            text = decoded(sys.stdin.buffer.read(), shown)
+        else:
+            shown, folder = shown_name(name), Path(name).absolute().parent
+            text = text_of_file(name)
+        try:
+            return config_from_text(text, ConfigContext(folder, os.environ, connection))
+        except ConfigRejected as reason:
+            raise CommandError(f"{shown}: {reason.message}") from None
 
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
         """Run `once` repeatedly. It returns whether it failed with a transient error."""

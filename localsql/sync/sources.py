@@ -24,6 +24,7 @@ from uuid import UUID
 
 import orjson
 
+from localsql.bindings import columns_text
 from localsql.dialects import Family, Typed
 from localsql.sync.config import (
     ConfigRejected,
@@ -416,11 +417,11 @@ def _rows_of_file(pattern: SyncPattern, asked: CsvFile) -> Iterator[SourceRow]:
                 if len(line) != width:
                     than = "header" if header is not None else "first line"
                     raise PatternRefused(
-                        f"line {lines.line_num} of `{asked.path.name}` has {len(line)} columns,"
+                        f"line {lines.line_num} of `{asked.path.name}` has {columns_text(len(line))},"
                         f" but the {than} has {width}"
                     )
                 if len(line) <= max(places):
-                    needed = f"must have at least {max(places) + 1} columns"
+                    needed = f"must have at least {columns_text(max(places) + 1)}"
                     raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}`: {needed}, not {len(line)}")
                 yield tuple([line[place] or None for place in places])
             if _state(file) != begun:
@@ -441,7 +442,7 @@ def _places(pattern: SyncPattern, asked: CsvFile, header: list[str] | None) -> l
     if not asked.fields:
         if header is not None and len(header) != wanted:
             needed = f"but the pattern has {wanted}; select columns with `fields`"
-            raise PatternRefused(f"`{asked.path.name}` has {len(header)} columns, {needed}")
+            raise PatternRefused(f"`{asked.path.name}` has {columns_text(len(header))}, {needed}")
         return list(range(wanted))
     return [_place(asked, field.name, header) for field in asked.fields]
 

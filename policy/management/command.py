@@ -304,7 +304,7 @@ def number(text: str) -> int:
     """Parse a whole number from 0 to `MOST`; an argparse type."""
     found = whole_number(text, MOST)
     if found is None:
-        raise ArgumentTypeError(f"`{text}` is not a whole number from 0 to {MOST}")
+        raise ArgumentTypeError(f"must be a whole number from 0 to {MOST:,}, not '{text}'")
     return found
 
 
@@ -315,7 +315,7 @@ def above_zero(text: str, most: float = 1e9) -> float:
     except ValueError:
         found = math.nan
     if not (0 < found <= most):
-        raise ArgumentTypeError(f"`{text}` is not a number above 0 and up to {most:,.0f}")
+        raise ArgumentTypeError(f"must be a number above 0 and up to {most:,.0f}, not '{text}'")
     return found
 
 

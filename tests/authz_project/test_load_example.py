@@ -59,7 +59,7 @@ def test_it_makes_the_environment_that_is_named(db):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["codes"], "Example `codes` does not exist. Use one of code, documents, saas, company, clinic"),
+        (["codes"], "Example `codes` does not exist. Use one of code, documents, saas, company, clinic."),
         (["code", "--environment", "not a name"], "is not a valid name"),
         (["code", "--environment", "testenvironment123"], "is reserved for test environments"),
     ],

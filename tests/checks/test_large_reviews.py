@@ -71,7 +71,7 @@ def test_a_filter_that_nothing_has_is_known_at_once(admin, version, crowd, fetch
 
 def test_a_filter_finds_actors_and_resources(admin, version, crowd):
     said = words(admin.get(url("review", version), {"at": "5", "filter": "u0777"}))
-    assert "2 in total" in said and "has User:u0777 read Repo:q" in said and "has User:u0777 read Repo:p" in said
+    assert "2 results" in said and "has User:u0777 read Repo:q" in said and "has User:u0777 read Repo:p" in said
     said = words(admin.get(url("review", version), {"start": "4", "filter": "r1234"}))
     assert "1 gained, 0 lost" in said and "gained User:new read Repo:r1234" in said
 

@@ -322,7 +322,7 @@ def test_who_had_what_is_listed(repos):
         "has User:* read Repo:p",
         "has User:bob write Repo:a",
     ]
-    assert said.endswith("8 in total\n")
+    assert said.endswith("8 results\n")
 
 
 def test_each_line_is_explained_on_request(repos):

@@ -145,7 +145,7 @@ def test_who_gained_and_who_lost_is_listed(admin, version, repos):
     assert 'Allowed allow(User:cat, "read", Repo:b)' in words(admin.get(address))
     assert "No access gained or lost" in words(admin.get(url("review", version), {"start": "3"}))
     listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
-    assert "1 in total" in listed and "has User:bob write Repo:a" in listed
+    assert "1 result" in listed and "has User:bob write Repo:a" in listed
 
 
 def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
@@ -159,10 +159,10 @@ def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
         address = unescape(found[1]) if found else ""
     assert len(seen) == len(set(seen)) == 8
     filtered = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "filter": "bob"}))
-    assert "3 in total" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
+    assert "3 results" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
     assert "has User:bob read Repo:p" in filtered  # which everybody may
     assert "No access contains" in words(admin.get(url("review", version), {"at": "2", "filter": "zzz"}))
-    assert "8 in total" in words(page) and "7 to 8 of 8" in words(page)
+    assert "8 results" in words(page) and "7 to 8 of 8" in words(page)
     (first,) = re.findall(r'<a href="([^"]+)">First</a>', page.content.decode())
     assert "1 to 3" in words(admin.get(unescape(first)))
     beyond = words(admin.get(url("review", version), {"at": "2", "after": '["Repo",1]'}))
@@ -183,7 +183,7 @@ def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, v
         page, pages = admin.get(unescape(address)), pages + 1
     seen += re.findall(r"has (\S+ \S+ \S+) Explain", words(page))
     assert sorted(seen) == sorted(re.findall(r"has (\S+ \S+ \S+) Explain", whole))
-    assert pages > 3 and "8 in total" in words(page)
+    assert pages > 3 and "8 results" in words(page)
 
 
 @pytest.mark.parametrize(

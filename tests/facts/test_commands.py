@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from facts import loading, read, store
+from facts.notation import WRITERS, fact_from_text
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import Fact
@@ -158,3 +159,19 @@ def test_unknown_environments_and_files_are_told(environment):
         run("delete_facts", "p(_)", environment="nope")
     with pytest.raises(CommandError, match="cannot read"):
         run("load_facts", "/no/such/file")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "notation"])
+def test_a_file_that_is_not_utf_8_is_named_with_its_line(db, tmp_path, kind):
+    file = tmp_path / "facts"
+    lines = io.StringIO()
+    WRITERS[kind](
+        lines, iter([fact_from_text("member(User:ann, Team:ops)"), fact_from_text("member(User:zoë, Team:ops)")])
+    )
+    file.write_bytes(lines.getvalue().encode("latin-1"))
+    with pytest.raises(CommandError) as refused:
+        run("load_facts", str(file), format=kind)
+    assert str(refused.value).splitlines() == [
+        f"Nothing was stored. Correct these lines of `{file}`, set --format, or pass --skip-bad:",
+        "line 2: not valid UTF-8; save the file as UTF-8",
+    ]

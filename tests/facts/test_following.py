@@ -267,7 +267,7 @@ def test_follow_changes_goes_on_inside_of_a_large_revision(manage, tmp_path):
 
 def test_follow_changes_says_what_is_wrong(manage):
     _, run = manage
-    assert "after: must be a revision number" in run("follow_changes", "--after", "x")[2]
+    assert "error: --after: must be a revision number" in run("follow_changes", "--after", "x")[2]
     assert run("follow_changes", "--after", "9")[:2] == (1, "")
-    assert "revision 9 does not exist yet" in run("follow_changes", "--after", "9")[2]
+    assert "error: --after: revision 9 does not exist yet" in run("follow_changes", "--after", "9")[2]
     assert run("follow_changes", "--predicate", "")[0] == 1

@@ -15,5 +15,5 @@ def examples() -> tuple[Example, ...]:
 def example_named(name: str) -> Example:
     found = next((each for each in examples() if each.name == name), None)
     if found is None:
-        raise NotFound(f"Example `{name}` does not exist. Use one of {', '.join(each.name for each in examples())}")
+        raise NotFound(f"Example `{name}` does not exist. Use one of {', '.join(each.name for each in examples())}.")
     return found

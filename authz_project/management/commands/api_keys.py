@@ -103,7 +103,7 @@ class Command(ServiceCommand):
         revoke_key(found)
         self.stdout.write(f"{found.prefix} is revoked")
         for each in good_predecessors(found):
-            until = f" until {each.expires_at:%Y-%m-%d %H:%M} UTC" if each.expires_at else ""
+            until = f" until {each.expires_at:%Y-%m-%dT%H:%MZ}" if each.expires_at else ""
             self.stderr.write(
                 f"warning: {each.prefix}, which it replaced, is still valid{until}. "
                 "Revoke that key too if it must stop working now."

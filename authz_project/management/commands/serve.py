@@ -259,7 +259,7 @@ def addresses_of(host: str) -> set[str]:
     try:
         return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError as reason:
-        raise CommandError(f"Cannot listen on {host!r}: {reason.strerror}.") from None
+        raise CommandError(f"Cannot listen on {host!r}: {reason.strerror}. Check --host.") from None
 
 
 def refuse_weak_secret(secret: str) -> None:

@@ -13,6 +13,7 @@ from checks.engine.compile import Compiled
 from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
 from facts.notation import action_from_text, fact_from_text, value_from_text
+from facts.wire import name_from_json
 from policy.active import active_program, program_of_version
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
@@ -128,15 +129,23 @@ def _questions(*, kind: str, context: list[str], actor_type: list[str], **option
     """Return the questions: for `who` one for each actor type, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
-    resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])
+    resource = (
+        asked_type(options["resource_type"], "RESOURCE_TYPE") if kind == "list" else asked_value(options["resource"])
+    )
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",), "who": ("actor",)}[kind]
-    actors = [Asked(name) for name in actor_type] if kind == "who" else [asked_value(options["actor"])]
+    actors = (
+        [asked_type(name, "--actor-type") for name in actor_type] if kind == "who" else [asked_value(options["actor"])]
+    )
     return [allow(actor, action, resource, outs, facts) for actor in actors]
 
 
 def asked_value(text: str) -> Asked:
     found = value_from_text(text)
     return Asked(found.type, (found.id,))
+
+
+def asked_type(text: str, called: str) -> Asked:
+    return Asked(name_from_json(text, called))
 
 
 def asked_action(text: str) -> Asked:

@@ -6,9 +6,11 @@ import sys
 from typing import Any
 
 import orjson
+from django.core.management.base import CommandError
 
 from facts.feed import FeedRequest, every, feed_position_from_text
 from facts.wire import name_from_json
+from policy.errors import MalformedRequest
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 
@@ -33,6 +35,12 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, after: str, predicate: list[str], **options: Any) -> None:
         names = frozenset(name_from_json(each, "--predicate") for each in predicate)
+        try:
+            self._follow(environment, names, after)
+        except MalformedRequest as reason:  # of the parameter `after`
+            raise CommandError(f"--{reason.message}") from None
+
+    def _follow(self, environment: Environment, names: frozenset[str], after: str) -> None:
         position = feed_position_from_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:

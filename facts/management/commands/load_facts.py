@@ -32,7 +32,7 @@ class Command(PolicyCommand):
     def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
         with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
-            size = size_of(file)
+            size, named = size_of(file), "standard input" if file == "-" else f"`{shown_name(file)}`"
 
             def report(read: int) -> None:
                 shown.tell(read, share_of(source, size))
@@ -40,9 +40,8 @@ class Command(PolicyCommand):
             try:
                 loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
             except LinesRejected as reason:
-                raise CommandError(
-                    f"Nothing was stored. Correct these lines, set --format, or pass --skip-bad:\n{reason.message}"
-                ) from None
+                advice = f"Correct these lines of {named}, set --format, or pass --skip-bad"
+                raise CommandError(f"Nothing was stored. {advice}:\n{reason.message}") from None
         for line in loaded.bad:
             self.stderr.write(str(line))
         for sentence in sentences(loaded.unknown):

@@ -78,7 +78,7 @@ class Command(PolicyCommand):
         active = active_version(environment.pk)
         for version in PolicyVersion.objects.filter(environment=environment).defer("source").order_by("-number"):
             mark = "*" if version == active else " "
-            line = f"{mark} {version.number:>5}  {version.created_at:%Y-%m-%d %H:%M} UTC  {version.digest[:12]}"
+            line = f"{mark} {version.number:>5}  {version.created_at:%Y-%m-%dT%H:%MZ}  {version.digest[:12]}"
             self.stdout.write(f"{line}  {version.filename or ''}".rstrip())
             for told in (_figures(version), version.note):
                 if told:
@@ -93,7 +93,7 @@ def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
     figures = RecordedResults.of_version(version)
     return [
         ("version", str(version.number)),
-        ("published", f"{version.created_at:%Y-%m-%d %H:%M} UTC"),
+        ("published", f"{version.created_at:%Y-%m-%dT%H:%MZ}"),
         ("by", version.author),
         ("note", version.note),
         ("file", version.filename or ""),
