@@ -255,6 +255,7 @@ def _noted(fact: Fact) -> str:
     return f"{fact.noted}{end}"
 
 
+FORMATS_HELP = 'File format; notation is `has_role(User:ann, "admin", Repo:acme)` (default: by suffix, else json).'
 READERS: dict[str, Callable[[BinaryIO], Iterator[tuple[int, object]]]] = {
     "json": read_json,
     "csv": read_csv,

@@ -82,7 +82,7 @@ def test_every_sample_is_found(document):
     text = document.text
     assert text.count("```") == 2 * len(document.samples)
     assert re.findall(r"^(?:    |\t)(?! *[*\d-]).*", FENCE.sub("", text), re.MULTILINE) == []
-    known = RUN_HERE | FOR_OTHER_PROGRAMS | OF_POLICIES | OF_PEERS | {"yaml", "ebnf"}
+    known = RUN_HERE | FOR_OTHER_PROGRAMS | OF_POLICIES | OF_PEERS | {"yaml"}
     assert {sample.language for sample in document.samples} <= known
 
 

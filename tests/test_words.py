@@ -84,6 +84,12 @@ BANNED = {
     r"wait for it in vain|keep somebody from something|worked out here": "affects, may restrict access, is computed",
     r"nobody knows what|nobody can ask": "unknown, not supported",
     r"much as you know|whoever signs in|where all ways come together": "plain words for what an example shows",
+    r"questions_a_minute|rows_answered|answers_kept|loads_under_way": "names of metrics as Prometheus has them",
+    r"whose id begins with|an argument of \{?\w+\}? whose": "an argument of type … whose id starts with",
+    r"no access contains|\{\} in total": "No results contain, {} results",
+    r"carried over from": "converted from",
+    r"\d\d:\d\d utc\b|%h:%m\}? utc": "ISO 8601: 2026-11-03T14:02Z",
+    r"compiled and asked": "whether policies compile and answer",
     r"answered, whatever|that are there\.\"": "all status codes, running",
 }  # fmt: skip
 ANY = re.compile("|".join(f"(?:{each})" for each in BANNED), re.IGNORECASE | re.MULTILINE)

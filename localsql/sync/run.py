@@ -321,7 +321,7 @@ def lines_of(plan: SyncPlan) -> Iterator[str]:
 
 def _examples(key: BindingKey, sign: str, part: PatternPart) -> Iterator[str]:
     for ids in part.examples:
-        yield f"  {sign} {shown(str(fact_of(key, ids)))}"
+        yield f"  {sign} {shown(fact_of(key, ids).noted)}"
     if part.count > len(part.examples):
         yield f"  {sign} … and {part.count - len(part.examples):,} more"
 

@@ -54,7 +54,7 @@ def test_it_prints_the_policy_and_counts_what_there_is(db):
     out, errors = run(DRIVE)
     assert out.startswith("# Files in folders, shared with people and teams.\n")
     assert 'test "what comes down from folders" {' in out
-    assert errors.startswith("carried over from OpenFGA: 4 types, 14 relations, 0 conditions, 10 tuples as 10 facts, ")
+    assert errors.startswith("converted from OpenFGA: 4 types, 14 relations, 0 conditions, 10 tuples as 10 facts, ")
 
 
 def test_it_writes_into_a_folder_what_the_other_commands_read(environment, tmp_path):

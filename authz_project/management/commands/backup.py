@@ -18,7 +18,7 @@ class Command(ServiceCommand):
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, help="Backup file to create.")
+        parser.add_argument("file", metavar="FILE", type=Path, help="Backup file to create.")
         parser.add_argument("--overwrite", action="store_true", help="Replace existing files.")
 
     def handle(self, *, file: Path, overwrite: bool, **options: Any) -> None:

@@ -144,7 +144,7 @@ class Command(ServiceCommand):
             f"{counted(counts.tuples, 'tuple')} as {counted(counts.facts, 'fact')}",
             f"{counted(counts.assertions, 'question')} in {counted(counts.tests, 'test')}",
         ]  # fmt: skip
-        self.stderr.write(f"carried over from {engine}: {', '.join(parts)}")
+        self.stderr.write(f"converted from {engine}: {', '.join(parts)}")
 
     # ---- output ------------------------------------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ from policy.management.command import ServiceCommand
 
 class Command(ServiceCommand):
     help = (
-        "Verify that the database, or BACKUP, is consistent: schema, facts against the revisions that made them, and"
-        " policies, which are compiled and asked. Read-only."
+        "Verify that the database, or BACKUP, is consistent: schema, facts against the revisions that made them,"
+        " and whether policies compile and answer. Read-only."
     )
 
     def add_arguments(self, parser):

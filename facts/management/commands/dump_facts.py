@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from facts.notation import WRITERS
+from facts.notation import FORMATS_HELP, WRITERS
 from facts.read import every
 from policy.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, counted, moment_asked
@@ -14,9 +14,11 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("file", nargs="?", default="-", help="File to write (default: standard output).")
+        parser.add_argument(
+            "file", metavar="FILE", nargs="?", default="-", help="File to write (default: standard output)."
+        )
         add_as_of(parser)
-        parser.add_argument("--format", choices=sorted(WRITERS), help="File format (default: by suffix, else json).")
+        parser.add_argument("--format", choices=sorted(WRITERS), help=FORMATS_HELP)
 
     def act(
         self, environment: Environment, *, file: str, format: str | None, as_of: str | None, **options: Any

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from facts.accept import sentences
 from facts.loading import LinesRejected, load
-from facts.notation import READERS
+from facts.notation import FORMATS_HELP, READERS
 from policy.files import shown_name, why
 from policy.ground.journal import by_command
 from policy.language.source import without_collections
@@ -26,7 +26,7 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("file", metavar="FILE", help="File to read; - for standard input.")
-        parser.add_argument("--format", choices=sorted(READERS), help="File format (default: by suffix, else json).")
+        parser.add_argument("--format", choices=sorted(READERS), help=FORMATS_HELP)
         parser.add_argument("--skip-bad", action="store_true", help="Skip invalid lines and report them.")
 
     def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:

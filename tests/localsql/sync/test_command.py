@@ -60,8 +60,8 @@ def test_what_differs_is_shown_and_made_the_same(published, staff, config):
     staff.fill([("ann", "member", "acme"), ("ben", "owner", "acme"), (None, "owner", "acme"), ("x", None, None)])
     lines = [
         f"{KEY}  {COUNTS}",
-        '  + has_role(User{"ben"}, "owner", Org{"acme"})',
-        '  - has_role(User{"gone"}, "member", Org{"acme"})',
+        '  + has_role(User:ben, "owner", Org:acme)',
+        '  - has_role(User:gone, "member", Org:acme)',
         "  2 rows with a NULL, ignored",
     ]
     code, out, err = synced(config)
