@@ -87,7 +87,7 @@ BANNED = {
     r"questions_a_minute|rows_answered|answers_kept|loads_under_way": "names of metrics as Prometheus has them",
     r"whose id begins with|an argument of \{?\w+\}? whose": "an argument of type … whose id starts with",
     r"no access contains|\{\} in total": "No results contain, {} results",
-    r"carried over from": "converted from",
+    r"carried over": "converted from, not imported",
     r"\d\d:\d\d utc\b|%h:%m\}? utc": "ISO 8601: 2026-11-03T14:02Z",
     r"compiled and asked": "whether policies compile and answer",
     r"answered, whatever|that are there\.\"": "all status codes, running",

@@ -407,7 +407,7 @@ def wrong(place: Place, message: str) -> ImportRejected:
 
 class ModelKind(Enum):
     NEEDED = "cannot be left out"  # omitting it would grant more: the import is rejected
-    LOST = "not carried over"  # omitting it would grant less: the import is rejected unless --partial is given
+    LOST = "not imported"  # omitting it would grant less: the import is rejected unless --partial is given
     SKIPPED = "left out"  # a tuple or test that is invalid in the original model, or without an equivalent check
     CHANGED = "changed"  # the same under another name
 

@@ -58,7 +58,7 @@ class Tally:
     def __str__(self) -> str:
         errors = ", ".join(f"{count} {answer}" for answer, count in sorted(self.errors.items()))
         return (
-            f"{self.right} right, {len(self.wrong)} wrong, {len(self.not_carried)} not carried over;"
+            f"{self.right} right, {len(self.wrong)} wrong, {len(self.not_carried)} not imported;"
             f" where the original answers with an error: {errors or 'none'}"
         )
 
@@ -204,7 +204,7 @@ def _answer(kind: str, carriage: Carriage, asked: Any, request: Any) -> bool | s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("checkouts", nargs="+", type=Path, help="clones of repositories")
-    parser.add_argument("--verbose", action="store_true", help="name each question that is not carried over")
+    parser.add_argument("--verbose", action="store_true", help="name each question that is not imported")
     args = parser.parse_args()
     tally = Tally()
     for checkout in args.checkouts:

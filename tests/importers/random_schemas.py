@@ -52,7 +52,7 @@ def _subjects(chance: Random, caveats: list[str]) -> dict[str, list[str]]:
 
 
 def _term(chance: Random, of: str, depth: int, is_taken: bool = False) -> str:
-    """What is taken away is seldom what depends on it in turn: that is not carried over."""
+    """What is taken away is seldom what depends on it in turn: that is not imported."""
     if depth and chance.random() < 0.7:
         sign = chance.choice("++&-")
         left = _term(chance, of, depth - 1, is_taken)

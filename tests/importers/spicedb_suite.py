@@ -7,7 +7,7 @@ object, without a context and with each that the file mentions. What is right is
 what was parsed. The questions go the same way as the file: as assertions of a second validation file, which the command
 makes tests of the policy of.
 
-Prints what came of each file, and ends with 1 if an answer is wrong. Where something was not carried over, an answer
+Prints what came of each file, and ends with 1 if an answer is wrong. Where something was not imported, an answer
 may be "denied" that is "allowed" there: these are counted apart. The other way round is wrong everywhere.
 """
 
@@ -58,7 +58,7 @@ class Outcome:
     right: int = 0
     asserted: int = 0  # of those that are right, the file's own
     undecided: int = 0  # of those that are right, the ones that caveats decide there: denied here
-    lacking: list[str] = field(default_factory=list)  # denied here, for what was not carried over
+    lacking: list[str] = field(default_factory=list)  # denied here, for what was not imported
     wrong: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -169,7 +169,7 @@ def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFile
 
 
 def has_lost(outcome: Outcome) -> bool:
-    return any("not carried over: " in line and _OTHERWISE not in line for line in outcome.remarks)
+    return any("not imported: " in line and _OTHERWISE not in line for line in outcome.remarks)
 
 
 def without_assertions(path: Path, folder: Path) -> Path:
@@ -220,7 +220,7 @@ def main(checkout: Path) -> int:
 def shown(name: str, outcome: Outcome) -> str:
     lines = [
         f"{name}: {outcome.right} right ({outcome.asserted} of them asserted there, {outcome.undecided} for caveats to "
-        f"decide), {len(outcome.wrong)} wrong, {len(outcome.lacking)} denied for what was not carried over",
+        f"decide), {len(outcome.wrong)} wrong, {len(outcome.lacking)} denied for what was not imported",
         *(f"  {remark}" for remark in outcome.remarks),
         *(f"  WRONG {each}" for each in outcome.wrong),
     ]

@@ -118,14 +118,14 @@ def test_what_cannot_be_said_is_named_and_nothing_is_written(db, partly, tmp_pat
     with pytest.raises(CommandError) as refused:
         run(partly, "--output", str(tmp_path / "new"))
     said = str(refused.value)
-    assert f'not carried over: {partly}:10:3: condition c: `x.startsWith("a")`: the function `startsWith`' in said
+    assert f'not imported: {partly}:10:3: condition c: `x.startsWith("a")`: the function `startsWith`' in said
     assert "1 element cannot be converted. Nothing was written. Pass --partial" in said
     assert not (tmp_path / "new").exists()
 
 
 def test_partly_nothing_is_granted_by_what_is_left_out(db, partly):
     out, errors = run(partly, "--partial")
-    assert "not carried over:" in errors
+    assert "not imported:" in errors
     assert "c(when: c) if false;" in out
     assert '"editor" if "owner" and not "possibly_viewer";' in out
 
@@ -149,7 +149,7 @@ def test_tuples_that_the_model_does_not_allow_are_named(db, partly, tmp_path):
 def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
     store = tmp_path / "wrong.fga.yaml"
     store.write_text(Path(DRIVE).read_text().replace("can_share: false", "can_share: true"))
-    with pytest.raises(CommandError, match=r'not carried over: .*: test `what comes down from folders`: .*"can_share"'):
+    with pytest.raises(CommandError, match=r'not imported: .*: test `what comes down from folders`: .*"can_share"'):
         run(str(store))
 
 

@@ -177,7 +177,7 @@ def test_what_has_no_equal_is_named_and_nothing_is_written(imported, tmp_path):
     with pytest.raises(CommandError, match=r"Nothing was written\. Pass --partial to leave out"):
         imported(LOSING, policy=str(tmp_path / "policy.polar"))
     assert imported.lines()[0] == (
-        'not carried over: schema.zed:5:3: condition young: `name.startsWith("a")`: the function `startsWith` is not'
+        'not imported: schema.zed:5:3: condition young: `name.startsWith("a")`: the function `startsWith` is not'
         " supported; affects doc#banned, doc#viewer"
     )
     assert not (tmp_path / "policy.polar").exists()
@@ -189,9 +189,9 @@ def test_in_part_nobody_is_granted_anything_by_it(imported, db):
     report = run(compile_text(text))
     assert report.success, report.errors
     assert [test.total for test in report.tests] == [1, 1]
-    lost = [line for line in imported.lines() if line.startswith("not carried over")]
+    lost = [line for line in imported.lines() if line.startswith("not imported")]
     assert lost[0] == (
-        "not carried over: other1.yaml:3:7: test `other1: age 20`: "
+        "not imported: other1.yaml:3:7: test `other1: age 20`: "
         'assert allow(user{"bea"}, "view", doc{"1"});: expected true, got false'
     )
 
@@ -267,7 +267,7 @@ def test_assertions_that_are_wrong_there_are_told(imported, db):
     with pytest.raises(CommandError):
         imported(ALL, "assertions: {assertTrue: ['doc:1#publish@user:ann']}")
     assert imported.lines()[0] == (
-        'not carried over: other0.yaml:1:27: test `other0`: assert allow(user{"ann"}, "publish", doc{"1"});: '
+        'not imported: other0.yaml:1:27: test `other0`: assert allow(user{"ann"}, "publish", doc{"1"});: '
         "expected true, got false"
     )
 
@@ -318,7 +318,7 @@ def test_a_permission_that_takes_away_what_depends_on_it_is_named(imported, db):
     with pytest.raises(CommandError):
         imported(schema)
     assert imported.lines()[0] == (
-        "not carried over: schema.zed:3:17: d#p: what it excludes depends on the relation itself"
+        "not imported: schema.zed:3:17: d#p: what it excludes depends on the relation itself"
     )
     policy = imported(schema, "d:1#a@user:ann", partial=True)
     assert run(compile_text(policy)).success

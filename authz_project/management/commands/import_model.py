@@ -48,7 +48,7 @@ ENGINES = {
 POLICY, FACTS = "policy.polar", "facts.txt"  # in the output folder
 _HEADINGS = {
     ModelKind.NEEDED: "cannot be left out",
-    ModelKind.LOST: "not carried over",
+    ModelKind.LOST: "not imported",
     ModelKind.SKIPPED: "left out",
     ModelKind.CHANGED: "changed",
 }
