@@ -87,7 +87,7 @@ def summary(page) -> str:
         ("?id=u7&type=User", "2 facts have an argument of type User whose id is “u7”."),
         ("?id=u7&type=User&match=begins", "12 facts have an argument of type User whose id starts with “u7”."),
         ("?id=nobody", "No fact has an argument whose id is “nobody”."),
-        ("?id=nobody&type=Team", "No fact has an argument of Team whose id is “nobody”."),
+        ("?id=nobody&type=Team", "No fact has an argument of type Team whose id is “nobody”."),
     ],
 )
 def test_what_is_counted_is_what_is_shown(staff, filled, query, said):
