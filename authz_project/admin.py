@@ -34,8 +34,8 @@ from authz_project.keys import (
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.pages.listing import timeline_url
+from policy.core.journal import Done, Kind, advance, by_admin, changing, record
 from policy.errors import Unavailable
-from policy.ground.journal import Done, Kind, advance, by_admin, changing, record
 from policy.models import DEFAULT_SLUG, Environment
 
 RESERVED = "This name is reserved for test environments, whose API keys are valid only with `authz serve --dev`."

@@ -3,7 +3,7 @@ from django.core import checks
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import import_string
 
-from policy.ground.clock import meet_connection
+from policy.core.clock import meet_connection
 
 
 class AuthzProjectConfig(AppConfig):

@@ -16,8 +16,8 @@ from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, con
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 
-from policy.ground import spans
-from policy.ground.clock import timeline
+from policy.core import spans
+from policy.core.clock import timeline
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.

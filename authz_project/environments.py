@@ -14,8 +14,8 @@ from django.db import connection
 from authz_project import __version__
 from authz_project.keys import TEST_SLUG, create_key
 from facts.store import copy_facts
+from policy.core.journal import By, changing
 from policy.errors import AuthzError
-from policy.ground.journal import By, changing
 from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
 from policy.publishing import RecordedResults, active_version
 

@@ -23,9 +23,9 @@ from authz_project.limits import TooManyRequests
 from authz_project.logs.formats import OncePerSecond, more, without_details
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
+from policy.core.journal import was_cancelled
+from policy.core.memory import exhausted
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
-from policy.ground.journal import was_cancelled
-from policy.ground.memory import exhausted
 
 log = logging.getLogger("authz.request")
 

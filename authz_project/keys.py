@@ -21,11 +21,11 @@ from django.utils import timezone
 from authz_project.database import let_go_if_broken
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
+from policy.core.cache import configured
+from policy.core.clock import now, time_of
+from policy.core.journal import NOBODY, By, changing
+from policy.core.threads import start_thread
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
-from policy.ground.cache import configured
-from policy.ground.clock import now, time_of
-from policy.ground.journal import NOBODY, By, changing
-from policy.ground.threads import start_thread
 from policy.models import Environment
 from policy.scopes import Scope
 

@@ -19,8 +19,8 @@ from django.db.models import F, Q
 from django.http import HttpRequest
 
 from authz_project.models import LoginAttempts
+from policy.core.clock import now, time_of
 from policy.errors import AuthzError
-from policy.ground.clock import now, time_of
 
 # ---- rate limit ---------------------------------------------------------------------------------------------------
 # The rate limit of requests: a token bucket for each key, in each process.

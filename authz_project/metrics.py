@@ -35,13 +35,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from authz_project import __version__, observing
-from authz_project.observing import OTHER, AnsweredRequest
+from authz_project import __version__, observers
+from authz_project.observers import OTHER, AnsweredRequest
 from authz_project.server.supervisor import WorkerReport, worker_ended, worker_started
 from authz_project.side_listener import Application, Start, start_listener
-from policy.ground import spans
-from policy.ground.spans import Part
-from policy.ground.threads import start_thread
+from policy.core import spans
+from policy.core.spans import Part
+from policy.core.threads import start_thread
 from policy.replicas.status import statuses
 
 log = logging.getLogger("authz.metrics")
@@ -441,7 +441,7 @@ def start(number: int, pools: Mapping[str, Pool]) -> Worker:
     write_to(Path(settings.METRICS_FOLDER), str(number))
     worker = Worker(number, pools)
     connection_created.connect(worker.connected)
-    observing.observe(worker.seen)
+    observers.observe(worker.seen)
     spans.listen((worker.noted,))
     worker.look()
     start_thread("metrics", _keep_looking, worker)

@@ -15,12 +15,12 @@ from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
-from authz_project import observing
+from authz_project import observers
 from authz_project.database import HEALTH, READINESS
 from authz_project.errors import too_large
 from authz_project.logs.formats import enter, leave, request_id_of
-from policy.ground import spans
-from policy.ground.cache import configured
+from policy.core import spans
+from policy.core.cache import configured
 
 # The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (
@@ -37,7 +37,7 @@ def request_ids(get_response):
         since = request.META.get(spans.WAITS_SINCE, 0.0)
         parts = spans.begin(request.started, since) if spans.is_on else None
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
-        enter(request.request_id, observing.name_of(request.path))
+        enter(request.request_id, observers.name_of(request.path))
         response = get_response(request)
         if response.status_code >= 400 and (response.streaming or not response.content):
             response = _with_message(response)
@@ -49,8 +49,8 @@ def request_ids(get_response):
         response["Server-Timing"] = f"oso;dur={(time.perf_counter() - request.started) * 1000:.3f}"
         if parts is not None:
             traceparent, who = request.META.get("HTTP_TRACEPARENT", ""), getattr(request, "caller", None)
-            name, request_id = observing.name_of(request.path), request.request_id
-            observing.tell(
+            name, request_id = observers.name_of(request.path), request.request_id
+            observers.tell(
                 name, request.method, response.status_code, request.started, request_id, who, traceparent, parts
             )
         leave()

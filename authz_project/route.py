@@ -17,19 +17,19 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.metadata import SimpleMetadata
 from rest_framework.views import APIView
 
-from authz_project import observing
+from authz_project import observers
 from authz_project.database import let_go_if_broken, refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.limits import take_token
 from authz_project.logs.formats import current, enter, leave, request_id_of
 from policy.active import Caller
+from policy.core import memory, spans
+from policy.core.cache import configured
+from policy.core.memory import demand, size_of_parsed
+from policy.core.spans import WAITS_SINCE
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
-from policy.ground import memory, spans
-from policy.ground.cache import configured
-from policy.ground.memory import demand, size_of_parsed
-from policy.ground.spans import WAITS_SINCE
 from policy.replicas.reading import primary
 
 Environ = dict[str, Any]  # as specified by WSGI
@@ -83,7 +83,7 @@ class Route:
         headers += ANSWERED_WITH
         if parts is not None:
             traceparent = environ.get("HTTP_TRACEPARENT", "")
-            observing.tell(self._path, method, status, started, request_id, request.auth, traceparent, parts)
+            observers.tell(self._path, method, status, started, request_id, request.auth, traceparent, parts)
         leave()
         return HTTPAnswer(status, headers, content)
 

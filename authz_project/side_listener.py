@@ -16,7 +16,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from policy.ground.threads import start_thread, start_timer
+from policy.core.threads import start_thread, start_timer
 
 log = logging.getLogger("authz.server")
 

@@ -23,8 +23,8 @@ from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
-from policy.ground.clock import now, time_of
-from policy.ground.threads import start_thread
+from policy.core.clock import now, time_of
+from policy.core.threads import start_thread
 from policy.management.command import counted
 from policy.replicas.status import looked_at
 

@@ -15,9 +15,9 @@ from checks.asking.session import Cache, SnapshotState, confirmed
 from checks.decisions.log import note
 from facts.accept import HEADER, Unused, line_of
 from policy.active import Caller, Seen
+from policy.core import spans
+from policy.core.cache import configured
 from policy.endpoint import OFFSET, Endpoint, Request, Response, is_published_client, position_seen, unconfirmed_caller
-from policy.ground import spans
-from policy.ground.cache import configured
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 

@@ -25,9 +25,9 @@ from checks.serializers import (
     any_value,
 )
 from policy.active import Caller
+from policy.core.journal import current_offset
 from policy.endpoint import Doc, Request, Response, caller, changed, is_published_client, many, ref
 from policy.errors import MalformedRequest
-from policy.ground.journal import current_offset
 from policy.moments import Moment, moment_of
 from policy.serializers import decoded
 from policy.values import STRING

@@ -18,8 +18,8 @@ from facts.numbering import signature_numbers
 from facts.read import count_up_to
 from facts.table import counted, equals, fetch, select
 from facts.wire import Fact, by_signature, end_path, place_of_first, some_end, without
+from policy.core.clock import now, text_of
 from policy.errors import AuthzError, MalformedRequest
-from policy.ground.clock import now, text_of
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
 from policy.rules.signatures import _HAS_ROLE, PLACE, known_names

@@ -23,8 +23,8 @@ from facts.pages import browse as value_page
 from facts.pages.files import FileOnDisk
 from facts.pages.listing import browse_url, end_of, narrowed
 from facts.wire import Fact
+from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
-from policy.ground.journal import by_admin
 from policy.models import Environment, default_environment
 from policy.values import Value
 

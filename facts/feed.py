@@ -22,10 +22,10 @@ from facts.numbering import types_of_text
 from facts.read import read_snapshot
 from facts.table import IDS, KEY, began_again, fetch, ids_are, of_signatures, select
 from policy.active import Caller, confirm
+from policy.core.clock import short_text_of, text_of
+from policy.core.journal import newest_and_horizon
+from policy.core.notifications import run_with_connection, thread, watch
 from policy.errors import AuthzError, MalformedRequest
-from policy.ground.clock import short_text_of, text_of
-from policy.ground.journal import newest_and_horizon
-from policy.ground.waking import run_with_connection, thread, watch
 
 # ---- feed position ------------------------------------------------------------------------------------------------
 # The position of a reader in the change feed: after a revision, or inside a revision that is sent in parts.

@@ -13,8 +13,8 @@ from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching, read_snapshot
 from facts.table import IDS, KEY, fetch, ids_are, select
 from facts.wire import Argument, Fact
-from policy.ground.clock import time_of
-from policy.ground.journal import newest_and_horizon
+from policy.core.clock import time_of
+from policy.core.journal import newest_and_horizon
 from policy.models import Environment, Revision
 from policy.rules.program import Signature
 from policy.values import PRIMITIVES, Value

@@ -17,9 +17,9 @@ from facts.numbering import types_of_text
 from facts.pages.listing import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
-from policy.ground.clock import microseconds_of, now
-from policy.ground.journal import Kind
-from policy.ground.pagination import Cursor, Listing, Pager, key_of
+from policy.core.clock import microseconds_of, now
+from policy.core.journal import Kind
+from policy.core.pagination import Cursor, Listing, Pager, key_of
 from policy.models import Environment, PolicyVersion, Revision
 from policy.rules import program
 from policy.values import Value

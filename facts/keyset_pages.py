@@ -14,7 +14,7 @@ from facts.numbering import types_of_text
 from facts.read import fact_of_row
 from facts.table import KEY, estimated, fact_table, fetch, lasting, select
 from facts.wire import Fact
-from policy.ground.pagination import Listing
+from policy.core.pagination import Listing
 from policy.rules import program
 
 # ---- Pages of stored facts, forwards and backwards, by the keys of their first and last rows ----------------------

@@ -31,10 +31,10 @@ from facts.store import Ends, EndsStay
 from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, insert_from, settle
 from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
+from policy.core import clock, spans
+from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
+from policy.core.threads import thread_pool
 from policy.errors import AuthzError
-from policy.ground import clock, spans
-from policy.ground.journal import NOBODY, By, Done, Kind, advance, changing, record
-from policy.ground.threads import thread_pool
 from policy.rules.program import Program, Signature
 from policy.rules.signatures import PLACE
 

@@ -14,9 +14,9 @@ import orjson
 
 from facts import wire
 from facts.wire import END, Argument, Fact, FactPattern, end_from_json, fact_to_json
+from policy.core.clock import short_text_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.fact_text import NotFactText, WrittenArgument, WrittenFact, parsed
-from policy.ground.clock import short_text_of
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 

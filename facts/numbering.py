@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 from django.db import connection, transaction
 
-from policy.ground.clock import timeline
+from policy.core.clock import timeline
 from policy.rules.program import Signature
 
 _REMEMBERED = 100_000

@@ -19,9 +19,9 @@ from facts.numbering import ending_numbers, environments_with_ends, signature_nu
 from facts.read import id_conditions, matching
 from facts.table import KEY, delete, ended, fact_table, fetch, of_signatures, select
 from facts.wire import FactPattern
+from policy.core.clock import new_moment, now_in
+from policy.core.journal import By, Done, Kind, advance, changing, record
 from policy.errors import NotFound, Unavailable
-from policy.ground.clock import new_moment, now_in
-from policy.ground.journal import By, Done, Kind, advance, changing, record
 from policy.models import Environment
 
 # ---- Sweeping: expired facts become past facts, in revisions of their own ------------------------------------------

@@ -17,10 +17,10 @@ from facts.models import MAX_ARGUMENTS
 from facts.store import changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
 from policy import endpoint
+from policy.core.clock import short_text_of, text_of
+from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.endpoint import QueryParameter, Schema, many, ref, taken
 from policy.errors import MalformedRequest
-from policy.ground.clock import short_text_of, text_of
-from policy.ground.pagination import Cursor, cursor_of, digest_of
 from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 

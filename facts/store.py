@@ -28,11 +28,11 @@ from facts.read import id_conditions, matching
 from facts.table import ChangeCounts, fact_table, fetch
 from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
 from policy.active import Caller, confirm, key_check, program_of_version
+from policy.core import journal, spans
+from policy.core.clock import is_to_come
+from policy.core.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, claim, record
+from policy.core.notifications import run_with_connection
 from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
-from policy.ground import journal, spans
-from policy.ground.clock import is_to_come
-from policy.ground.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, claim, record
-from policy.ground.waking import run_with_connection
 from policy.rules.program import Program, Signature
 from policy.scopes import Scope
 

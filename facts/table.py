@@ -20,8 +20,8 @@ from django.db import connection, transaction
 
 from facts.indexes import PAST, STORED, condition, hint
 from facts.models import COLUMNS, GoneRow, NewRow, Row
-from policy.ground import memory
-from policy.ground.clock import now_in
+from policy.core import memory
+from policy.core.clock import now_in
 
 # ---- select -------------------------------------------------------------------------------------------------------
 

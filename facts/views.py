@@ -23,6 +23,8 @@ from facts.serializers import (
 )
 from facts.store import Change, Deletes, Inserts
 from policy.active import NOTHING_SEEN, Caller
+from policy.core import spans
+from policy.core.journal import By
 from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
@@ -40,8 +42,6 @@ from policy.endpoint import (
     unconfirmed_caller,
     writing,
 )
-from policy.ground import spans
-from policy.ground.journal import By
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
 from policy.scopes import Scope

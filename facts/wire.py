@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from facts.models import MAX_ARGUMENTS, ROW_LENGTH, NewRow, Row
+from policy.core.clock import microseconds_of_text, short_text_of
 from policy.errors import MalformedRequest
-from policy.ground.clock import microseconds_of_text, short_text_of
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, Value, canonical_id, quoted
 

@@ -46,8 +46,8 @@ from localsql.render import Layouts, LocalRenderer
 from localsql.split import Execution, SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from policy.active import Seen
+from policy.core.clock import timeline
 from policy.errors import AuthzError
-from policy.ground.clock import timeline
 from policy.rules.program import Atom, Program
 
 RenderSql = Callable[[LocalRenderer, Folded], str]

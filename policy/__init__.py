@@ -7,5 +7,5 @@ versions, and `active` returns the compiled policy that is active now. `pages` h
 
 Shared by all apps: `values` (typed ids), `fact_text` (facts in text form), `yaml_text` (YAML with positions), `errors`
 (errors reported to callers), `endpoint` (requests, responses and their base class), `serializers` (how bodies are
-decoded and described), `files`, `replicas`, and `ground`, which doesn't depend on policies.
+decoded and described), `files`, `replicas`, and `core`, which doesn't depend on policies.
 """

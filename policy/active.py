@@ -16,9 +16,9 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from policy import rules
+from policy.core.cache import Recent
+from policy.core.clock import is_to_come, timeline
 from policy.errors import KeyRefused, ScopeMissing
-from policy.ground.cache import Recent
-from policy.ground.clock import is_to_come, timeline
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
@@ -46,7 +46,7 @@ NOTHING_SEEN = Seen(0)
 class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after(lasts)}` has one row if the key is valid, else none.
 
-    `lasts` is the condition that `expires_at` is in the future (`policy.ground.clock.is_to_come`). In it, `e` is the
+    `lasts` is the condition that `expires_at` is in the future (`policy.core.clock.is_to_come`). In it, `e` is the
     environment of the key. `hash`, `number` and `expires_at` are expressions for columns of the key, `author` for its
     name in revisions, and `usable` is all of the condition that does not depend on the clock. `scopes` has a condition
     for each scope, which is true if the key has it now.

@@ -14,8 +14,8 @@ from django.utils.html import format_html
 
 from policy import publishing
 from policy.active import program_of_version
+from policy.core.journal import by_admin
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
-from policy.ground.journal import by_admin
 from policy.models import Environment, PolicyVersion
 from policy.pages.editing import EditingAdmin, may_view_facts
 from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of

@@ -17,8 +17,8 @@ from django.http.request import split_domain_port, validate_host
 from rest_framework.exceptions import APIException
 
 from policy.active import Caller, confirm
+from policy.core.journal import changing
 from policy.errors import AuthzError, KeyRefused
-from policy.ground.journal import changing
 from policy.replicas.reading import position_of
 from policy.scopes import Scope
 

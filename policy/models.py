@@ -4,7 +4,7 @@ from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 
-from policy.ground.clock import new_moment
+from policy.core.clock import new_moment
 
 SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's slug is 1 to 40 letters and digits")
 DEFAULT_SLUG = "default"
@@ -76,7 +76,7 @@ class Revision(models.Model):
     policy_version = models.ForeignKey(  # the version that is active from this revision on
         PolicyVersion, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    kind = models.TextField()  # see `policy.ground.journal.Kind`
+    kind = models.TextField()  # see `policy.core.journal.Kind`
     inserted = models.BigIntegerField()  # facts that did not exist before
     deleted = models.BigIntegerField()  # facts that existed before
 

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from policy.active import Seen
+from policy.core.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.errors import AuthzError, MalformedRequest, NotFound
-from policy.ground.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.publishing import version_numbered
 from policy.values import whole_number
 

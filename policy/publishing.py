@@ -15,9 +15,9 @@ from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.active import program_of_version, remember_program, versions
+from policy.core.clock import new_moment
+from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
-from policy.ground.clock import new_moment
-from policy.ground.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.language.source import Source, Span
 from policy.models import Environment, PolicyDraft, PolicyVersion
 from policy.rules.program import Program

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from policy import publishing
 from policy.active import program_of_version
+from policy.core.journal import By
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, changed, ref, writing
 from policy.errors import MalformedRequest, NotFound
-from policy.ground.journal import By
 from policy.models import PolicyVersion
 from policy.publishing import Published
 from policy.rules.program import Program

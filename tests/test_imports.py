@@ -39,8 +39,8 @@ BARE = (
     "policy/language/", "policy/rules/", "policy/errors.py", "policy/fact_text.py", "policy/values.py",
     "policy/yaml_text.py",
 )  # fmt: skip
-# What is in `policy/ground` may use of the rest of the app: the replicas are told of a revision.
-GROUND = ("policy.ground", "policy.errors", "policy.replicas.reading", "policy.values")
+# What is in `policy/core` may use of the rest of the app: the replicas are told of a revision.
+CORE = ("policy.core", "policy.errors", "policy.replicas.reading", "policy.values")
 FRAMEWORKS = ("django", "rest_framework", "environ", "psycopg")
 # Of the engine: each package uses those before it. The files beside them are leaves: all packages use them, they use
 # none.
@@ -82,8 +82,8 @@ def test_imports_go_one_way():
         for imported in imports(path):
             if imported.split(".")[0] in APPS and not any(is_below(imported, prefix) for prefix in allowed):
                 wrong.append(f"{name} imports {imported}, of a layer above it")
-            if name.startswith("policy/ground/") and is_below(imported, "policy") and not imported.startswith(GROUND):
-                wrong.append(f"{name} imports {imported}, but what is in `ground` knows nothing of policies")
+            if name.startswith("policy/core/") and is_below(imported, "policy") and not imported.startswith(CORE):
+                wrong.append(f"{name} imports {imported}, but what is in `core` knows nothing of policies")
             if name.startswith(BARE) and any(is_below(imported, framework) for framework in FRAMEWORKS):
                 wrong.append(f"{name} imports {imported}, but must run without a framework")
     for name, imported_files in graph().items():

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from facts.pruning import prune
-from policy.ground.journal import advance
+from policy.core.journal import advance
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from facts.models import Signature
 from facts.numbering import types_of_text
 from policy import publishing
 from policy.active import program_of_version
+from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
-from policy.ground.journal import by_admin
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion, Revision, default_environment, environment_named
 from policy.publishing import RecordedResults
 from policy.rules.program import Program

@@ -14,9 +14,9 @@ from facts import loading, notation, read
 from facts.notation import write_csv
 from facts.numbering import signature_numbers
 from facts.wire import Fact
+from policy.core import clock
+from policy.core.journal import By, changing
 from policy.errors import AuthzError
-from policy.ground import clock
-from policy.ground.journal import By, changing
 from policy.models import Environment
 from policy.publishing import active_version, publish
 from policy.values import BOOLEAN, INTEGER, STRING, Value

@@ -18,8 +18,8 @@ from facts import loading, read
 from facts.numbering import signature_numbers
 from facts.wire import Fact
 from policy.active import forget_program
+from policy.core.journal import By, changing
 from policy.errors import AuthzError
-from policy.ground.journal import By, changing
 from policy.language import ast
 from policy.language.format import formatted
 from policy.language.printer import print_item

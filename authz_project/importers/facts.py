@@ -31,7 +31,7 @@ from authz_project.importers.model import (
     refuse,
 )
 from facts.wire import MAX_ID_BYTES, Fact
-from policy.ground.clock import microseconds_of
+from policy.core.clock import microseconds_of
 from policy.language import ast
 from policy.values import STRING, Value
 

@@ -14,11 +14,11 @@ import orjson
 from django.conf import settings
 
 from authz_project.logs.formats import FACTS, most_at_once, write
-from authz_project.observing import AnsweredRequest, observe
+from authz_project.observers import AnsweredRequest, observe
 from checks.asking.advice import redacted_questions
 from checks.asking.session import StatementKey, tables_read
-from policy.ground.clock import text_of
-from policy.ground.threads import start_thread
+from policy.core.clock import text_of
+from policy.core.threads import start_thread
 
 # ---- access log: one line per request, with endpoint, caller, status and duration ---------------------------------
 # Of the values that callers choose, a line has only the request id, which is printable. No response waits for the log:

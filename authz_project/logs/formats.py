@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from policy.ground.clock import text_of
+from policy.core.clock import text_of
 
 # ---- redaction ----------------------------------------------------------------------------------------------------
 # Removes row values from errors: PostgreSQL includes them in `DETAIL` and in the `CONTEXT` of a COPY.

@@ -33,7 +33,7 @@ from psycopg.errors import ConnectionTimeout
 from psycopg.waiting import wait
 
 from authz_project import database
-from policy.ground.threads import start_thread
+from policy.core.threads import start_thread
 from policy.replicas.replica import Unresponsive, answered
 
 log = logging.getLogger("authz.server")

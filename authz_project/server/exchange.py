@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 from granian.rsgi import HTTPProtocol, Scope
 
-from authz_project import observing
+from authz_project import observers
 from authz_project.database import Readiness, draining
 from authz_project.errors import refusal_of
 from authz_project.logs.formats import request_id_of
@@ -18,9 +18,9 @@ from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.listening import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk
+from policy.core import memory, spans
 from policy.endpoint import MAY_WAIT
 from policy.errors import Unavailable
-from policy.ground import memory, spans
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
@@ -183,7 +183,7 @@ def say_broken(scope: Scope, protocol: HTTPProtocol, error: Exception) -> None:
 def _observe(path: str, method: str, status: int, request_id: str) -> None:
     """Report a request that bypassed the application, or at which it failed, to observers; its time counts as 0."""
     if spans.is_on:
-        observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
+        observers.tell(observers.name_of(path), method, status, time.perf_counter(), request_id)
 
 
 def _broken(protocol: HTTPProtocol, request_id: str, error: Exception) -> int:

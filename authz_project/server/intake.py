@@ -34,11 +34,11 @@ from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRej
 from authz_project.side_listener import start_listener
 from authz_project.traces import begin as begin_traces
 from checks.asking.run import turns
+from policy.core import memory, spans
+from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
+from policy.core.threads import start_thread
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
-from policy.ground import memory, spans
-from policy.ground.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
-from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 
@@ -571,7 +571,7 @@ def at_once() -> int:
     """Return how many threads may run at the same time while none of them is slow; 0 means all.
 
     While PostgreSQL executes one thread's statement, other threads can run. SQLite mostly finishes in less time than
-    a thread switch takes. A longer statement lets the next thread begin (`policy/ground/waking.py`).
+    a thread switch takes. A longer statement lets the next thread begin (`policy/core/notifications.py`).
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 

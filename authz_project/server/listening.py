@@ -20,7 +20,7 @@ from typing import NamedTuple
 from django.conf import settings
 from granian.http import HTTP1Settings
 
-from policy.ground.threads import start_thread
+from policy.core.threads import start_thread
 
 # ---- connection limits --------------------------------------------------------------------------------------------
 # Closes client connections that hold a place without using it: idle, never reading, or too many from one address.

@@ -25,8 +25,8 @@ from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.listening import BACKLOG, HTTP1, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, Target, WorkerReport
-from policy.ground.threads import start_thread
-from policy.ground.waking import watch
+from policy.core.notifications import watch
+from policy.core.threads import start_thread
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
 LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses tell clients to reconnect elsewhere

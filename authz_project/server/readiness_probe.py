@@ -14,7 +14,7 @@ import orjson
 
 from authz_project.database import DATABASE_AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
 from authz_project.side_listener import Application, Start
-from policy.ground.threads import start_thread
+from policy.core.threads import start_thread
 
 log = logging.getLogger("authz.server")
 

@@ -28,7 +28,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from authz_project.server.listening import TO_STOP, Signals
-from policy.ground.threads import start_thread
+from policy.core.threads import start_thread
 
 log = logging.getLogger("authz.server")
 

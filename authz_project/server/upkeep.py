@@ -14,8 +14,8 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 from authz_project import sqlite_log
 from authz_project.database import let_go_if_broken
 from facts import pruning
+from policy.core.threads import start_thread
 from policy.errors import Unavailable
-from policy.ground.threads import start_thread
 
 log = logging.getLogger("authz.server")
 

@@ -17,9 +17,9 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import let_go_if_broken, refresh_connection
-from policy.ground import waking
-from policy.ground.threads import note_shortage, start_thread, thread_pool
-from policy.ground.waking import thread
+from policy.core import notifications
+from policy.core.notifications import thread
+from policy.core.threads import note_shortage, start_thread, thread_pool
 
 # ---- admission queue ----------------------------------------------------------------------------------------------
 # Decides whether a request may wait in the queue, or is rejected and told to retry (backpressure).
@@ -138,7 +138,7 @@ class CheckThreads:
     The thread that became idle last is used first: its data, and those of its connection's server process, are still
     in the CPU caches. So a few clients keep only a few threads busy.
 
-    A thread that has run for `LONG`, or declares itself slow (`policy/ground/waking.py`), gives up its slot: up to
+    A thread that has run for `LONG`, or declares itself slow (`policy/core/notifications.py`), gives up its slot: up to
     `more` threads beyond `threads` run instead. If no thread can be started, tasks wait for the existing ones; if there
     are none, tasks are rejected.
     """
@@ -212,7 +212,7 @@ class CheckThreads:
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
-        waking.thread.give_up = partial(self._give_up, inbox)
+        notifications.thread.give_up = partial(self._give_up, inbox)
         while True:
             _done(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
             with self.lock:
@@ -268,8 +268,8 @@ def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
 class ChangeThreads:
     """Two thread pools: `waiting` threads with one request each, and `making` threads that write to the database.
 
-    A waiting thread has no connection; it submits what needs one to a making thread (`policy.ground.waking`). Making
-    threads wait only for the database, so there is no deadlock.
+    A waiting thread has no connection; it submits what needs one to a making thread (`policy.core.notifications`).
+    Making threads wait only for the database, so there is no deadlock.
     """
 
     def __init__(self, waiting: int, making: int):

@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from authz_project import __version__, observing
-from authz_project.observing import AnsweredRequest
-from policy.ground.spans import Part
+from authz_project import __version__, observers
+from authz_project.observers import AnsweredRequest
+from policy.core.spans import Part
 
 NAME = "authz"
 MOST = 128  # spans per request
@@ -38,7 +38,7 @@ def start() -> None:
         described = described.merge(Resource({SERVICE_NAME: NAME}))
     provider = TracerProvider(resource=described, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    observing.observe(Traces(provider.get_tracer(NAME, __version__)))
+    observers.observe(Traces(provider.get_tracer(NAME, __version__)))
     atexit.register(provider.force_flush, FLUSH_WITHIN)
 
 
@@ -86,7 +86,7 @@ def _name(seen: AnsweredRequest) -> str:
 
 
 def _method(seen: AnsweredRequest) -> str:
-    return "HTTP" if seen.method == observing.ANY_OTHER else seen.method
+    return "HTTP" if seen.method == observers.ANY_OTHER else seen.method
 
 
 def _is_route(seen: AnsweredRequest) -> bool:

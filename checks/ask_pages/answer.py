@@ -22,8 +22,8 @@ from facts.accept import ALL_USED, Unused
 from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
+from policy.core.pagination import Listing, ListPage, Pager, key_of
 from policy.errors import Cancelled
-from policy.ground.pagination import Listing, ListPage, Pager, key_of
 from policy.moments import AsOf, Moment
 from policy.values import Value
 

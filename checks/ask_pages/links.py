@@ -17,7 +17,7 @@ from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from facts.history import since_text, until_text
 from facts.wire import Fact, fact_to_json
-from policy.ground.clock import short_text_of
+from policy.core.clock import short_text_of
 from policy.models import DEFAULT_SLUG
 from policy.moments import AsOf, Moment
 from policy.pages.highlight import highlighted_lines

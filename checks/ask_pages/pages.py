@@ -35,8 +35,8 @@ from checks.explain.cases import ANY
 from facts.pages.browse import Ability, Answer, QuestionChoice, Section
 from facts.pages.listing import ask_url, value_url
 from policy.active import program_of_version
+from policy.core.clock import now, time_of
 from policy.errors import AuthzError, Unavailable
-from policy.ground.clock import now, time_of
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.moments import Moment, moment_of

@@ -20,9 +20,9 @@ from facts import wire
 from facts.mentioned_ids import MentionedAsOf, known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.wire import Argument, Fact
+from policy.core import clock
+from policy.core.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
-from policy.ground import clock
-from policy.ground.clock import text_of
 from policy.models import PolicyVersion
 from policy.moments import LAST_REVISION, AsOf, Moment, as_of_from_text, moment_of
 from policy.rules.declarations import nearest

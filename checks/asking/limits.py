@@ -20,7 +20,7 @@ from time import monotonic, sleep, thread_time
 from typing import Protocol
 
 from checks.errors import QueryTooSlow, TooManySlowQueries
-from policy.ground import memory
+from policy.core import memory
 
 # ---- deadlines ----------------------------------------------------------------------------------------------------
 # One time limit for all work on a question, from reading the policy to the answer.

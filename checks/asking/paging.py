@@ -15,9 +15,9 @@ from checks.asking.question import SMALLEST, Page, Question
 from checks.asking.session import Asker, confirmed
 from checks.serializers import size_from_json
 from facts.wire import fact_to_json
+from policy.core import clock
+from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.errors import MalformedRequest
-from policy.ground import clock
-from policy.ground.pagination import Cursor, cursor_of, digest_of
 from policy.moments import Moment, MomentNotAvailable
 
 # ---- Consistent paging: later pages are answered as of the moment of the first page -------------------------------

@@ -26,9 +26,9 @@ from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
-from policy.ground import clock, memory, spans, waking
-from policy.ground.cache import configured
-from policy.ground.memory import budget
+from policy.core import clock, memory, notifications, spans
+from policy.core.cache import configured
+from policy.core.memory import budget
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 MOST_TURNS = 1000
@@ -214,7 +214,7 @@ turns = SlowStatementLimit(at_once())  # of all slow statements
 
 # ---- SQLite -------------------------------------------------------------------------------------------------------
 # Statements run in this process. Their time and memory are checked at intervals. What a statement sorts and
-# materialises stays in memory, and counts against the budget (`policy/ground/memory.py`): temporary files could fill
+# materialises stays in memory, and counts against the budget (`policy/core/memory.py`): temporary files could fill
 # the disk, and then no change could be stored.
 
 _TURN = 0.5  # seconds that a slow statement runs before it yields to other slow ones
@@ -317,7 +317,7 @@ class _Clock:
             budget.look(holding)
         if self._has_slot:
             self._has_slot = False
-            waking.give_up_slot()
+            notifications.give_up_slot()
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:

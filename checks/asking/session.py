@@ -35,10 +35,10 @@ from facts.accept import UsableContextFacts, brought
 from facts.numbering import Marks, Numbered, Numbering, latest_signature, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Caller, Seen, caller_of_hash, key_check, program_of_version, versions
+from policy.core import spans
+from policy.core.cache import K, Recent, V
+from policy.core.clock import timeline
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
-from policy.ground import spans
-from policy.ground.cache import K, Recent, V
-from policy.ground.clock import timeline
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 from policy.scopes import Scope

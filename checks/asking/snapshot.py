@@ -45,8 +45,8 @@ from facts.accept import ALL_USED, Unused, brought
 from facts.numbering import NUMBERLESS, Numbered, Numbering, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import NOTHING_SEEN, Seen, versions
+from policy.core.clock import timeline
 from policy.errors import AuthzError
-from policy.ground.clock import timeline
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Atom, Program, Signature, Types

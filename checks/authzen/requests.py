@@ -11,9 +11,9 @@ from rest_framework import serializers
 from checks.asking.paging import LARGEST, PageRequest, continued
 from checks.asking.question import Asked
 from facts.wire import Fact, id_from_json, name_from_json
+from policy.core.pagination import digest_of
 from policy.endpoint import Schema, many, nullable, ref, taken
 from policy.errors import MalformedRequest
-from policy.ground.pagination import digest_of
 from policy.rules.program import Program
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import BOOLEAN, INTEGER, STRING, Value

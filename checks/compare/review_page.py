@@ -31,9 +31,9 @@ from checks.explain.tree import shown_value
 from facts.mentioned_ids import any_ends
 from facts.notation import value_from_text
 from facts.numbering import numbers_as_of
+from policy.core.clock import now, text_of, time_of
+from policy.core.pagination import Pager
 from policy.errors import MalformedRequest
-from policy.ground.clock import now, text_of, time_of
-from policy.ground.pagination import Pager
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
 from policy.values import Value, quoted

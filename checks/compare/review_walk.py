@@ -27,8 +27,8 @@ from checks.engine.sql.text import finished
 from checks.errors import QueryTooSlow, TooManyRows
 from checks.explain.cases import ANY
 from facts.mentioned_ids import MentionedAsOf
+from policy.core.pagination import Cursor, cursor_of
 from policy.errors import AuthzError, Cancelled, MalformedRequest
-from policy.ground.pagination import Cursor, cursor_of
 from policy.moments import MomentNotAvailable, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 

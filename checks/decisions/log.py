@@ -20,12 +20,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from policy.active import Caller, caller_of_hash
+from policy.core import spans
+from policy.core.cache import configured
+from policy.core.clock import microseconds_of, text_of, timeline
+from policy.core.threads import start_thread
 from policy.endpoint import Request, is_published_client
 from policy.errors import AuthzError
-from policy.ground import spans
-from policy.ground.cache import configured
-from policy.ground.clock import microseconds_of, text_of, timeline
-from policy.ground.threads import start_thread
 from policy.models import PolicyVersion
 
 # ---- The decision log: a line of JSON for each question that the API answers --------------------------------------

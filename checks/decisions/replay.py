@@ -32,10 +32,10 @@ from checks.serializers import (
 from checks.views import actions_question, explained_question
 from facts.wire import fact_from_json
 from policy.active import program_of_version
+from policy.core.clock import text_of
+from policy.core.journal import current_offset
 from policy.endpoint import Endpoint, Request
 from policy.errors import AuthzError
-from policy.ground.clock import text_of
-from policy.ground.journal import current_offset
 from policy.models import Environment, Revision
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.publishing import active_version

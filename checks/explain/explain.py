@@ -17,7 +17,7 @@ from checks.explain.tree import Reason, RuleText, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
 from facts.history import RevisionMark, ValidityPeriod, since_text, until_text
 from policy.active import NOTHING_SEEN, Seen
-from policy.ground.clock import short_text_of, text_of
+from policy.core.clock import short_text_of, text_of
 from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value

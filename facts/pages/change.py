@@ -20,10 +20,10 @@ from facts.read import fact_of_row
 from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import Fact, exact_pattern
 from policy.active import active_program
+from policy.core.clock import microseconds_of
+from policy.core.journal import By, changing
+from policy.core.pagination import Cursor, key_of
 from policy.errors import AuthzError, Unavailable
-from policy.ground.clock import microseconds_of
-from policy.ground.journal import By, changing
-from policy.ground.pagination import Cursor, key_of
 from policy.models import Environment
 from policy.rules import program
 from policy.rules.program import Program

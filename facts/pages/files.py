@@ -21,9 +21,9 @@ from facts.keyset_pages import SearchColumn, every
 from facts.loading import LinesRejected, Loaded, load
 from facts.notation import READERS, WRITERS, BadLine
 from facts.read import read_snapshot
+from policy.core.journal import By
+from policy.core.threads import start_timer
 from policy.errors import AuthzError, Unavailable
-from policy.ground.journal import By
-from policy.ground.threads import start_timer
 from policy.models import Environment
 
 # ---- file on disk -------------------------------------------------------------------------------------------------

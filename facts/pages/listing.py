@@ -19,7 +19,7 @@ from facts.keyset_pages import PAGE, IdRange, Mark, PagedFact, SearchColumn, beg
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.wire import Fact
-from policy.ground.pagination import Cursor, ListPage, Pager, key_of
+from policy.core.pagination import Cursor, ListPage, Pager, key_of
 from policy.models import Environment
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE

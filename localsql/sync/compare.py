@@ -20,8 +20,8 @@ from facts.wire import MAX_ID_BYTES, id_from_json
 from localsql.bindings import BindingKey
 from localsql.sync.config import PatternRefused, SyncPattern, shown
 from localsql.sync.sources import SourceRow, can_sort, rows_of
+from policy.core.journal import current_offset
 from policy.errors import MalformedRequest
-from policy.ground.journal import current_offset
 from policy.values import BOOLEAN, INTEGER
 
 # ---- rows ---------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from facts.store import Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
 from localsql.sync.config import ConfigRejected, DatabaseKind, Outbox, SourceFailed, shown
 from localsql.sync.sources import SqlConnection, connected, path_of
+from policy.core.journal import By, changing
 from policy.errors import AuthzError, MalformedRequest, TooLarge
-from policy.ground.journal import By, changing
 
 # ---- identities ---------------------------------------------------------------------------------------------------
 # The identity of an outbox, according to its server: different spellings of its address mean the same outbox.

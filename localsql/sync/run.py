@@ -29,8 +29,8 @@ from localsql.sync.compare import (
 )
 from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
 from policy.active import active_program
+from policy.core.journal import By
 from policy.errors import AuthzError
-from policy.ground.journal import By
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
 from policy.values import Value

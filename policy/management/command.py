@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
 
+from policy.core.threads import start_thread
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
 from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
-from policy.ground.threads import start_thread
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment

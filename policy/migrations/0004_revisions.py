@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from policy.ground.clock import now_in
+from policy.core.clock import now_in
 
 
 def begin(apps, schema_editor) -> None:

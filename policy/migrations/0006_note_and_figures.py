@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from django.db import migrations, models
 
-from policy.ground.clock import time_of
+from policy.core.clock import time_of
 
 _TOGETHER = timedelta(minutes=1)  # the clocks of a server and of its database hardly differ by more
 

@@ -22,9 +22,9 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from policy import publishing, rules
+from policy.core.clock import time_of
+from policy.core.journal import By, Kind, by_admin
 from policy.errors import AuthzError, PolicyTestsFailed, TooLarge, Unavailable
-from policy.ground.clock import time_of
-from policy.ground.journal import By, Kind, by_admin
 from policy.language.completion import Completions, completions
 from policy.language.format import formatted
 from policy.language.parser import MAX_BYTES

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 
 from policy.active import Caller, Seen
-from policy.ground.cache import configured
+from policy.core.cache import configured
 from policy.values import whole_number
 
 NOWHERE = 2**63 - 1  # a position that no environment has

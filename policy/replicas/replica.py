@@ -19,7 +19,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
-from policy.ground.clock import NUMBER, timeline
+from policy.core.clock import NUMBER, timeline
 
 log = logging.getLogger("authz.database")
 

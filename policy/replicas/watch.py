@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
-from policy.ground.clock import NUMBER, is_to_come, timeline
-from policy.ground.threads import start_thread
+from policy.core.clock import NUMBER, is_to_come, timeline
+from policy.core.threads import start_thread
 from policy.replicas.attempt import tried
 from policy.replicas.replica import (
     CLOCKS_APART,

@@ -13,7 +13,7 @@ Each pass adds its errors to a common list and continues, so that authors see al
 
 from hashlib import sha256
 
-from policy.ground import spans
+from policy.core import spans
 from policy.language import ast, parse
 from policy.language.source import Source, without_collections
 from policy.rules.declarations import Problems, vocabulary_of

@@ -10,8 +10,8 @@ from facts.notation import pattern_from_text
 from facts.store import Inserts
 from facts.wire import fact_to_json
 from policy import rules
+from policy.core.journal import By
 from policy.errors import NotFound
-from policy.ground.journal import By
 from policy.models import Revision
 from policy.publishing import active_version, publish
 from tests.factories import EnvironmentFactory

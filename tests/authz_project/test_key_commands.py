@@ -11,8 +11,8 @@ from django.db import connection
 
 from authz_project.keys import CannotRotate, create_key, revoke_key, rotate_key
 from authz_project.models import ApiKey
-from policy.ground.clock import now, time_of
-from policy.ground.journal import By
+from policy.core.clock import now, time_of
+from policy.core.journal import By
 from policy.models import default_environment
 from policy.scopes import Scope
 from tests.conftest import Api

@@ -12,8 +12,8 @@ from django.db import OperationalError, connection
 
 from authz_project import keys
 from authz_project.models import ApiKey
+from policy.core.clock import now, time_of
 from policy.errors import Busy
-from policy.ground.clock import now, time_of
 
 DAY = timedelta(days=1)
 

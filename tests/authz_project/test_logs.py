@@ -15,12 +15,12 @@ import pytest
 from django.conf import settings
 from django.db import Error, OperationalError, connection, transaction
 
-from authz_project import errors, observing
+from authz_project import errors, observers
 from authz_project.logs import access, formats
 from authz_project.logs.access import AccessLog, pieces
 from authz_project.logs.formats import FACTS, Json, Plain, current, enter, leave, shortened
 from authz_project.management.commands import serve
-from policy.ground import spans
+from policy.core import spans
 from tests.authz_project.test_observing import send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import refusal
 from tests.logged import logged
@@ -241,7 +241,7 @@ def test_what_nobody_reads_harms_nobody():
 def access_log(request):
     """What it writes of requests inside."""
     log = AccessLog(getattr(access, request.param))
-    observing.observe(log)
+    observers.observe(log)
 
     @contextmanager
     def written():
@@ -253,7 +253,7 @@ def access_log(request):
 
     written.kind = request.param
     yield written
-    observing.stop(log)
+    observers.stop(log)
 
 
 def test_a_request_is_one_line(way, access_log):  # noqa: F811
@@ -298,7 +298,7 @@ def test_nothing_that_a_caller_sends_is_in_a_line(way, access_log):  # noqa: F81
 
 def test_what_has_no_room_is_left_out_and_told(caplog):
     log = AccessLog(access.json)
-    seen = observing.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
+    seen = observers.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
     with mock.patch.object(access, "ROOM", 0):
         for _ in range(3):
             log(seen)
@@ -308,12 +308,12 @@ def test_what_has_no_room_is_left_out_and_told(caplog):
 
 
 def test_a_line_that_cannot_be_built_costs_no_other(caplog):
-    def line(seen: observing.AnsweredRequest) -> bytes:
+    def line(seen: observers.AnsweredRequest) -> bytes:
         return access.plain(seen._replace(at=seen.at / (seen.status - 1)))
 
     log, seen = (
         AccessLog(line),
-        observing.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ()),
+        observers.AnsweredRequest("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ()),
     )
     with standard_error() as pieces_written:
         for each in (seen, seen._replace(status=1), seen):

@@ -22,10 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from authz_project import metrics
 from authz_project.metrics import METRICS, OF_WORKERS, PAUSE, PREFIX, Worker
-from authz_project.observing import METHODS, AnsweredRequest, name_of
+from authz_project.observers import METHODS, AnsweredRequest, name_of
 from authz_project.server.supervisor import worker_ended, worker_started
-from policy.ground.journal import Kind
-from policy.ground.spans import Part
+from policy.core.journal import Kind
+from policy.core.spans import Part
 from policy.replicas.status import ReplicaStatus
 from tests.faults.limits import workers_of
 from tests.postgresql import free_port

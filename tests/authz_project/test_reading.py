@@ -13,8 +13,8 @@ from authz_project.errors import refusal_of
 from authz_project.route import parsed
 from authz_project.server import intake
 from authz_project.server.intake import Body, SmallBody
-from policy.ground import memory
-from policy.ground.memory import NoMemory
+from policy.core import memory
+from policy.core.memory import NoMemory
 
 
 class BrokenBody:

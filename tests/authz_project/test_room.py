@@ -11,7 +11,7 @@ import pytest
 from authz_project.server import intake
 from authz_project.server.intake import SMALL, Intake, _BodyMemory
 from authz_project.server.workers import ChangeThreads, CheckThreads, FeedThreads
-from policy.ground.memory import Budget
+from policy.core.memory import Budget
 
 LARGE = SMALL + 1
 

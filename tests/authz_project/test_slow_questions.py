@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from authz_project import observing
+from authz_project import observers
 from authz_project.logs.access import tell_if_question
 from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
 from tests.logged import logged
@@ -67,10 +67,10 @@ QUESTIONS = [
 @pytest.fixture
 def slow():
     """Every question is slow; the lines, as objects."""
-    observing.observe(tell_if_question)
+    observers.observe(tell_if_question)
     with logged("authz.slow") as found:
         yield found
-    observing.stop(tell_if_question)
+    observers.stop(tell_if_question)
 
 
 @pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")

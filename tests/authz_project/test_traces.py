@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
-from authz_project import observing, traces
+from authz_project import observers, traces
 from authz_project.traces.telemetry import MOST, Traces
 from tests.authz_project.test_observing import QUESTION, published, send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import SECRET
@@ -40,9 +40,9 @@ def traced(sampler=None) -> Iterator[Spans]:
     provider = TracerProvider(shutdown_on_exit=False, **({"sampler": sampler} if sampler else {}))
     provider.add_span_processor(SimpleSpanProcessor(spans))
     observer = Traces(provider.get_tracer("authz"))
-    observing.observe(observer)
+    observers.observe(observer)
     yield spans
-    observing.stop(observer)
+    observers.stop(observer)
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_failures_are_told_with_their_kind(way, spans):  # noqa: F811
 
 def test_waiting_for_a_thread_is_part_of_it(spans):
     noted = (("wait", 9.0, 0.5, {"of": "thread"}), *[("statement", 10.0, 0.001, {"rows": 1})] * (MOST + 10))
-    for observer, _ in observing._observers:
-        observer(observing.AnsweredRequest("/api/list", "POST", 200, 10.0, 1.0, 1_000.0, "id", "", None, "", noted))
+    for observer, _ in observers._observers:
+        observer(observers.AnsweredRequest("/api/list", "POST", 200, 10.0, 1.0, 1_000.0, "id", "", None, "", noted))
     (root,) = spans.named("POST /api/list")
     (wait,) = spans.named("wait")
     assert (root.start_time, root.end_time) == (999 * 10**9, 1_001 * 10**9)

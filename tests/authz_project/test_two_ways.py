@@ -15,8 +15,8 @@ from django.db import InterfaceError, OperationalError, connections
 
 from authz_project import wsgi
 from authz_project.keys import create_key
-from policy.ground import memory
-from policy.ground.memory import NoMemory
+from policy.core import memory
+from policy.core.memory import NoMemory
 from tests.conversation import LONGER_THAN_ALLOWED
 from tests.factories import EnvironmentFactory
 from tests.service import DEV_KEY, ROOT

@@ -24,8 +24,8 @@ from facts.numbering import signature_number
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import fact_from_json, rows_of
-from policy.ground.clock import new_moment
-from policy.ground.journal import advance
+from policy.core.clock import new_moment
+from policy.core.journal import advance
 from policy.models import Environment, Revision
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
-from policy.ground.clock import text_of
+from policy.core.clock import text_of
 from policy.models import Environment, PolicyVersion, Revision
 
 

@@ -14,7 +14,7 @@ from facts import loading, store
 from facts.models import Signature
 from facts.numbering import signature_number, signature_numbers
 from facts.wire import fact_from_json
-from policy.ground.journal import advance, changing
+from policy.core.journal import advance, changing
 from policy.models import Environment
 from policy.rules.program import Signature as Kind
 from tests.checks.conftest import about, fact, publish

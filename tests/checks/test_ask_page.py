@@ -14,8 +14,8 @@ from django.test import Client
 
 from checks.ask_pages import answer
 from facts.mentioned_ids import known_ids
-from policy.ground.clock import time_of
-from policy.ground.pagination import Cursor
+from policy.core.clock import time_of
+from policy.core.pagination import Cursor
 from policy.models import Environment, PolicyVersion, Revision
 from tests.checks.conftest import POLICY, fact, publish, remove, store, url
 

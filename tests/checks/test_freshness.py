@@ -18,7 +18,7 @@ from facts.accept import HEADER
 from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import fact_from_json, pattern_from_json
-from policy.ground.journal import advance
+from policy.core.journal import advance
 from policy.models import Environment, PolicyVersion
 from tests.checks.conftest import about, fact, publish, remove, store, value
 from tests.contract import ASKED

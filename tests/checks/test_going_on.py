@@ -27,9 +27,9 @@ from checks.compare.review_walk import (
 )
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
+from policy.core.clock import now, text_of
+from policy.core.pagination import Cursor
 from policy.errors import MalformedRequest
-from policy.ground.clock import now, text_of
-from policy.ground.pagination import Cursor
 from policy.values import STRING, Value
 from tests.checks.conftest import fact, publish, store, url
 from tests.checks.test_ask_page import links, words

@@ -65,7 +65,7 @@ def test_a_filter_that_nothing_has_is_known_at_once(admin, version, crowd, fetch
     for asked in ({"at": "5"}, {"start": "4"}):
         fetched.clear()
         said = words(admin.get(url("review", version), asked | {"filter": "zzz"}))
-        assert "No access contains “zzz”" in said and "Evaluated so far" not in said
+        assert "No results contain “zzz”" in said and "Evaluated so far" not in said
         assert sum(fetched) < FEW, "it asks about others than those with the text"
 
 

@@ -11,8 +11,8 @@ from django.db.models import F
 from authz_project.models import ApiKey
 from checks import serializers
 from checks.asking import paging
-from policy.ground import clock, pagination
-from policy.ground.pagination import Cursor
+from policy.core import clock, pagination
+from policy.core.pagination import Cursor
 from policy.models import Environment
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store
 

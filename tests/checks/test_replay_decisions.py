@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from checks.decisions import replay
 from checks.decisions.log import BadLogLine, LogLine, lines_of
-from policy.ground.clock import microseconds_of, text_of, time_of
+from policy.core.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.test_decision_log import CALL, EVALUATION, QUESTIONS, lines, path, path_of  # noqa: F401  a fixture

@@ -10,7 +10,7 @@ from facts import keyset_pages, read, store
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import Fact
-from policy.ground.clock import short_text_of
+from policy.core.clock import short_text_of
 from policy.values import Value
 
 pytestmark = pytest.mark.one_database

@@ -12,7 +12,7 @@ from facts import loading, read, store
 from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern, fact_from_json
-from policy.ground import clock
+from policy.core import clock
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.facts.test_commands import run

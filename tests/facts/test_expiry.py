@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from facts import pruning, read, store
 from facts.store import Inserts
-from policy.ground import clock
-from policy.ground.journal import advance, changing, current_offset
+from policy.core import clock
+from policy.core.journal import advance, changing, current_offset
 from policy.models import Revision
 from tests.facts.test_commands import run
 from tests.facts.test_ends import SOON, as_fact, counted, fetched, insert, let_pass, member, past, shown, stored

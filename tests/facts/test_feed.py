@@ -15,7 +15,7 @@ from facts.models import Signature
 from facts.notation import fact_from_text, pattern_from_text
 from facts.pruning import Pruned, prune
 from facts.store import Deletes, Inserts
-from policy.ground.journal import NOBODY, Done, Kind, advance, changing, record
+from policy.core.journal import NOBODY, Done, Kind, advance, changing, record
 from policy.models import Revision
 from policy.publishing import activate
 from tests.facts.changes import answers, path_of, plain, replayed, together

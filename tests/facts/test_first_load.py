@@ -8,7 +8,7 @@ from django.db import connection
 
 from facts import loading, read
 from facts.loading import LinesRejected, load
-from policy.ground.clock import now
+from policy.core.clock import now
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 

@@ -14,8 +14,8 @@ from facts.numbering import signature_numbers
 from facts.pruning import prune
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.ground.clock import microseconds_of, text_of, time_of
-from policy.ground.journal import By, Done, Kind, advance, changing, record
+from policy.core.clock import microseconds_of, text_of, time_of
+from policy.core.journal import By, Done, Kind, advance, changing, record
 from policy.models import Environment, Revision
 from policy.moments import MomentNotAvailable, moment_of
 from policy.publishing import publish

@@ -9,7 +9,7 @@ from django.test import Client
 from facts import history_pages, store
 from facts.models import Signature
 from facts.store import Deletes, Inserts
-from policy.ground.journal import By
+from policy.core.journal import By
 from policy.models import Environment, PolicyVersion, Revision
 from policy.publishing import activate, publish
 from tests.facts.test_history import ADMIN, MEMBER, OTHER, delete, exactly, fact, insert

@@ -2,8 +2,8 @@
 
 from facts import loading, read
 from facts.loading import load
-from policy.ground import clock
-from policy.ground.clock import microseconds_of_text, time_of
+from policy.core import clock
+from policy.core.clock import microseconds_of_text, time_of
 
 LATER = "2100-01-01T00:00:00Z"
 

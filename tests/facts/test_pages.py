@@ -20,7 +20,7 @@ from facts.notation import READERS
 from facts.pages import files
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.ground.clock import microseconds_of, now
+from policy.core.clock import microseconds_of, now
 from policy.models import Revision
 from policy.values import Value
 from tests.checks.conftest import POLICY, publish

@@ -7,8 +7,8 @@ import pytest
 from facts import numbering, read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.ground.clock import now
-from policy.ground.journal import current_offset
+from policy.core.clock import now
+from policy.core.journal import current_offset
 from policy.rules.program import Signature
 from policy.values import Value
 

@@ -17,7 +17,7 @@ from facts.store import Deletes, Inserts
 from facts.table import fact_table
 from facts.wire import Fact, exact_pattern, fact_from_json
 from policy.active import Caller, caller_of_hash
-from policy.ground.journal import advance, changing, current_offset
+from policy.core.journal import advance, changing, current_offset
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from policy.scopes import Scope

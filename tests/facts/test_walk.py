@@ -14,8 +14,8 @@ from facts.numbering import types_of_text
 from facts.pages.listing import MARKS, turned
 from facts.store import Inserts
 from facts.wire import Argument, Fact, FactPattern
-from policy.ground.clock import now
-from policy.ground.pagination import Cursor, Pager
+from policy.core.clock import now
+from policy.core.pagination import Cursor, Pager
 from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
 

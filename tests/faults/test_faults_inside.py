@@ -20,7 +20,7 @@ from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import errors, wsgi
 from checks.asking import postgresql
-from policy.ground.clock import timeline
+from policy.core.clock import timeline
 from tests.conftest import Api, whole
 from tests.contract import SOURCE
 from tests.faults.worlds import fact

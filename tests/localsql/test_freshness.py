@@ -8,7 +8,7 @@ from django.db import connection
 from facts import loading, pruning
 from facts.models import Signature
 from localsql import asking
-from policy.ground import clock
+from policy.core import clock
 from tests.checks.conftest import about, fact, publish, store
 from tests.waiting import another_writer
 

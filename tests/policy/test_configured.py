@@ -3,7 +3,7 @@
 import pytest
 from django.conf import settings as usual
 
-from policy.ground.cache import configured
+from policy.core.cache import configured
 
 
 def test_they_are_the_settings(settings):

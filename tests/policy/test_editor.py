@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policy import publishing
-from policy.ground.journal import By
+from policy.core.journal import By
 from policy.models import PolicyDraft
 from policy.pages.editing import LatestOnly, Superseded
 from policy.publishing import DraftText

@@ -7,8 +7,8 @@ from weakref import ref
 
 import pytest
 
-from policy.ground import memory
-from policy.ground.memory import (
+from policy.core import memory
+from policy.core.memory import (
     MEGABYTE,
     BodyAdmission,
     Budget,

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core import signing
 
-from policy.ground.pagination import Cursor, Listing, Pager, cursor_of, digest_of, key_of
+from policy.core.pagination import Cursor, Listing, Pager, cursor_of, digest_of, key_of
 
 ROWS = list(range(0, 20, 2))
 TOKEN = Cursor("of", 1).token

@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 from authz_project.environments import create_test_environment
 from facts.pruning import prune
 from policy import publishing
+from policy.core.journal import By
 from policy.errors import MalformedRequest, PolicyTestsFailed
-from policy.ground.journal import By
 from policy.models import PolicyVersion, Revision
 from policy.publishing import MAX_NOTE, Coverage, RecordedResults, activate, active_version, publish
 from policy.testing import AssertionOutcome, TestOutcome, TestReport

@@ -32,8 +32,8 @@ from facts.models import Signature as KindOfFact
 from facts.numbering import signature_number
 from facts.table import fact_table
 from facts.wire import rows_of
-from policy.ground.clock import text_of
-from policy.ground.journal import By, Done, Kind, advance, changing, record
+from policy.core.clock import text_of
+from policy.core.journal import By, Done, Kind, advance, changing, record
 from policy.language import parse
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion, Revision, new_moment

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.test import override_settings
 
 from authz_project.settings import database_from_url, replicas_from_urls
-from policy.ground.clock import timeline
+from policy.core.clock import timeline
 from policy.replicas import reading
 from policy.replicas.replica import Replica
 from policy.replicas.watch import ReplicaWatch

@@ -16,8 +16,8 @@ from authz_project.settings import database_from_url, replicas_from_urls
 from checks.asking import session
 from policy import active
 from policy.active import Seen
-from policy.ground.clock import Timeline, timeline
-from policy.ground.journal import NoPrimary, changing
+from policy.core.clock import Timeline, timeline
+from policy.core.journal import NoPrimary, changing
 from policy.language.source import Source
 from policy.replicas import status
 from policy.replicas.reading import NOWHERE, position_of

@@ -79,7 +79,7 @@ class World:
 @pytest.mark.parametrize("knows_its_changes", [True, False])
 def test_answers_are_true_and_new_enough(api, watching, cluster, monkeypatch, knows_its_changes):
     if not knows_its_changes:
-        monkeypatch.setattr("policy.ground.journal.note_change", lambda *_: None)
+        monkeypatch.setattr("policy.core.journal.note_change", lambda *_: None)
     world = World(api)
     world.newest = int(api.post("/facts", role("ben", "doc0"))[OFFSET])
     world.truth[world.newest] = frozenset()

@@ -15,9 +15,9 @@ from checks import views
 from checks.asking import postgresql
 from policy import moments
 from policy.active import Caller, caller_of_hash
+from policy.core import journal
+from policy.core.clock import text_of
 from policy.endpoint import OFFSET
-from policy.ground import journal
-from policy.ground.clock import text_of
 from policy.models import Revision
 from policy.moments import Moment
 from policy.replicas import reading, status

@@ -8,7 +8,7 @@ from django.db import OperationalError, connection, connections
 from pytest_django.plugin import blocking_manager_key
 
 from authz_project.keys import create_key
-from policy.ground.clock import timeline
+from policy.core.clock import timeline
 from policy.replicas import replica as servers
 from policy.replicas.replica import Server
 from tests import postgresql

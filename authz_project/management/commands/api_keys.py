@@ -21,9 +21,9 @@ from authz_project.keys import (
     used_text,
 )
 from authz_project.models import ApiKey
+from policy.core.clock import now, time_of
+from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
-from policy.ground.clock import now, time_of
-from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
 from policy.scopes import Scope

@@ -15,9 +15,9 @@ from authz_project.importers.files import Write, check_outputs, inputs_of, write
 from authz_project.importers.model import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
 from facts.accept import check_facts
 from facts.notation import WRITERS
+from policy.core.journal import by_command
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
 from policy.files import Bundle
-from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG

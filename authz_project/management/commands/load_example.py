@@ -11,9 +11,9 @@ from django.core.management.base import CommandError
 from authz_project.command_line.overview import program_name
 from authz_project.environments import environment_made
 from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
+from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
 from policy.files import written_file
-from policy.ground.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import DEFAULT_SLUG
 

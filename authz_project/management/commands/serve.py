@@ -32,7 +32,7 @@ from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings
 from checks.decisions.log import STANDARD_OUTPUT, opened
-from policy.ground.journal import by_command
+from policy.core.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 from policy.replicas.status import ReplicaStatus, looked_at, state_of

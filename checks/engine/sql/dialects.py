@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
-from policy.ground.clock import is_to_come, now_in
+from policy.core.clock import is_to_come, now_in
 
 _AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
 _NEAR = 2**63 - 3  # the largest number to which 2 can be added, and its negative reduced by 2, within 64 bits

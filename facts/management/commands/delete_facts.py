@@ -5,7 +5,7 @@ from typing import Any
 from facts import read, store
 from facts.notation import pattern_from_text
 from facts.store import Deletes
-from policy.ground.journal import by_command
+from policy.core.journal import by_command
 from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
 

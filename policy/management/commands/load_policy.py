@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from policy.core.journal import by_command
 from policy.errors import PolicyTestsFailed
 from policy.files import bundle_of_files
-from policy.ground.journal import by_command
 from policy.language.source import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, add_version, failures, note, rejection, warnings
 from policy.models import Environment

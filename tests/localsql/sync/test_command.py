@@ -14,8 +14,8 @@ from facts.store import Inserts
 from facts.wire import Fact
 from localsql.sync import run as applying
 from localsql.sync.run import MINUS, Applying
-from policy.ground import clock
-from policy.ground.journal import By
+from policy.core import clock
+from policy.core.journal import By
 from policy.models import Revision
 from policy.publishing import publish
 from policy.values import Value

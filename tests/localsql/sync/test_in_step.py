@@ -15,7 +15,7 @@ from localsql.sync import run
 from localsql.sync.config import ConfigContext, SourceFailed, config_from_text
 from localsql.sync.run import MostDeletes, Passed, SyncOptions
 from localsql.sync.sources import connected
-from policy.ground.journal import NOBODY, By
+from policy.core.journal import NOBODY, By
 from policy.values import Value
 from tests.localsql.sync.conftest import KINDS
 from tests.localsql.sync.sources import config_of

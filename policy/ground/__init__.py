@@ -1,8 +1,0 @@
-"""The foundation of all apps. Nothing here depends on policies, facts or queries.
-
-* `journal`, `clock`    revisions, the transactions that add them, and the database's clock
-* `waking`, `threads`   wait for the next change of an environment, and start threads
-* `pagination`          cursors, and lists that are read in pages
-* `cache`, `memory`     a cache whose hits take no lock, and the memory budget of a process
-* `spans`               timed spans of a request
-"""
