@@ -107,15 +107,15 @@ class ApiKeyAdmin(ChangingAdmin):
     search_fields = ["prefix", "label"]
     fields = ["environment", "label", *SCOPE_COLUMNS.values(), "expires_at"]
     actions = ["rotate", "revoke"]
-    _of_its_life = ("created", "created_by", "last_used", "revoked", "successor")
+    _lifecycle = ("created", "created_by", "last_used", "revoked", "successor")
     formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": DateTimeLocalInput}}
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
         # The environment of a key never changes: processes cache it.
-        return ["environment", "prefix", *self._of_its_life] if key else []
+        return ["environment", "prefix", *self._lifecycle] if key else []
 
     def get_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[Any]:
-        return ["prefix", *self.fields, *self._of_its_life] if key else [*self.fields]
+        return ["prefix", *self.fields, *self._lifecycle] if key else [*self.fields]
 
     def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
         return False  # revoked keys are kept for reference
@@ -190,14 +190,14 @@ class EnvironmentAdmin(ChangingAdmin):
     list_display = ["slug", "name", "created", "policy_version", "revision", "history"]
     list_select_related = ["policy_version__environment"]
     search_fields = ["slug", "name"]
-    _of_its_life = ("created", "policy_version", "revision")
+    _lifecycle = ("created", "policy_version", "revision")
     actions = None
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
-        return ["slug", *self._of_its_life] if environment else []
+        return ["slug", *self._lifecycle] if environment else []
 
     def get_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[Any]:
-        return ["slug", "name", *(self._of_its_life if environment else ())]
+        return ["slug", "name", *(self._lifecycle if environment else ())]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         may_view = any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))

@@ -99,6 +99,7 @@ _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
 _QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 NOT_UTF8 = "not valid UTF-8; save the file as UTF-8"
 
 
@@ -142,7 +143,8 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
         except csv.Error as error:
             yield rows.line_num, BadLine(rows.line_num, f"invalid CSV: {error}")
             continue
-        if any("\ud800" <= char <= "\udfff" for cell in cells if not cell.isascii() for char in cell):
+        text = "".join(cells)
+        if not text.isascii() and _SURROGATE.search(text):
             yield rows.line_num, BadLine(rows.line_num, NOT_UTF8)
             continue
         cells = [cell[1:] if cell[:1] == "'" and _QUOTED.match(cell) else cell for cell in cells]

@@ -1,14 +1,17 @@
 """What stands around the pages of the admin, and the page that one comes to first."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from authz_project.keys import create_key
 from facts import store
 from facts.notation import fact_from_text
 from facts.store import Inserts
 from policy import publishing
-from policy.models import Environment
+from policy.models import Environment, default_environment
 
 pytestmark = pytest.mark.one_database
 
@@ -184,3 +187,26 @@ def test_what_facts_are_is_told_to_who_may_see_them(environment):
     add(environment, "likes(User:ann, Cake:plum)")
     publish(environment)
     assert b"no use for" not in someone("view_policyversion").get("/admin/").content
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/admin/nothing/", 404, ("Not found", "There is no page at this address.")),
+        ("/admin/authz_project/apikey/{}/delete/", 403, ("Not allowed", "Ask an administrator of the service.")),
+    ],
+)
+def test_errors_have_a_page_of_the_admin_that_says_what_to_do(staff, path, status, told):
+    key, _ = create_key(default_environment(), "billing")
+    answer = staff.get(path.format(key.pk))
+    page = answer.content.decode()
+    assert answer.status_code == status and "authz_project/colours.css" in page
+    assert all(each in page for each in told)
+
+
+def test_lists_of_the_admin_have_times_and_revisions_as_everywhere(staff):
+    create_key(default_environment(), "billing")
+    for path in ("/admin/policy/environment/", "/admin/authz_project/apikey/"):
+        assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", staff.get(path).content.decode())
+    titles = {path: staff.get(f"/admin/{path}/").context["title"] for path in ("policy/environment", "auth/user")}
+    assert titles == {"policy/environment": "Environments", "auth/user": "Users"}
