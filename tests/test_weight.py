@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_812,
+    "lines": 66_932,
     "files": 306,
-    "lines with imports": 4_452,
+    "lines with imports": 4_460,
     "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,

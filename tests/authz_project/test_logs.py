@@ -21,7 +21,7 @@ from authz_project.logs.access import AccessLog, pieces
 from authz_project.logs.formats import FACTS, Json, Plain, current, enter, leave, shortened
 from authz_project.management.commands import serve
 from policy.core import spans
-from tests.authz_project.test_observing import send, way  # noqa: F401  fixtures
+from tests.authz_project.test_observers import send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import refusal
 from tests.logged import logged
 from tests.service import ROOT

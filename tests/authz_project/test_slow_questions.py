@@ -7,7 +7,7 @@ import pytest
 
 from authz_project import observers
 from authz_project.logs.access import tell_if_question
-from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
+from tests.authz_project.test_observers import published, send, way  # noqa: F401  fixtures
 from tests.logged import logged
 
 POLICY = """

@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from authz_project import observers, traces
 from authz_project.traces.telemetry import MOST, Traces
-from tests.authz_project.test_observing import QUESTION, published, send, way  # noqa: F401  fixtures
+from tests.authz_project.test_observers import QUESTION, published, send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT, start_service
 
