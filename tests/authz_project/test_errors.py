@@ -84,7 +84,7 @@ def test_the_admin_says_when_the_database_is_away(db):
     with mock.patch("django.contrib.auth.views.LoginView.get", side_effect=OperationalError("gone")):
         answer = Client(raise_request_exception=False).get("/admin/login/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert "the database is unreachable" in answer.content.decode()
+    assert "The database is unreachable" in answer.content.decode()
 
 
 def test_a_database_that_is_away_is_one_line_a_second(api, caplog, monkeypatch):
