@@ -537,7 +537,7 @@ def test_what_counts_for_nothing_is_listed_with_links(staff, api):
         "unknown role on Repo: `raeder` (did you mean `reader`?)",
     ]
     for each, number in zip(
-        page.context["useless"], ("1 fact.", "1 fact has an argument of String whose id is “raeder”.")
+        page.context["useless"], ("1 fact.", "1 fact has an argument of type String whose id is “raeder”.")
     ):
         assert staff.get(each.url).context["summary"] == number
     assert staff.get(PAGE, {"predicate": "has_role"}).context["useless"] == []

@@ -20,7 +20,7 @@ def rows_in(path: Path, more: str = ""):
     ("text", "more", "says"),
     [
         ("who,org\nann,acme\nben,x,acme\n", "", "line 3 .* has 3 columns, but the header has 2"),
-        ("who,org\nann\n", "", "line 2 .* has 1 columns, but the header has 2"),
+        ("who,org\nann\n", "", "line 2 .* has 1 column, but the header has 2"),
         ("ann,acme\nben,acme,x\n", ", header: false", "line 2 .* has 3 columns, but the first line has 2"),
     ],
 )
