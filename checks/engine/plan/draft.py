@@ -254,18 +254,50 @@ def has_unused_end(call: Call, rest: Draft) -> bool:
 # Prefixes: facts that bind the start of a path. Branches with equal prefixes share one plan.
 
 
-def prefix_of(call: Call, rest: Draft) -> Branch | None:
-    """Return the facts that lead to the start of the path, with their conditions, or None.
+def prefix_of(call: Call, rest: Draft, is_own: bool, rules: RuleSet) -> tuple[Col, Branch] | None:
+    """Return an end of the path and the facts that lead to it, with their conditions, or None.
 
-    None if anything else uses the columns of those facts, or if nothing is resolved after the path.
+    None if anything else uses the columns of those facts, or if the end of the path is used by nothing.
+
+    If both ends are known, what the path leads to from one is a set, in which the other is looked up: fewer rows than
+    pairs of both. Steps from the first argument of facts are preferred, since entities have few groups and parents, but
+    these have many members and children.
     """
     start, end = call.args
-    if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
+    if not isinstance(start, Col):
         return None
+    if isinstance(end, Var):
+        prefix = _leading_to(start, rest) if rest.pending and not is_own else None
+        return (start, prefix) if prefix else None
+    if not isinstance(end, Col) or rest.pending:
+        return None
+    path = pattern_of(call)
+    is_upward = _steps_from_first(rules, path, False) or not _steps_from_first(rules, path, True)
+    for known, other in [(start, end), (end, start)][:: 1 if is_upward else -1]:
+        prefix = _leading_to(known, rest, other)
+        if prefix:
+            return known, prefix
+    return None
+
+
+def _steps_from_first(rules: RuleSet, path: Pattern, backward: bool) -> bool:
+    """Return whether all facts in the path's steps are looked up by their first argument."""
+    known = int(backward)
+    scans = [
+        (literal, clause.params[known])
+        for clause in rules.alternatives(path, backward)
+        for literal in clause.body
+        if isinstance(literal, Scan)
+    ]
+    return bool(scans) and all(scan.args[0] == term for scan, term in scans if term in scan.args)
+
+
+def _leading_to(column: Col, rest: Draft, *others: Col) -> Branch | None:
+    """Return what the column is joined with; None if something else uses that, or it is more than facts and tests."""
     facts = {source.number for source in rest.sources if isinstance(source, FactScan)}
-    taken = connected(start.source, map(sources_of, rest.conditions))
-    asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
-    if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
+    taken = connected(column.source, map(sources_of, rest.conditions))
+    used = [*others, *(term for literal in rest.pending for term in terms_of(literal)), *rest.outs]
+    if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in used):
         return None
     conditions = tuple(each for each in rest.conditions if taken & sources_of(each))
     if not all(isinstance(each, (Same, Member, Cmp)) for each in conditions):
@@ -480,6 +512,7 @@ class Choice:
     rounds: int | None = None
     table: Pattern | None = None
     prefix: Branch | None = None
+    known: Col | None = None  # the end of the path that the prefix leads to
 
 
 IN_PLACE = Choice(Resolution.IN_PLACE)
@@ -511,9 +544,14 @@ class Chooser:
                 return IN_PLACE  # neither end is known: its first hop binds one
         if component is None:
             return self._not_recursive(call, rest)
-        if component in dict(rest.inside.active):
-            return self._own(rest, component)
-        return self._recursive(call, rest, component)
+        is_own = component in dict(rest.inside.active)
+        if (
+            call.is_path
+            and not self._takes_rounds(component, rest)
+            and (found := prefix_of(call, rest, is_own, self.rules))
+        ):
+            return Choice(Resolution.AFTER_PREFIX, known=found[0], prefix=found[1])
+        return self._own(rest, component) if is_own else self._recursive(call, rest, component)
 
     def _not_recursive(self, call: Call, rest: Draft) -> Choice:
         if is_closed(call, rest) and not self._is_cheap_in_place(rest, call):
@@ -543,11 +581,8 @@ class Chooser:
         return Choice(Resolution.NONLINEAR, component=component)
 
     def _recursive(self, call: Call, rest: Draft, component: int) -> Choice:
-        if component != rest.inside.rounds and (component in self.nonlinear or self.rules.is_nonlinear(component)):
+        if self._takes_rounds(component, rest):
             return Choice(Resolution.JOINED, rounds=component)
-        prefix = prefix_of(call, rest) if call.is_path else None
-        if prefix is not None:
-            return Choice(Resolution.AFTER_PREFIX, prefix=prefix)
         if rest.inside.may_jump and not rest.pending:
             return Choice(Resolution.ENTERED, component)
         if is_closed(call, rest):
@@ -557,6 +592,10 @@ class Chooser:
         if rest.inside.may_jump:
             return Choice(Resolution.ENTERED, component, len(rest.pending))
         return Choice(Resolution.NONLINEAR, component=innermost(rest.inside.active))  # its answers are continued here
+
+    def _takes_rounds(self, component: int, rest: Draft) -> bool:
+        """Return whether the recursion is evaluated in rounds, and the draft is outside of it."""
+        return component != rest.inside.rounds and (component in self.nonlinear or self.rules.is_nonlinear(component))
 
     # ---- estimates ---------------------------------------------------------------------------------------------
 

@@ -179,15 +179,20 @@ class Subqueries:
         plan = self._answers_of(asked, results, rounds, table)
         return self._with_each_variant(rest, plan, results, joins)
 
-    def after_prefix(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
-        """Return the draft joined with what the prefix and then the path lead to; equal prefixes share a plan."""
-        start, end = call.args
-        assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
+    def after_prefix(self, rest: Draft, prefix: Branch, call: Call, known: Col) -> Iterator[Draft]:
+        """Return the draft joined with what the prefix and then the path lead to; equal prefixes share a plan.
+
+        `known` is the end of the path that the prefix leads to. If the other end is a column, it is looked up.
+        """
         assert isinstance(call.subset, Path), "a prefix leads to a path"
-        key = (prefix_key(prefix, start), call.predicate, call.subset, call.types)
-        request = PlanRequest(Draft((call,), (end,), prefix.sources, prefix.conditions), is_path=True)
+        (other,) = (arg for arg in call.args if arg != known)
+        end = other if isinstance(other, Var) else self.numbers.fresh(other)
+        joins = {} if end is other else {end: other}
+        asked = mapped(call, lambda term: end if term == other else term)
+        key = (prefix_key(prefix, known), call.predicate, call.subset, call.types, asked.args.index(end))
+        request = PlanRequest(Draft((asked,), (end,), prefix.sources, prefix.conditions), is_path=True)
         plan = self._planned(key, request)
-        return self._with_each_variant(without_prefix(rest, prefix), plan, (end,), {})
+        return self._with_each_variant(without_prefix(rest, prefix), plan, (end,), joins)
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
         """Return the plan of the call's answers; calls that only number their variables differently share it."""

@@ -400,8 +400,8 @@ class Unfolder:
                 fixed = rest.inside.fixed if choice.is_fixed else frozenset()
                 return list(self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table))
             case Resolution.AFTER_PREFIX:
-                assert choice.prefix is not None, "something leads there"
-                return list(self.subqueries.after_prefix(rest, choice.prefix, call))
+                assert choice.prefix is not None and choice.known is not None, "something leads there"
+                return list(self.subqueries.after_prefix(rest, choice.prefix, call, choice.known))
             case Resolution.ENTERED:
                 return self.entered(call, choice, rest)
             case Resolution.JOINED_TO_STATE:
