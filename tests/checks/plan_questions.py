@@ -43,6 +43,7 @@ QUESTIONS: dict[str, list[str]] = {
         'allow(User, "edit", Doc?)',
         "friend(User?, User?)",
     ],
+    "grants_to_teams": ['allow(User, "read", Repo)', 'allow(User, "read", Repo?)', 'allow(User?, "read", Repo)'],
     "diamond": ['allow(User, "read", T0)', 'allow(User, "read", T0?)', 'allow(User?, "read", T0)'],
     "half_factored": ['allow(User, "read", Folder)', 'allow(User, "read", Folder?)'],
     "ladders_of_roles": [

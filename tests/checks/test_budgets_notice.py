@@ -7,6 +7,7 @@ import pytest
 from checks.engine.plan import draft, subqueries, unfold
 from checks.engine.plan.draft import Chooser
 from checks.engine.rules import recursion, rewrite, ruleset
+from checks.engine.rules.clauses import Col
 from checks.engine.sql import render, text
 from tests.checks.measured import ROOM, Measure, is_dear, with_room
 
@@ -37,6 +38,10 @@ def distinct(arms):
     return list(dict.fromkeys(arms))
 
 
+def of_one_end(call, *others, found=draft.prefix_of):
+    return None if isinstance(call.args[1], Col) else found(call, *others)
+
+
 LOSSES = {
     "decision by set": Loss((subqueries,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
     "factoring": Loss((recursion,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
@@ -52,6 +57,7 @@ LOSSES = {
         'allow(User, "pull", Repo*)',
     ),
     "prefixes": Loss((draft,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
+    "sets, not pairs": Loss((draft,), "prefix_of", of_one_end, "grants_to_teams", 'allow(User, "read", Repo)'),
     "sums, not products": Loss((Chooser,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
     "merging of texts": Loss(
         (text, render), "merged", distinct, "resource_roles_through_relations", 'allow(User, "read", Issue?)'

@@ -32,6 +32,7 @@ QUESTIONS = {
     "rounds": 'allow(User, "use", Node)',
     "shared_ids": 'allow(User, "close", Account)',
     "company": 'allow(User, "sign", Doc?)',
+    "grants_to_teams": 'allow(User, "read", Repo)',
 }
 HOW = {
     "Scan": "read",
