@@ -492,7 +492,7 @@ class Renderer(ABC, Generic[AnyDialect, Mentioned]):
                     return None
                 tables.append((*table, f" {scope.names[source.number]}"))
             tests += self.row_tests(source, branch, scope)
-        for condition in branch.conditions:
+        for condition in sorted(branch.conditions, key=_is_of_names):  # so that more arms differ in names only
             verdict = self.condition(condition, scope)
             if verdict is False:
                 return None
@@ -553,6 +553,13 @@ def _answers_first(branch: Branch) -> Branch:
     """Put answers first and goals last: the new answer drives the recursive step, and its goal is only looked up."""
     rank = {Answers: 0, Goals: 2}
     return Branch(tuple(sorted(branch.sources, key=lambda source: rank.get(type(source), 1))), branch.conditions)
+
+
+def _is_of_names(condition: Condition) -> bool:
+    match condition:
+        case Same(Col(), Const()) | Member(Col()):
+            return True
+    return False
 
 
 def _some(texts: Iterable[Text | None]) -> list[Text]:
