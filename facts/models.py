@@ -32,6 +32,8 @@ class Signature(models.Model):
     may_end = models.BooleanField(default=False, db_default=False, editable=False)  # it has had a fact with an expiry
     # The revision that created the signature: it had no facts before. 0: unknown, it may have had some.
     since = models.BigIntegerField(default=0, db_default=0, editable=False)
+    # Bit i: when last counted, each value of argument i was in few facts. It decides between plans, not about answers.
+    narrow = models.IntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "signature"

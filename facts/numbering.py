@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -10,10 +11,12 @@ from itertools import count
 from typing import NamedTuple
 
 import orjson
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
+from facts.table import fetch, of_signatures, select
 from policy.core.clock import timeline
 from policy.rules.program import Signature
+from policy.values import STRING
 
 _REMEMBERED = 100_000
 
@@ -38,7 +41,10 @@ def known_number(environment_id: int, signature: Signature) -> int:
 
 
 class Marks(NamedTuple):
-    """Two marks of an environment. They change when a signature is added, or gets its first fact with an expiry."""
+    """Two marks of an environment. `signatures` changes with any signature; `ends` if statements are outdated by that.
+
+    They are outdated when a signature gets its first fact with an expiry, and when other arguments lead to few facts.
+    """
 
     signatures: int = 0
     ends: int = 0
@@ -51,6 +57,7 @@ class Numbered:
     marks: Marks
     numbers: Mapping[Signature, int]
     ending: frozenset[Signature] = frozenset()
+    narrow: Mapping[Signature, int] = field(default_factory=dict)  # bits: the arguments that lead to few facts
     since: Mapping[Signature, int] = field(default_factory=dict)  # the revision at which each was assigned its number
 
     def by(self, latest: int) -> Numbered:
@@ -94,12 +101,13 @@ def marks_of(environment_id: int) -> Marks | None:
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Read the signatures; cached by the marks, which change whenever a signature does (see `Marks`)."""
     with connection.cursor() as cursor:
-        columns = "predicate, types, id, may_end, since"
+        columns = "predicate, types, id, may_end, narrow, since"
         cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
         rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
-    ending = frozenset(signature for signature, _, may_end, _ in rows if may_end)
-    numbers = {signature: number for signature, number, _, _ in rows}
-    return Numbered(marks, numbers, ending, {signature: since for signature, _, _, since in rows})
+    ending = frozenset(signature for signature, _, may_end, _, _ in rows if may_end)
+    numbers = {signature: number for signature, number, *_ in rows}
+    narrow = {signature: bits for signature, _, _, bits, _ in rows}
+    return Numbered(marks, numbers, ending, narrow, {signature: since for signature, *_, since in rows})
 
 
 @lru_cache(maxsize=256)
@@ -122,6 +130,12 @@ def let_end(environment_id: int, numbers: Iterable[int]) -> None:
     listed = ", ".join(str(int(number)) for number in numbers)
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE signature SET may_end = %s WHERE id IN ({listed})", (True,))
+    _outdate_statements(environment_id)
+
+
+def _outdate_statements(environment_id: int) -> None:
+    """Have each statement about the environment compiled again, in a transaction that changes its signatures."""
+    with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE environment SET signature_mark = %s, ends_mark = %s WHERE id = %s",
             (secrets.randbits(62), secrets.randbits(62), environment_id),
@@ -161,6 +175,52 @@ def environments_with_ends() -> list[int]:
         return [number for (number,) in cursor.fetchall()]
 
 
+# ---- arguments that lead to few facts ------------------------------------------------------------------------------
+# Counted from time to time. A plan may read the facts that a value of such an argument is in, and then test each,
+# instead of looking each pair of two sets up. Whatever the counts, answers are the same.
+
+NARROW = 16  # facts that each value of an argument is in at most
+SELDOM = 100  # times as long as counting took, until an environment is counted again
+
+_counted: dict[int, tuple[int, float]] = {}  # by environment: the offset that was counted, and when to count again
+
+
+def count_all() -> None:
+    """Count, in every environment that has changed, which arguments of its signatures lead to few facts."""
+    for environment_id, offset in fetch('SELECT id, "offset" FROM environment ORDER BY id'):
+        counted, due = _counted.get(environment_id, (-1, 0.0))
+        started = time.monotonic()
+        if offset != counted and started >= due:
+            count_narrow(environment_id)
+            now = time.monotonic()
+            _counted[environment_id] = offset, now + SELDOM * (now - started)
+
+
+def count_narrow(environment_id: int) -> None:
+    rows = fetch("SELECT id, types, narrow FROM signature WHERE environment_id = %s", [environment_id])
+    now = {number: _narrow_arguments(number, types_of_text(types)) for number, types, _ in rows}
+    changed = [(now[number], number) for number, _, before in rows if now[number] != before]
+    if changed:
+        with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+            cursor.executemany("UPDATE signature SET narrow = %s WHERE id = %s", changed)
+            _outdate_statements(environment_id)
+
+
+def _narrow_arguments(number: int, types: tuple[str, ...]) -> int:
+    """Return a bit for each argument that leads to few facts. Names are none: half of the facts may have the same."""
+    entities = [index for index, kind in enumerate(types) if kind != STRING]
+    return sum(1 << index for index in entities if len(types) > 1 and not _is_wide(number, index))
+
+
+def _is_wide(number: int, index: int) -> bool:
+    """Return whether some value of the argument is in more than `NARROW` facts. Reads an index until one is found."""
+    group = f"a{index} HAVING COUNT(*) > {NARROW}"
+    try:
+        return bool(fetch(select("1", of_signatures([number]), by=f"a{index}", group=group, limit=1)))
+    except OperationalError:  # takes too long, so there are many facts
+        return True
+
+
 # ---- numbers in statements ---------------------------------------------------------------------------------------
 
 
@@ -189,6 +249,10 @@ class Numbering:
     def may_end(self, signature: Signature) -> bool:
         """Return whether stored facts of the signature may have expiries."""
         return signature in self.known.ending
+
+    def is_narrow(self, signature: Signature, index: int) -> bool:
+        """Return whether each value of the argument is in few facts of the signature, as last counted."""
+        return bool(self.known.narrow.get(signature, 0) >> index & 1)
 
     def of(self, signature: Signature) -> int:
         known = self.known.numbers.get(signature) or self.missing.get(signature)

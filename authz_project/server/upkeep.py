@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project import sqlite_log
 from authz_project.database import let_go_if_broken
-from facts import pruning
+from facts import numbering, pruning
 from policy.core.threads import start_thread
 from policy.errors import Unavailable
 
@@ -29,6 +29,7 @@ class PeriodicTask(NamedTuple):
 TASKS = (
     PeriodicTask("checkpoint of the SQLite write-ahead log", 10, sqlite_log.keep_small),
     PeriodicTask("deletion of expired facts", 60, pruning.sweep_all),
+    PeriodicTask("counting of facts, by which questions are planned", 300, numbering.count_all),
     PeriodicTask("deletion of old history", 3600, pruning.prune_by_setting),
 )
 

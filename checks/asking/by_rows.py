@@ -122,8 +122,7 @@ def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> Compi
     numbering, expression = numbering_of(session.numbers_of(key), key.inline), None
     if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
         shape, columns, rules = key.shape((0,)), _columns_of(outline), session.rules_of(key)
-        of, knows, may_end = numbering.of, numbering.knows, numbering.may_end
-        expression = expression_of(rules, shape, columns, key.dialect, of, knows, may_end)
+        expression = expression_of(rules, shape, columns, key.dialect, numbering)
     return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks)
 
 

@@ -416,8 +416,7 @@ class Session(ABC):
             confirmation = Confirmation(key.environment_id, key.needs_key, watches, ends, key.dialect, is_past)
             return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
 
-        of, knows, may_end = numbering.of, numbering.knows, numbering.may_end
-        return compiled(self.rules_of(key), key.shape(places), key.dialect, of, around, knows, may_end), numbering
+        return compiled(self.rules_of(key), key.shape(places), key.dialect, numbering, around), numbering
 
 
 _generations = count(1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from checks.engine.compile import Compiled, Knows, Rendered, Shape, rendered
+from checks.engine.compile import Compiled, KnownFacts, Rendered, Shape, rendered
 from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
@@ -40,12 +40,10 @@ def expression_of(
     shape: Shape,
     columns: tuple[str, ...],
     dialect: Dialect,
-    number_of: Callable[[Signature], int],
-    knows: Knows,
-    may_end: Knows,
+    known: KnownFacts,
 ) -> AnswerExpression | None:
     """Return the shape's single question as an expression; None if its recursion must be evaluated in rounds."""
-    found = rendered(rules, shape, dialect, number_of, knows, may_end)
+    found = rendered(rules, shape, dialect, known)
     if found.renderer is None:
         return AnswerExpression(columns)
     if found.renderer.rounds:

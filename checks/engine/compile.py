@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Protocol
 
 from checks.engine.answers import GROUNDED, UNGUARDED
 from checks.engine.errors import CannotEnumerate, InliningTooLarge, NestedTooDeep, TooManyInliningSteps, UnboundVariable
-from checks.engine.plan.draft import same_columns
+from checks.engine.plan.draft import IsNarrow, nowhere, same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
 from checks.engine.rules.clauses import (
@@ -44,6 +45,23 @@ from policy.rules.program import Signature
 
 StoresOf = Callable[[Signature], tuple[str, ...]]  # where a signature has facts: "stored", "inline"
 Knows = Callable[[Signature], bool]  # whether a signature may have stored facts
+
+
+class KnownFacts(Protocol):
+    """What is known of stored facts (see `facts.numbering.Numbering`)."""
+
+    def of(self, signature: Signature) -> int:
+        """Return the signature's number."""
+
+    def knows(self, signature: Signature) -> bool:
+        """Return whether facts of the signature may be stored."""
+
+    def may_end(self, signature: Signature) -> bool:
+        """Return whether stored facts of the signature may have expiries."""
+
+    def is_narrow(self, signature: Signature, index: int) -> bool:
+        """Return whether each value of the argument is in few facts of the signature."""
+
 
 EXISTS = "SELECT EXISTS ("  # start of the SQL for a question without answer columns
 QUESTION = ""  # predicate of the question itself, if it is planned as one call
@@ -143,6 +161,7 @@ class _Fitting:
     dialect: Dialect
     most: int
     few: int
+    is_narrow: IsNarrow = nowhere
     failed: dict[Root, PlannedRoot | None] = field(default_factory=dict)
     is_grounded: bool = False
 
@@ -185,10 +204,10 @@ class _Fitting:
             rules = rules.restricted_to(self._are_facts)
             written = self._written_out(rules, root) or written
         tabled = written or self._tabled(rules, root)
-        return tabled or planned_in_rounds(rules, self.stores, root, self.width, self.is_grounded)
+        return tabled or planned_in_rounds(rules, self.stores, root, self.width, self.is_narrow, self.is_grounded)
 
     def _planner(self, rules: RuleSet, sprawling: int = 0) -> Planner:
-        return Planner(rules, self.stores, sprawling=sprawling, is_grounded=self.is_grounded)
+        return Planner(rules, self.stores, self.is_narrow, sprawling=sprawling, is_grounded=self.is_grounded)
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))
@@ -237,7 +256,7 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
 
 
 def planned_in_rounds(
-    rules: RuleSet, stores: StoresOf, root: Root, width: int, is_grounded: bool = False
+    rules: RuleSet, stores: StoresOf, root: Root, width: int, is_narrow: IsNarrow = nowhere, is_grounded: bool = False
 ) -> PlannedRoot:
     """Plan the root as one call to a rule of its own; everything that this rule leads to is tabled.
 
@@ -249,7 +268,7 @@ def planned_in_rounds(
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, stores, False, with_values, is_grounded=is_grounded)
+        planner = Planner(asking, stores, is_narrow, False, with_values, is_grounded=is_grounded)
         return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
@@ -321,16 +340,11 @@ def compiled(
     rules: RuleSet,
     shape: Shape,
     dialect: Dialect,
-    number_of: Callable[[Signature], int],
+    known: KnownFacts,
     around: Callable[[Text, int], Text] = lambda rows, columns: rows,
-    knows: Knows = lambda signature: True,
-    may_end: Knows = lambda signature: False,
 ) -> Compiled:
-    """Return the statement for a shape. `around` may wrap the SELECT of its rows, given its number of columns.
-
-    `knows` tells which signatures may have stored facts; those of others are not read.
-    """
-    found = rendered(rules, shape, dialect, number_of, knows, may_end)
+    """Return the statement for a shape. `around` may wrap the SELECT of its rows, given its number of columns."""
+    found = rendered(rules, shape, dialect, known)
     nothing = Compiled(shape, found.plans, None)
     if found.renderer is None:
         return nothing
@@ -338,36 +352,29 @@ def compiled(
     return Compiled(shape, found.plans, finished(text, dialect.placeholder), tuple(found.renderer.rounds.values()))
 
 
-def rendered(
-    rules: RuleSet,
-    shape: Shape,
-    dialect: Dialect,
-    number_of: Callable[[Signature], int],
-    knows: Knows,
-    may_end: Knows,
-) -> Rendered:
+def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) -> Rendered:
     """Plan the shape and render its SQL."""
     asked: list[bool] = []
 
     def noting(signature: Signature) -> bool:
-        asked.append(knows(signature))
+        asked.append(known.knows(signature))
         return asked[-1]
 
     with rules.planning((shape, dialect)):
         try:
             few = steps_taken() + FEW_STEPS
             most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, each fact is looked up in two tables
-            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few)
+            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few, known.is_narrow)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
             return Rendered(plans)
         kind = AsOfRenderer if shape.is_past else StoredRenderer
-        renderer = kind(dialect, number_of, shape.stores(knows), shape.inline, may_end)
+        renderer = kind(dialect, known.of, shape.stores(known.knows), shape.inline, known.may_end)
         tables, rows = _question(renderer, shape, plans)
         if shape.is_past and not _fits_parser(renderer, tables, rows):
-            renderer = _tabled_as_of(dialect, number_of, shape, knows)
+            renderer = _tabled_as_of(dialect, shape, known)
             tables, rows = _question(renderer, shape, plans)
         return Rendered(plans, renderer, tuple(tables), rows)
 
@@ -378,17 +385,15 @@ def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bo
     return all(renderer.dialect.parses(each.sql) for each in (whole, *statements_of(renderer.rounds.values())))
 
 
-def _tabled_as_of(
-    dialect: Dialect, number_of: Callable[[Signature], int], shape: Shape, knows: Knows
-) -> TabledAsOfRenderer:
+def _tabled_as_of(dialect: Dialect, shape: Shape, known: KnownFacts) -> TabledAsOfRenderer:
     numbers: set[int] = set()
 
     def noted(signature: Signature) -> int:
-        number = number_of(signature)
+        number = known.of(signature)
         numbers.add(number)
         return number
 
-    return TabledAsOfRenderer(dialect, noted, shape.stores(knows), shape.inline, numbers=numbers)
+    return TabledAsOfRenderer(dialect, noted, shape.stores(known.knows), shape.inline, numbers=numbers)
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:

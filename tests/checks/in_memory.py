@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from checks.asking.question import Page, Question, inline_rows
 from checks.asking.session import LiveSession
 from checks.engine.compile import Compiled, Root, Shape, compiled
+from checks.engine.plan.draft import IsNarrow, nowhere
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect, SQLite
@@ -27,10 +29,23 @@ CREATE INDEX by_a2 ON fact (sig, a2, a1, a0);
 NOW = 1_000_000
 
 
+@dataclass(frozen=True)
+class Known:
+    """Facts of any signature may be stored, and none of them ends."""
+
+    of: Callable[[Signature], int]
+    knows: Callable[[Signature], bool] = lambda signature: True
+    is_narrow: IsNarrow = nowhere
+
+    def may_end(self, _: Signature) -> bool:
+        return False
+
+
 class Engine:
     def __init__(self, policy: str, dialect: Dialect | None = None, patience: float = 0):
         self.rules = RuleSet(compile_text(policy), patience=patience)
         self.dialect = dialect or SQLite()
+        self.is_narrow: IsNarrow = nowhere
         self.numbers: dict[Signature, int] = {}
         self.database = sqlite3.connect(":memory:")
         self.database.executescript(TABLE)
@@ -61,7 +76,7 @@ class Engine:
         return self.compiled_for(Shape((Root((Call("allow", (actor, STRING, resource), args),)),), width))
 
     def compiled_for(self, shape: Shape, knows: Callable[[Signature], bool] = lambda signature: True) -> Compiled:
-        return compiled(self.rules, shape, self.dialect, self.number, knows=knows)
+        return compiled(self.rules, shape, self.dialect, Known(self.number, knows, self.is_narrow))
 
     def shape(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None

@@ -71,3 +71,11 @@ def test_a_loss_is_too_dear(loss, monkeypatch):
     for place in loss.places:
         monkeypatch.setattr(place, loss.name, loss.other)
     assert is_dear(Measure(loss.policy).cost(loss.question), budget)
+
+
+def test_few_facts_are_read_first():
+    """With arguments that lead to few facts, a check looks these up in one set, not each pair of two sets."""
+    question = 'allow(User, "read", Doc)'
+    before, measure = Measure("company").cost(question), Measure("company")
+    measure.engine.is_narrow = measure.counting.is_narrow = lambda signature, index: signature.types[index] != "User"
+    assert measure.cost(question).steps < before.steps

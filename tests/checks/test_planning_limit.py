@@ -14,6 +14,7 @@ from checks.engine.sql.dialects import SQLite
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.checks.conftest import about, fact, publish, store
+from tests.checks.in_memory import Known
 
 DIALECT = SQLite()
 KINDS = [f"Kind{number}" for number in range(12)]
@@ -40,7 +41,7 @@ def planned(rules: RuleSet, width: int = 0) -> float:
     gc.freeze()  # the garbage collector's time for what other tests keep would count
     started = time.thread_time()
     with pytest.raises(PlannedTooLong, match=r"exceeds 0\.2 s of CPU time \(PLANNING_TIMEOUT\)"):
-        compiled(rules, shape(width), DIALECT, lambda signature: 1)
+        compiled(rules, shape(width), DIALECT, Known(lambda signature: 1))
     seconds = time.thread_time() - started
     gc.unfreeze()
     return seconds

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from random import Random
 from unittest.mock import patch
 
@@ -19,7 +20,7 @@ from checks.engine.compile import Shape, planned
 from checks.engine.errors import InliningTooLarge
 from checks.engine.plan import planner, unfold
 from checks.engine.plan import unfold as exploring
-from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, next_literal
+from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, IsNarrow, next_literal
 from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.subqueries import PlanRequest
@@ -142,15 +143,15 @@ class Record:
 
 
 @contextmanager
-def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) -> Iterator[Record]:
+def recorded(choose: Callable[[Draft, RuleSet, IsNarrow], Literal | None] = next_literal) -> Iterator[Record]:
     """Records what planning does meanwhile; `choose` says which literal is resolved next."""
     record = Record()
     steps: list[Taken] = []  # that are being taken: a step may plan what a draft asks apart
     graphs: list[list[Graph]] = [[]]  # of the plans that are being made
     begun: list[list[Draft]] = [[]]  # of the same
 
-    def next_noted(draft: Draft, rules: RuleSet) -> Literal | None:
-        literal = choose(draft, rules)
+    def next_noted(draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> Literal | None:
+        literal = choose(draft, rules, is_narrow)
         steps[-1].settled, steps[-1].literal = draft, literal
         steps[-1].kind = type(literal).__name__ if literal else "finished"
         return literal
@@ -210,12 +211,12 @@ def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) 
         yield record
 
 
-def in_another_order(rng: Random) -> Callable[[Draft, RuleSet], Literal | None]:
+def in_another_order(rng: Random) -> Callable[[Draft, RuleSet, IsNarrow], Literal | None]:
     """A choice of the next literal that is often not the planner's."""
 
-    def chosen(draft: Draft, rules: RuleSet) -> Literal | None:
+    def chosen(draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> Literal | None:
         every = [each for each in draft.pending if isinstance(each, (Call, Scan, Given, Member))]
-        return rng.choice(every) if every and rng.random() < OTHERWISE else next_literal(draft, rules)
+        return rng.choice(every) if every and rng.random() < OTHERWISE else next_literal(draft, rules, is_narrow)
 
     return chosen
 
@@ -251,7 +252,7 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
     with recorded(choose) as record, few, suppress(AuthzError, InliningTooLarge), bounded(PATIENCE):
         for root in shape.roots:
-            planned(Planner(rules, stores), root, shape.width)
+            planned(Planner(rules, stores, cache(lambda *argument: rng.random() < 0.5)), root, shape.width)
     return record.said
 
 

@@ -55,7 +55,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.components import reachable
-from policy.rules.program import TYPED
+from policy.rules.program import TYPED, Signature
 from policy.values import STRING
 
 # ---- A branch of a plan under construction ------------------------------------------------------------------------
@@ -92,6 +92,14 @@ def is_anchored(call: Call) -> bool:
 def is_fixed(call: Call, fixed: frozenset[Operand]) -> bool:
     """Return whether all columns that the call mentions are fixed for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
+
+
+def is_from_fixed(path: Call, fixed: frozenset[Operand]) -> bool:
+    """Return whether the start is fixed for the whole plan, and the end is a column: it is looked up in a set."""
+    start, end = path.args
+    return (
+        is_bound(start) and (not isinstance(start, Col) or start in fixed) and isinstance(end, Col) and end not in fixed
+    )
 
 
 def outward(call: Call) -> Call:
@@ -400,16 +408,25 @@ OPEN = 9.0  # a call that nothing known leads to
 ANYWHERE = 20.0  # a path with neither end known
 OWN_LATER = 30.0  # the recursion's own call while more literals are pending
 
+PATH_LATE = 1.45  # a path from a known start to what few facts will bind: they are read first, and looked up in its set
+
+IsNarrow = Callable[[Signature, int], bool]  # whether each value of an argument is in few facts of the signature
+
+
+def nowhere(signature: Signature, index: int) -> bool:
+    return False
+
+
 RESOLVED = (Scan, Call, Given, Member)  # all except tests, which wait until their variables are bound
 
 
-def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
+def next_literal(draft: Draft, rules: RuleSet, is_narrow: IsNarrow = nowhere) -> Literal | None:
     """Return the literal to resolve next; None if only tests of unbound variables are left."""
     if len(draft.pending) == 1:
         return draft.pending[0] if isinstance(draft.pending[0], RESOLVED) else None
     found, least = None, inf
     for literal in draft.pending:
-        cost = _cost(literal, draft, rules)
+        cost = _cost(literal, draft, rules, is_narrow)
         if cost is not None and cost < least:
             found, least = literal, cost
             if cost == PROBE:
@@ -417,13 +434,13 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     return found
 
 
-def _cost(literal: Literal, draft: Draft, rules: RuleSet) -> float | None:
+def _cost(literal: Literal, draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> float | None:
     """Return the cost of a pending literal; None for a test."""
     match literal:
         case Scan(signature, args):
             return _scan_cost(signature.types, args)
         case Call():
-            return _call_cost(literal, draft, rules)
+            return _call_cost(literal, draft, rules, is_narrow)
         case Given():
             return GIVEN
         case Member(variable, _):
@@ -439,25 +456,27 @@ def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
     return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
 
 
-def _call_cost(call: Call, draft: Draft, rules: RuleSet) -> float:
+def _call_cost(call: Call, draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> float:
     pattern = pattern_of(call)
     component = rules.component(pattern)
     if component is None and len(rules.alternatives(pattern)) <= 1:
         return RENAMING
     rest = draft.without(call)
     if component is not None and component != TABLED:
-        return _recursive_cost(call, rest, component)
+        return _recursive_cost(call, rest, component, is_narrow)
     if is_closed(call, rest):
         return ALONE if component is None else EXISTENTIAL
     return LED_TO if anchors(call.types, call.args) else OPEN
 
 
-def _recursive_cost(call: Call, rest: Draft, component: int) -> float:
+def _recursive_cost(call: Call, rest: Draft, component: int, is_narrow: IsNarrow) -> float:
     entered = dict(rest.inside.active)
     is_own = component in entered
     is_last = not is_own or len(rest.pending) <= entered[component]
     if call.is_path:
         cost = _path_cost(call, rest.inside, is_own, is_last)
+        if cost in (PATH_ON, PATH_FIXED) and not is_own and not rest.outs:
+            return _late(call, rest, cost, is_narrow)
         if cost is not None:
             return cost
     is_alone = is_closed(call, rest)
@@ -477,6 +496,22 @@ def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) ->
     if not is_own and not is_bound(end) and is_fixed(path, enclosing.fixed):
         return PATH_FIXED
     return PATH_ON if is_last and is_bound(start) and not is_bound(end) else None
+
+
+def _late(path: Call, rest: Draft, cost: float, is_narrow: IsNarrow) -> float:
+    """Return the cost of a path from a known start, in a check: `PATH_LATE` if few facts bind its end.
+
+    A little less than its `cost` if its end leads to few facts, so that it is resolved before another path to them.
+    """
+    start, end = path.args
+    scans = [each for each in rest.pending if isinstance(each, Scan) and end in each.args]
+    for scan in scans:
+        bound = [index for index, arg in enumerate(scan.args) if not isinstance(arg, UNBOUND)]
+        is_led_to = any(is_narrow(scan.signature, index) for index in bound)
+        if is_led_to and (not isinstance(start, Col) or start in rest.inside.fixed or _leading_to(start, rest)):
+            return PATH_LATE
+    is_good = any(is_narrow(scan.signature, scan.args.index(end)) for scan in scans)
+    return PATH_ON - OPEN_ARGUMENT / 10 if is_good else cost
 
 
 # ---- choose -------------------------------------------------------------------------------------------------------
@@ -583,6 +618,8 @@ class Chooser:
     def _recursive(self, call: Call, rest: Draft, component: int) -> Choice:
         if self._takes_rounds(component, rest):
             return Choice(Resolution.JOINED, rounds=component)
+        if call.is_path and not rest.pending and is_from_fixed(call, rest.inside.fixed):
+            return Choice(Resolution.JOINED)
         if rest.inside.may_jump and not rest.pending:
             return Choice(Resolution.ENTERED, component)
         if is_closed(call, rest):

@@ -8,7 +8,17 @@ from functools import cache
 from itertools import count
 
 from checks.engine.errors import InliningTooLarge
-from checks.engine.plan.draft import Chooser, Draft, Enclosing, bind, fixed_in, guards_for, variant_of
+from checks.engine.plan.draft import (
+    Chooser,
+    Draft,
+    Enclosing,
+    IsNarrow,
+    bind,
+    fixed_in,
+    guards_for,
+    nowhere,
+    variant_of,
+)
 from checks.engine.plan.plan import (
     Active,
     AnswerArm,
@@ -212,6 +222,7 @@ class Planner:
 
     rules: RuleSet
     stores: Callable[[Signature], tuple[str, ...]]  # where a signature has facts: stored, inline, …
+    is_narrow: IsNarrow = nowhere
     has_other_form: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
@@ -228,7 +239,9 @@ class Planner:
         subqueries = Subqueries(self.rules, numbers, self._planned_inside, by_set=not self.is_grounded)
         chooser = Chooser(self.rules, self._nonlinear)
         most = many_steps(self.sprawling) if self.has_other_form else None
-        self._unfolder = Unfolder(self.rules, self.stores, numbers, chooser, subqueries, most, self.with_values)
+        self._unfolder = Unfolder(
+            self.rules, self.stores, numbers, chooser, subqueries, self.is_narrow, most, self.with_values
+        )
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 

@@ -186,8 +186,13 @@ class Subqueries:
         """
         assert isinstance(call.subset, Path), "a prefix leads to a path"
         (other,) = (arg for arg in call.args if arg != known)
-        end = other if isinstance(other, Var) else self.numbers.fresh(other)
-        joins = {} if end is other else {end: other}
+        joins: dict[Var, Operand] = {}
+        if isinstance(other, Var):
+            end = other
+        else:
+            assert isinstance(other, Col), "the end of a path that a column is compared with"
+            end = self.numbers.fresh(other)
+            joins[end] = other
         asked = mapped(call, lambda term: end if term == other else term)
         key = (prefix_key(prefix, known), call.predicate, call.subset, call.types, asked.args.index(end))
         request = PlanRequest(Draft((asked,), (end,), prefix.sources, prefix.conditions), is_path=True)

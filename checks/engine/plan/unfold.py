@@ -13,11 +13,13 @@ from checks.engine.plan.draft import (
     Chooser,
     Draft,
     Enclosing,
+    IsNarrow,
     Resolution,
     bind,
     comparison,
     is_backward,
     next_literal,
+    nowhere,
     read,
 )
 from checks.engine.plan.plan import (
@@ -298,6 +300,7 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
+    is_narrow: IsNarrow = nowhere
     most: int | None = None  # steps until `TooManyInliningSteps` is raised; None if there is no alternative form
     with_values: bool = True  # whether plans in rounds take the question's values as keys, so as not to depend on them
     grounding: Grounding | None = None
@@ -320,7 +323,7 @@ class Unfolder:
         settled = self.subqueries.with_tests(draft)
         if settled is None:
             return ()
-        literal = next_literal(settled, self.rules)
+        literal = next_literal(settled, self.rules, self.is_narrow)
         if literal is None:
             return self.finished(settled)
         rest = settled.without(literal)
