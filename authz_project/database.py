@@ -127,6 +127,35 @@ def _file() -> str:
     return str(connection.settings_dict["NAME"])
 
 
+# ---- poolers ------------------------------------------------------------------------------------------------------
+# Behind PgBouncer in transaction mode (`pool_mode=transaction`), connections have no parameters of their own. The role
+# has them as defaults instead. That takes no privilege: a role may change its own.
+
+
+def is_pooled() -> bool:
+    return "PARAMETERS" in connection.settings_dict
+
+
+def missing_parameters() -> list[str]:
+    """Return the parameters of statements that the pooler's connection lacks."""
+    if not is_pooled():
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, setting || COALESCE(unit, '') FROM pg_settings")
+        found = dict(cursor.fetchall())
+    return [name for name, value in connection.settings_dict["PARAMETERS"].items() if found.get(name) != value]
+
+
+def give_role_parameters() -> str:
+    """Make the parameters defaults of the role in this database, for new connections; return the role's name."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT quote_ident(current_user), quote_ident(current_database())")
+        role, database = cursor.fetchone()
+        for name, value in connection.settings_dict["PARAMETERS"].items():
+            cursor.execute(f"ALTER ROLE {role} IN DATABASE {database} SET {name} = '{value}'")
+    return role
+
+
 # ---- connections --------------------------------------------------------------------------------------------------
 # Drop broken connections: connections are persistent, and the database may restart between requests.
 #

@@ -145,19 +145,20 @@ POSTGRESQL_OPTIONS = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "application_name": "authz",
-    # Planning costs more than execution, so plan once for all values (generic plan). Joins are written in the order of
-    # execution: statistics of the single fact table do not tell how many rows there are of each kind of fact.
-    "options": " ".join(
-        f"-c {option}"
-        for option in (
-            "plan_cache_mode=force_generic_plan",
-            "jit=off",
-            "join_collapse_limit=1",
-            "enable_memoize=off",
-            f"statement_timeout={int(STATEMENT_TIMEOUT * 1000)}",
-        )
-    ),
 }
+# Planning costs more than execution, so plan once for all values (generic plan). Joins are written in the order of
+# execution: statistics of the single fact table do not tell how many rows there are of each kind of fact.
+_PARAMETERS = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "join_collapse_limit": "1",
+    "enable_memoize": "off",
+    "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}ms",
+}
+POSTGRESQL_OPTIONS["options"] = " ".join(f"-c {name}={value}" for name, value in _PARAMETERS.items())
+# Behind a pooler that gives each transaction any of its connections, a connection has neither parameters nor prepared
+# statements of its own: `serve` gives the parameters to the role instead (see `authz_project/database.py`).
+_POOLED = {"options": "", "prepare_threshold": None}
 
 
 def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
@@ -174,10 +175,20 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
         if not (folder := Path(config["NAME"]).absolute().parent).is_dir():
             raise ImproperlyConfigured(f"DATABASE_URL: folder `{folder}` does not exist. Create it first.")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
+    own = dict(config.get("OPTIONS", {}))
+    match own.pop("pool_mode", "session"):
+        case "transaction" if options is POSTGRESQL_OPTIONS and name == "DATABASE_URL":
+            options, config = {**options, **_POOLED}, {**config, "PARAMETERS": _PARAMETERS}
+        case "transaction":
+            raise ImproperlyConfigured(f"{name} cannot have pool_mode=transaction; connect to the server directly")
+        case "session":
+            pass
+        case mode:
+            raise ImproperlyConfigured(f"{name}: pool_mode must be session or transaction, not {mode}")
     if "," in config["HOST"]:  # of several servers, connect to the one that accepts writes
         options = {**options, "target_session_attrs": "read-write"}
     # Each thread keeps its connection and its prepared statements.
-    return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
+    return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | own}
 
 
 DATABASES = {

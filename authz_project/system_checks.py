@@ -17,7 +17,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from authz_project import environments
-from authz_project.database import missing_database, state_of_database
+from authz_project.database import is_pooled, missing_database, missing_parameters, state_of_database
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
@@ -147,6 +147,11 @@ def clock_findings() -> Found:
 def connection_findings(workers: int, threads: int) -> Found:
     """Compare the connections that such a server may open with the limit; `docs/operations.md` lists them."""
     if connection.vendor == LOCAL:
+        return
+    if is_pooled():
+        if missing := missing_parameters():
+            text = f"Connections of the pooler lack {', '.join(missing)}."
+            yield Error(text, "Start `serve`, then run RECONNECT in PgBouncer's console.", id="authz.E013")
         return
     with connection.cursor() as cursor:
         cursor.execute(

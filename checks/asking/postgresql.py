@@ -27,7 +27,8 @@ from policy.errors import Cancelled, TooLarge, Unavailable
 
 _FRESH = 0.9  # share of a question's time; while more is left, the connection's `statement_timeout` is good enough
 MOST_PREPARED = 1000  # statements per connection: a policy has many shapes of questions
-_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_PREPARED = _BEGIN + b"; EXECUTE nothing"
 _FORGOTTEN = b"26000"  # PostgreSQL's error code for a prepared statement that does not exist
 
 StatementNames = OrderedDict[str, bytes | None]  # by SQL, least recently used first; None: it ran once
@@ -142,6 +143,11 @@ def limited(raw: psycopg.Connection, seconds: float) -> Iterator[None]:
             _executed(raw, b"ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
 
 
+def is_pooled(raw: psycopg.Connection) -> bool:
+    """Return whether each transaction may have another server connection, which has prepared nothing."""
+    return raw.prepare_threshold is None
+
+
 def in_transaction(raw: psycopg.Connection) -> bool:
     return raw.pgconn.transaction_status != TransactionStatus.IDLE
 
@@ -167,12 +173,15 @@ def _begin_snapshot(raw: psycopg.Connection) -> None:
     The driver drops all prepared statements, including ours, when a transaction is rolled back. A missing one would
     abort the snapshot, so this first statement detects that, and the transaction is begun again.
     """
+    if is_pooled(raw):
+        _good(raw, _executed(raw, _BEGIN), ExecStatus.COMMAND_OK)
+        return
     _names_of(raw)
-    begun = _executed(raw, _BEGIN)
+    begun = _executed(raw, _BEGIN_PREPARED)
     if _is_forgotten(begun):
         _executed(raw, b"ROLLBACK")
         _forget(raw)
-        begun = _executed(raw, _BEGIN)
+        begun = _executed(raw, _BEGIN_PREPARED)
     if begun.status != ExecStatus.TUPLES_OK and raw.pgconn.status == ConnStatus.OK:
         _executed(raw, b"ROLLBACK")
     _good(raw, begun, ExecStatus.TUPLES_OK)
@@ -225,6 +234,9 @@ def _next(raw: psycopg.Connection) -> PGresult | None:
 
 def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
     """Run a statement; return its rows, and the last result, which tells whether these are all."""
+    if is_pooled(raw):
+        raw.pgconn.send_query_params(sql.encode(), values)
+        return _received(raw)
     names = _names_of(raw)
     name = names.get(sql)
     if sql not in names:  # the first time; prepared on the second

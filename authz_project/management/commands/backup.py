@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from django.db import Error, connection
 
 from authz_project.backups.archive import CannotCopy, copy, dump_call, has_key_password, program, secret_of
+from authz_project.database import is_pooled
 from policy.management.command import ServiceCommand
 
 
@@ -45,6 +46,8 @@ class Command(ServiceCommand):
 
     def _say_call(self, file: Path) -> None:
         """Print the pg_dump command, and check that the installed version is new enough for the server."""
+        if is_pooled():
+            raise CommandError("pg_dump cannot use a pooler: set DATABASE_URL to the server, without pool_mode")
         self.stdout.write(dump_call(connection.settings_dict, file))
         if connection.settings_dict.get("PASSWORD"):
             self.stderr.write("Pass the password in PGPASSWORD, or in the file named by PGPASSFILE.")

@@ -16,13 +16,13 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import Error, connection, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 from django.utils.module_loading import import_string
 
 from authz_project import environments
 from authz_project.command_line.arguments import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
-from authz_project.database import damage, refusal_of
+from authz_project.database import damage, give_role_parameters, missing_parameters, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import command_line_to_json
 from authz_project.models import ApiKey
@@ -223,9 +223,20 @@ def alone() -> Iterator[None]:
         if connection.vendor == "sqlite" and (found := damage(connection)):
             raise CommandError(found)
         if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SET statement_timeout = 0")
-                cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))  # released when the connection is closed
+            # In a transaction of its own, since a pooler may give each transaction another session.
+            lock = connections.create_connection(DEFAULT_DB_ALIAS)
+            stack.callback(lock.close)
+            lock.set_autocommit(False)
+            with lock.cursor() as cursor:
+                cursor.execute("SET LOCAL statement_timeout = 0")
+                cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", (START_LOCK,))
+            if missing_parameters():
+                raise CommandError(
+                    f"the defaults of the database role {give_role_parameters()} were changed for the service, but the "
+                    "pooler has connections without them: run RECONNECT in PgBouncer's console, or restart it, then "
+                    "start again"
+                )
         yield
 
 
