@@ -148,17 +148,17 @@ POSTGRESQL_OPTIONS = {
 }
 # Planning costs more than execution, so plan once for all values (generic plan). Joins are written in the order of
 # execution: statistics of the single fact table do not tell how many rows there are of each kind of fact.
-_PARAMETERS = {
+_parameters = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "join_collapse_limit": "1",
     "enable_memoize": "off",
     "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}ms",
 }
-POSTGRESQL_OPTIONS["options"] = " ".join(f"-c {name}={value}" for name, value in _PARAMETERS.items())
+POSTGRESQL_OPTIONS["options"] = " ".join(f"-c {name}={value}" for name, value in _parameters.items())
 # Behind a pooler that gives each transaction any of its connections, a connection has neither parameters nor prepared
 # statements of its own: `serve` gives the parameters to the role instead (see `authz_project/database.py`).
-_POOLED = {"options": "", "prepare_threshold": None}
+_pooled = {"options": "", "prepare_threshold": None}
 
 
 def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
@@ -178,7 +178,7 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
     own = dict(config.get("OPTIONS", {}))
     match own.pop("pool_mode", "session"):
         case "transaction" if options is POSTGRESQL_OPTIONS and name == "DATABASE_URL":
-            options, config = {**options, **_POOLED}, {**config, "PARAMETERS": _PARAMETERS}
+            options, config = {**options, **_pooled}, {**config, "PARAMETERS": _parameters}
         case "transaction":
             raise ImproperlyConfigured(f"{name} cannot have pool_mode=transaction; connect to the server directly")
         case "session":

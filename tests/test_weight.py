@@ -30,13 +30,13 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 66_932,
+    "lines": 67_180,
     "files": 306,
-    "lines with imports": 4_460,
+    "lines with imports": 4_477,
     "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
-    "lines of golden files": 4_800,
+    "lines of golden files": 4_862,
     "benchmark programs": 10,
     "files for a question": 20,
     "files for a batch": 19,
