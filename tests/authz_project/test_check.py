@@ -18,7 +18,7 @@ import pytest
 from django.core.checks import CheckMessage
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from authz_project import system_checks
@@ -199,6 +199,19 @@ def test_serve_warns_of_more_connections_than_there_are(db, environment):
     with mock.patch.object(serve, "connections"):
         serve.Command(stdout=said).introduce("http://127.0.0.1:8080", 100, 100, False)
     assert ("opens up to 30201 of" in said.getvalue()) == (db == "postgresql")
+
+
+def test_serve_warns_of_a_database_of_a_later_version(environment):
+    said = StringIO()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied)"
+            " SELECT app, '9999_later', applied FROM django_migrations WHERE name = '0001_initial' AND app LIKE %s",
+            ["%facts"],
+        )
+    with mock.patch.object(serve, "connections"):
+        serve.Command(stdout=said).introduce("http://127.0.0.1:8080", 1, 2, False)
+    assert "The database was migrated by a later version" in said.getvalue()
 
 
 # ---- API keys -------------------------------------------------------------------------------------------------------

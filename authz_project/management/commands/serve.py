@@ -30,7 +30,7 @@ from authz_project.secret_key import prepare_folder, secret_that_is_set, weaknes
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart, Target
-from authz_project.system_checks import connection_findings
+from authz_project.system_checks import connection_findings, migration_findings
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.core.journal import by_command
 from policy.management.command import ServiceCommand
@@ -151,7 +151,7 @@ class Command(ServiceCommand):
             self.say(f"  metrics   {metrics}/metrics")
         if health:
             self.say(f"  health    {health}/healthcheck and /readyz")
-        for warning in connection_findings(workers, threads):
+        for warning in (*migration_findings(), *connection_findings(workers, threads)):
             self.say(f"  warning   {warning.msg} {warning.hint}")
         if unset := "" if dev else ", ".join(environments.unset()):
             self.say(f"  not set   {unset}: recommended for production, see {origin}/docs/settings/")
