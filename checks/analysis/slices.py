@@ -164,26 +164,32 @@ class _Slicing:
         return Slice(self.program, goals, found)
 
     def _specialised(self, rule: Rule, goal: Goal) -> SlicedRule | None:
-        slots: dict[Var, Slot | None] = {name: Slot(types) for name, types in rule.types.items()}
+        literals = [literal for literal in rule.body if not self._is_void(literal, rule)]
+        named = {term for literal in (rule.head, *literals) for term in terms_of(literal)}
+        slots: dict[Var, Slot | None] = {name: Slot(types) for name, types in rule.types.items() if name in named}
         for term, slot in zip(rule.head.args, goal.slots):
             if isinstance(term, Var):
                 slots[term] = met(slots[term], slot)
             elif slot.meet(_constant(term)) is None:
                 return None
-        for literal in rule.body:
+        for literal in literals:
             if isinstance(literal, Member):
                 slots[literal.variable] = met(slots[literal.variable], slot_of(literal.values))
         if any(slot is None or not slot.types for slot in slots.values()):
             return None
         known = {name: slot for name, slot in slots.items() if slot is not None}
         only = {name: next(iter(slot.values)) for name, slot in known.items() if slot.values and len(slot.values) == 1}
-        body = tuple(replaced(lit, only) for lit in rule.body if not isinstance(lit, Member))
+        body = tuple(replaced(lit, only) for lit in literals if not isinstance(lit, Member))
         head = Atom(rule.head.predicate, tuple(only.get(term, term) for term in rule.head.args))  # type: ignore[call-overload]
         left = {name: slot for name, slot in known.items() if name not in only}
         uses = Counter(term for lit in (head, *body) for term in set(terms_of(lit)) if isinstance(term, Var))
         inner = {term for lit in body if isinstance(lit, Not) for term in lit.atom.args if uses[term] == 1}
         calls = tuple(self._call(lit, left) for lit in body)
         return SlicedRule(head, body, calls, left, frozenset(var for var in inner if isinstance(var, Var)), rule)
+
+    def _is_void(self, literal: Literal, rule: Rule) -> bool:
+        """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
+        return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
 
     def _call(self, literal: Literal, slots: Mapping[Var, Slot]) -> Goal | None:
         atom = literal.atom if isinstance(literal, Not) else literal

@@ -263,9 +263,11 @@ class Writer:
         name = self.fact_name((predicate, len(row)))
         self.add(f"{atom(name, [str(self.universe.numbers[value]) for value in row])}.")
 
-    def chosen_facts(self, part: Slice, costs: Mapping[str, int]) -> None:
+    def chosen_facts(self, part: Slice, costs: Mapping[str, int], never: frozenset[str] = frozenset()) -> None:
         """Let facts be chosen: all that the slice's policy accepts, and that can matter to its goals."""
         for goal in part.rules:
+            if goal.predicate in never:
+                continue
             name = self.fact_name(goal.key)
             for slots in goal.meet(part.program.accepted.get(goal.key, ())):
                 terms = [f"X{place}" for place in range(len(slots))]
@@ -314,7 +316,7 @@ class Writer:
         parts = []
         for place, slot in enumerate(goal.slots):
             numbers = self._candidates(goal, place)
-            excluded = {self.universe.numbers[value] for value in (without or {}).get(place, ())}
+            excluded = {self.universe.numbers.get(value) for value in (without or {}).get(place, ())}
             domain = f"goal{place}"
             parts.append(f"{domain}(X{place})")
             for number in numbers:

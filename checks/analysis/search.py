@@ -1,0 +1,276 @@
+"""Search for facts that make one goal true and another false, with more and more ids, until time is over.
+
+The solver runs in a process of its own, with limits of time and memory: a policy can make its program arbitrarily large.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from checks.analysis.bounds import Bound, bound_of
+from checks.analysis.slices import Goal, Slice, sliced
+from checks.analysis.translate import Row, Universe, Writer, atom, isolation
+from policy.errors import AuthzError
+from policy.rules.program import Atom, Program
+from policy.values import INTEGER, Value
+
+SECONDS = 10.0  # time limit of a search
+MEMORY = 2**30  # bytes of the solver's process
+MOST_IDS = 12  # of a type, if there is no bound
+IMPROVING = 1.0  # seconds in which smaller facts are searched, once some are found
+_GRACE = 0.3  # seconds that an answer may be late: the solver looks at the clock only after it has read the program
+_SOLVER = Path(__file__).with_name("solver.py")
+_UNLIKELY = {"allow": 4, "has_permission": 4}  # costs of facts that policies accept, but that rules usually derive
+
+
+class AnalysisMissing(AuthzError):
+    """The solver is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__('clingo is not installed. Run `pip install "authz-project[analysis]"`.')
+
+
+def is_available() -> bool:
+    return find_spec("clingo") is not None
+
+
+# ---- the solver's process ------------------------------------------------------------------------------------------
+
+
+class OutOfLimits(Exception):
+    """The solver's process took too much time or memory, and was killed."""
+
+
+@dataclass
+class Solver:
+    """Runs programs in a process of its own, which is started when needed. A context manager, which ends it."""
+
+    seconds: float = SECONDS
+    memory: int = MEMORY
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Solver:
+        if not is_available():
+            raise AnalysisMissing
+        self.end = time.monotonic() + self.seconds
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._kill()
+
+    @property
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def solve(self, program: str, seconds: float) -> dict[str, Any]:
+        seconds = min(seconds, self.left)
+        if seconds <= 0:
+            raise OutOfLimits
+        task = json.dumps({"program": program, "seconds": seconds, "improving": IMPROVING})
+        process = self._process or self._start()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(task.encode() + b"\n")
+            process.stdin.flush()
+            answer = json.loads(self._line(process, time.monotonic() + seconds + _GRACE))
+        except (OutOfLimits, OSError, ValueError):
+            self._kill()
+            raise OutOfLimits from None
+        if "failure" in answer:
+            self._kill()
+            raise OutOfLimits
+        found: dict[str, Any] = answer
+        return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        limits = [str(self.memory), str(int(self.seconds) + 5)]
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-P", str(_SOLVER), *limits],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        return self._process
+
+    def _line(self, process: subprocess.Popen[bytes], end: float) -> bytes:
+        assert process.stdout is not None
+        found = b""
+        while not found.endswith(b"\n"):
+            ready, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
+            read = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
+            if not read:
+                raise OutOfLimits
+            found += read
+        return found
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+# ---- claims and what is found about them ---------------------------------------------------------------------------
+
+
+class Verdict(Enum):
+    FOUND = "found"
+    PROVED = "proved"
+    NONE = "none found"  # with the ids searched
+    UNKNOWN = "unknown"  # nothing was searched completely
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Facts, and the goal's atom that they make true. `now` is the current time, if it has to be another."""
+
+    facts: tuple[Atom, ...]
+    atom: Atom
+    now: int | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`ids` tells up to how many ids of each type the search was complete."""
+
+    verdict: Verdict
+    ids: int = 0
+    witness: Witness | None = None
+
+    @property
+    def extent(self) -> str:
+        match self.verdict:
+            case Verdict.PROVED:
+                return "proved"
+            case Verdict.NONE:
+                return f"none with up to {self.ids} {'id' if self.ids == 1 else 'ids'} of each type"
+            case Verdict.UNKNOWN:
+                return "unknown: the time or memory limit was reached first"
+        return "found"
+
+
+@dataclass(frozen=True)
+class Side:
+    program: Program
+    goal: Goal
+
+    @cached_property
+    def slice(self) -> Slice:
+        return sliced(self.program, [self.goal])
+
+
+@dataclass
+class Claim:
+    """That no facts make one goal true and the other false. Both are about the same values, except for constants.
+
+    `without` are values that the goal's arguments do not have; `costs` the costs of facts by predicate.
+    """
+
+    holds: Side
+    fails: Side | None = None
+    without: Mapping[int, frozenset[Value]] = field(default_factory=dict)
+    never: frozenset[str] = frozenset()  # predicates without stored facts
+    finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
+
+    @property
+    def sides(self) -> list[Side]:
+        return [self.holds, self.fails] if self.fails else [self.holds]
+
+    @cached_property
+    def bound(self) -> Bound | None:
+        """Return how many ids of each type are enough; None if that is not known."""
+        holds, fails = [(side.slice, side.goal) if side else None for side in (self.holds, self.fails)]
+        return bound_of(holds, fails, self.compares_isolated)
+
+    @cached_property
+    def compares_isolated(self) -> bool:
+        return isolation([side.slice for side in self.sides])[INTEGER] > 0
+
+    def ids(self, most: int) -> Counter[str]:
+        types = frozenset().union(*(side.slice.types for side in self.sides))
+        return Counter({name: most if self.bound is None else min(most, self.bound[name]) for name in types})
+
+    def is_enough(self, most: int) -> bool:
+        return self.bound is not None and most >= max(self.bound.values(), default=0)
+
+    def program(self, most: int, now: int) -> tuple[str, Writer]:
+        """Return the answer set program for at most so many ids of each type, and what reads its models."""
+        universe = Universe.of([side.slice for side in self.sides], self.ids(most), now)
+        writer = Writer(universe)
+        goal = self.holds.goal
+        chosen = writer.chosen_goal(goal, self.without)
+        for prefix, side in zip("pq", self.sides):
+            writer.rules(side.slice, prefix)
+            writer.chosen_facts(side.slice, _UNLIKELY, self.never)
+            terms = [
+                f"X{place}" if slot == other or slot.values is None or len(slot.values) > 1
+                else str(universe.within(slot)[0])
+                for place, (slot, other) in enumerate(zip(side.goal.slots, goal.slots))
+            ]  # fmt: skip
+            wanted = atom(writer.name(prefix, side.goal.key), terms)
+            writer.add(f":- {chosen}, {'not ' if prefix == 'p' else ''}{wanted}.")
+        writer.moment(later=True)
+        writer.symmetry()
+        return writer.text, writer
+
+
+def searched(
+    claims: Sequence[Claim], solver: Solver, now: int, check: Callable[[Claim, Witness], None], most: int = MOST_IDS
+) -> None:
+    """Search for facts against each claim, with one more id in each round. `check` replays what is found."""
+    waiting = list(claims)
+    for ids in range(1, most + 1):
+        left = []
+        for place, claim in enumerate(waiting):
+            if solver.left <= 0:
+                return
+            text, writer = claim.program(ids, now)
+            share = solver.left if ids == 1 else max(solver.left / (len(waiting) - place) * 2, 0.5)
+            try:
+                answer = solver.solve(text, share)
+            except OutOfLimits:
+                continue
+            if answer["model"] is not None:
+                witness = _witness(answer["model"], writer, claim, now)
+                check(claim, witness)
+                claim.finding = Finding(Verdict.FOUND, ids, witness)
+            elif answer["is_complete"]:
+                is_proved = claim.is_enough(ids)
+                claim.finding = Finding(Verdict.PROVED if is_proved else Verdict.NONE, ids)
+                left += [] if is_proved else [claim]
+        waiting = left
+        if not waiting:
+            return
+
+
+def _witness(model: Iterable[tuple[str, list[int]]], writer: Writer, claim: Claim, now: int) -> Witness:
+    facts, row, moment = facts_of(model, writer)
+    return Witness(facts, Atom(claim.holds.goal.predicate, row), None if moment in (None, now) else moment)
+
+
+def facts_of(model: Iterable[tuple[str, list[int]]], writer: Writer) -> tuple[tuple[Atom, ...], Row, int | None]:
+    """Return the facts of a model, the atom of its goal, and its current time."""
+    predicates = {writer.fact_name(key): key[0] for key in writer.predicates}
+    facts: list[Atom] = []
+    row: Row = ()
+    moment = None
+    for name, numbers in model:
+        values = tuple(writer.universe.values[number] for number in numbers)
+        if name == "goal":
+            row = values
+        elif name == "now":
+            moment = int(values[0].id)
+        else:
+            facts.append(Atom(predicates[name], values))
+    return tuple(sorted(facts, key=str)), row, moment
