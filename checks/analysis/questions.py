@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
-from checks.analysis.search import Claim, Finding, Side, Solver, Verdict, Witness, searched
-from checks.analysis.slices import Goal, Slot, slot_of, terms_of
+from checks.analysis.search import Claim, Finding, OutOfLimits, Side, Solver, Verdict, Witness, atoms_of, searched
+from checks.analysis.slices import Goal, Slot, slot_of, sliced, terms_of
+from checks.analysis.translate import Universe, Writer, atom
 from checks.asking import run
-from checks.asking.question import Asked, Question
-from checks.asking.snapshot import FactsAlone, fact_of_atom
+from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.snapshot import FactsAlone, Snapshot, fact_of_atom
+from facts.read import facts_about
 from policy.errors import AuthzError
+from policy.language import ast, parse
+from policy.language.source import PolicyRejected, Source
+from policy.rules import compile_text
 from policy.rules.changes import AtomSet, Changed, changed_rules, reached
-from policy.rules.program import Atom, Program, Types, Value
-from policy.values import STRING
+from policy.rules.program import Atom, Not, Program, Types, Var, types_of
+from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 
 ALLOW = "allow"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
@@ -248,3 +254,256 @@ class _Canonical:
 
 def _shown(slot: Slot) -> str:
     return f"{sorted(slot.types)} {sorted(map(str, slot.values)) if slot.values is not None else ''}"
+
+
+# ---- proving a claim -----------------------------------------------------------------------------------------------
+
+
+class NotAClaim(AuthzError):
+    """The text is not an atom, or a condition, that the policy understands."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A goal in words of a policy, as a predicate of its own: `claim(u, d) if allow(u, "read", d) and not (...)`."""
+
+    program: Program  # with the rule of that predicate
+    goal: Goal
+    call: Atom  # the goal; its variables are the predicate's arguments
+    variables: tuple[str, ...]
+
+    def atom(self, row: Sequence[object]) -> Atom:
+        """Return the goal's atom for a row of the predicate."""
+        values = dict(zip(self.variables, row))
+        return Atom(self.call.predicate, tuple(values[arg.name] if isinstance(arg, Var) else arg for arg in self.call.args))  # type: ignore[misc]
+
+
+def stated(program: Program, goal: str, unless: str = "") -> Statement:
+    """Parse a goal such as `allow(u: User, "read", Document{"plan"})`, and a condition under which it may hold."""
+    head = _head_of(goal)
+    params: list[str] = []
+    args: list[Var | Value] = []
+    for place, param in enumerate(head.params):
+        match param:
+            case ast.Literal(value):
+                args.append(value)
+            case ast.Parameter(variable, type_name):
+                name = f"any_{place}" if variable.name == "_" else variable.name
+                args.append(Var(name))
+                params.append(f"{name}: {type_name.text}")
+            case ast.Variable(name):
+                name = f"any_{place}" if name == "_" else name
+                args.append(Var(name))
+                params.append(name)
+            case _:
+                raise NotAClaim("`@current_unix_time` cannot be an argument of the goal")
+    name = next(each for each in map("claim_{}".format, count(1)) if each not in program.predicates)
+    call = Atom(head.predicate.text, tuple(args))
+    condition = f" and not ({unless})" if unless else ""
+    text = f"{program.source.text}\n{name}({', '.join(dict.fromkeys(params))}) if {call}{condition};\n"
+    extended = _compiled(text, len(program.source.text))
+    for rule in extended.rules:
+        if rule.origin.start > len(program.source.text):
+            for literal in rule.body:
+                called = literal.atom if isinstance(literal, Not) else literal
+                if isinstance(called, Atom) and called.predicate not in extended.helpers:
+                    check_predicate(program, called.predicate)
+    variables = tuple(dict.fromkeys(arg.name for arg in args if isinstance(arg, Var)))
+    rules = extended.rules_by_predicate.get((name, len(variables)), ())
+    slots = [Slot(frozenset().union(*(types_of(rule.head.args[i], rule.types) for rule in rules))) for i in range(len(variables))]
+    # The claim's own calls would make the policy accept more facts.
+    return Statement(replace(extended, accepted=program.accepted), Goal(name, tuple(slots)), call, variables)
+
+
+def _head_of(goal: str) -> ast.Head:
+    try:
+        items = parse(Source(f"{goal.strip().removesuffix(';')};")).items
+    except PolicyRejected as reason:
+        raise NotAClaim(f"`{goal}` is not a goal: {reason.problems[0].message}. {_EXAMPLE}") from None
+    match items:
+        case (ast.Rule(head=head, body=None),):
+            return head
+    raise NotAClaim(f"`{goal}` is not a goal. {_EXAMPLE}")
+
+
+_EXAMPLE = 'Write it as `allow(u: User, "read", d: Document)`.'
+
+
+def _compiled(text: str, length: int) -> Program:
+    try:
+        return compile_text(text)
+    except PolicyRejected as reason:
+        problems = [problem for problem in reason.problems if problem.span.start >= length] or reason.problems
+        raise NotAClaim(f"the claim is not valid: {problems[0].message}") from None
+
+
+def derived(program: Program) -> frozenset[str]:
+    """Return those of `allow` and `has_permission` that rules derive: stored facts of them would bypass all rules."""
+    return frozenset(name for name, _ in program.rules_by_predicate) & {ALLOW, "has_permission"}
+
+
+def proved(statement: Statement, solver: Solver, most: int = 12) -> Finding:
+    """Search for facts that make the statement's goal true; the witness has the goal's atom."""
+    claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
+    if not statement.program.rules_by_predicate.get(statement.goal.key):
+        return Finding(Verdict.PROVED)
+    searched([claim], solver, run.current_time(), replay, most)
+    if claim.finding.witness is None:
+        return claim.finding
+    witness = claim.finding.witness
+    return replace(claim.finding, witness=replace(witness, atom=statement.atom(witness.atom.args)))
+
+
+# ---- what would allow it -------------------------------------------------------------------------------------------
+
+MOST_WAYS = 5
+
+
+@dataclass(frozen=True)
+class Way:
+    """Facts to insert and to delete, after which a goal holds."""
+
+    inserts: tuple[Atom, ...]
+    deletes: tuple[Atom, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"insert {each}" for each in self.inserts] + [f"delete {each}" for each in self.deletes]
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The smallest ways, different in kind. `is_complete` if there are no others with these ids."""
+
+    ways: tuple[Way, ...]
+    is_complete: bool
+    holds: bool = False  # already
+
+
+def ways(
+    statement: Statement, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None
+) -> Ways:
+    """Search for the smallest changes of facts after which the goal holds, over the stored facts that are given."""
+    now = run.current_time() if now is None else now
+    found: list[Way] = []
+    is_complete = False
+    for ids in (1, 2):
+        writer = _change_program(statement, stored, ids, now)
+        for way in found:
+            _block(way, writer)
+        is_complete = False
+        while len(found) < most:
+            try:
+                answer = solver.solve(writer.text, solver.left / (1 if found else 1.5))
+            except OutOfLimits:
+                return Ways(tuple(found), False)
+            if answer["model"] is None:
+                is_complete = answer["is_complete"]
+                break
+            atoms = atoms_of(answer["model"], writer)
+            way = Way(atoms["a"], atoms["r"])
+            _check_way(statement, stored, way, atoms["goal"][0], now)
+            if not (way.inserts or way.deletes):
+                return Ways((), True, holds=True)
+            found.append(way)
+            _block(way, writer)
+    return Ways(tuple(found), is_complete)
+
+
+def _change_program(statement: Statement, stored: Sequence[Atom], ids: int, now: int) -> Writer:
+    program, goal = statement.program, statement.goal
+    part = sliced(program, [goal])
+    known = [value for fact in stored for value in values_of(fact)]
+    types = part.types | {value.type for value in known}
+    universe = Universe.of([part], dict.fromkeys(types, ids), now, known)
+    writer = Writer(universe)
+    chosen = writer.chosen_goal(goal)
+    writer.rules(part, "p")
+    writer.chosen_facts(part, {}, derived(program), letter="a")
+    writer.add(f":- {chosen}, not {atom(writer.name('p', goal.key), [f'X{i}' for i in range(len(goal.slots))])}.")
+    for fact in stored:
+        row = ",".join(str(universe.numbers[value]) for value in values_of(fact))
+        writer.add(f"s{writer.number((fact.predicate, len(fact.args)))}({row}).")
+    for key in {(goal.predicate, len(goal.slots)) for goal in part.rules if goal.slots}:
+        terms = [f"X{place}" for place in range(key[1])]
+        added, deleted, kept, fact = (atom(writer.name(letter, key), terms) for letter in "arsf")
+        writer.add(f"{{ {deleted} : {kept} }}.")
+        writer.add(f":- {added}, {kept}.")
+        writer.add(f"{fact} :- {added}.")
+        writer.add(f"{fact} :- {kept}, not {deleted}.")
+        writer.minimized(key, 1, "r")
+    fresh = [universe.numbers[each] for name, values in universe.free.items() if name not in (INTEGER, BOOLEAN) for each in values]
+    for number in fresh:
+        writer.add(f"fresh({number}).")
+    writer.add("#minimize { 1@1,fresh,X : used(X), fresh(X) }.")
+    writer.moment(later=False)
+    writer.symmetry()
+    return writer
+
+
+def _block(way: Way, writer: Writer) -> None:
+    """Exclude further changes of the same kind: the same but for the ids of actors and resources."""
+    kinds = []
+    for letter, facts in (("a", way.inserts), ("r", way.deletes)):
+        for fact in facts:
+            terms, parts = [], []
+            for place, value in enumerate(values_of(fact)):
+                if value.type in PRIMITIVES:
+                    terms.append(str(writer.universe.numbers[value]))
+                else:
+                    terms.append(f"X{place}")
+                    parts.append(f"{writer.domain(Slot(frozenset((value.type,))))}(X{place})")
+            name = writer.name(letter, (fact.predicate, len(fact.args)))
+            kind = f"kind{len(writer.lines)}"
+            writer.add(f"{kind} :- {', '.join([atom(name, terms), *parts])}.")
+            kinds.append(kind)
+    writer.add(f":- {', '.join(kinds)}.")
+
+
+def _check_way(statement: Statement, stored: Sequence[Atom], way: Way, chosen: Atom, now: int) -> None:
+    facts = tuple(fact for fact in (*stored, *way.inserts) if fact not in way.deletes)
+    asked = Atom(statement.goal.predicate, chosen.args)
+    if not holds(statement.program, facts, asked, now):
+        raise EngineDisagrees(Witness(facts, asked), True)
+
+
+# ---- stored facts around a goal -----------------------------------------------------------------------------------
+
+MOST_STORED = 1_000
+_OF_EACH = 40  # facts that mention a value, for each place in facts
+
+
+def stored_around(session: Snapshot, statement: Statement) -> tuple[list[Atom], bool]:
+    """Return stored facts that can matter to the goal and are connected with its values, and whether these are all."""
+    part = sliced(statement.program, [statement.goal])
+    keys = {goal.key for goal in part.rules}
+    numbers = {
+        signature: number
+        for signature, number in session.numbers.items()
+        if (signature.predicate, len(signature.types)) in keys
+        and statement.program.accepts(signature.predicate, signature.types)
+    }
+    found: dict[Atom, None] = {}
+    waiting = dict.fromkeys(sorted(part.values))
+    is_whole = True
+    for value in waiting_values(waiting):
+        about = [each for each in facts_about(numbers, value, _OF_EACH + 1)]
+        is_whole = is_whole and len(about) <= _OF_EACH
+        for fact in about:
+            entities = [arg for arg in fact.args if arg.type not in PRIMITIVES]
+            if (value.type in PRIMITIVES and entities) or session.place_of(fact) is None:
+                continue
+            found[Atom(fact.predicate, fact.args)] = None
+            waiting.update(dict.fromkeys(entities))
+        if len(found) > MOST_STORED:
+            return list(found)[:MOST_STORED], False
+    return list(found), is_whole
+
+
+def waiting_values(waiting: Mapping[Value, None]) -> Iterator[Value]:
+    """Yield the values, also those that are added meanwhile."""
+    done: set[Value] = set()
+    while left := [value for value in waiting if value not in done]:
+        for value in left:
+            done.add(value)
+            yield value

@@ -11,7 +11,7 @@ import select
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,7 +22,7 @@ from typing import Any
 
 from checks.analysis.bounds import Bound, bound_of
 from checks.analysis.slices import Goal, Slice, sliced
-from checks.analysis.translate import Row, Universe, Writer, atom, isolation
+from checks.analysis.translate import Universe, Writer, atom, isolation
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
 from policy.values import INTEGER, Value
@@ -255,22 +255,18 @@ def searched(
 
 
 def _witness(model: Iterable[tuple[str, list[int]]], writer: Writer, claim: Claim, now: int) -> Witness:
-    facts, row, moment = facts_of(model, writer)
-    return Witness(facts, Atom(claim.holds.goal.predicate, row), None if moment in (None, now) else moment)
+    found = atoms_of(model, writer)
+    moments = [int(atom.args[0].id) for atom in found["now"] if isinstance(atom.args[0], Value)]
+    goal = Atom(claim.holds.goal.predicate, found["goal"][0].args)
+    return Witness(found["f"], goal, next((moment for moment in moments if moment != now), None))
 
 
-def facts_of(model: Iterable[tuple[str, list[int]]], writer: Writer) -> tuple[tuple[Atom, ...], Row, int | None]:
-    """Return the facts of a model, the atom of its goal, and its current time."""
-    predicates = {writer.fact_name(key): key[0] for key in writer.predicates}
-    facts: list[Atom] = []
-    row: Row = ()
-    moment = None
+def atoms_of(model: Iterable[tuple[str, list[int]]], writer: Writer) -> dict[str, tuple[Atom, ...]]:
+    """Return the atoms of a model by the letter of their predicate, such as `f` for facts; also `goal` and `now`."""
+    predicates = {str(number): key[0] for key, number in writer.predicates.items()}
+    found: dict[str, list[Atom]] = defaultdict(list)
     for name, numbers in model:
+        letter = name.rstrip("0123456789")
         values = tuple(writer.universe.values[number] for number in numbers)
-        if name == "goal":
-            row = values
-        elif name == "now":
-            moment = int(values[0].id)
-        else:
-            facts.append(Atom(predicates[name], values))
-    return tuple(sorted(facts, key=str)), row, moment
+        found[letter].append(Atom(predicates.get(name.removeprefix(letter), name), values))
+    return defaultdict(tuple, {letter: tuple(sorted(atoms, key=str)) for letter, atoms in found.items()})

@@ -263,27 +263,29 @@ class Writer:
         name = self.fact_name((predicate, len(row)))
         self.add(f"{atom(name, [str(self.universe.numbers[value]) for value in row])}.")
 
-    def chosen_facts(self, part: Slice, costs: Mapping[str, int], never: frozenset[str] = frozenset()) -> None:
+    def chosen_facts(
+        self, part: Slice, costs: Mapping[str, int], never: frozenset[str] = frozenset(), letter: str = "f"
+    ) -> None:
         """Let facts be chosen: all that the slice's policy accepts, and that can matter to its goals."""
         for goal in part.rules:
             if goal.predicate in never:
                 continue
-            name = self.fact_name(goal.key)
             for slots in goal.meet(part.program.accepted.get(goal.key, ())):
                 terms = [f"X{place}" for place in range(len(slots))]
-                self.add(f"{{ {atom(name, terms)} }} :- {', '.join(self._within(slots, terms, only_free=True))}.")
-            self.minimized(goal.key, costs.get(goal.predicate, 1))
+                chosen = atom(self.name(letter, goal.key), terms)
+                self.add(f"{{ {chosen} }} :- {', '.join(self._within(slots, terms, only_free=True))}.")
+            self.minimized(goal.key, costs.get(goal.predicate, 1), letter)
 
-    def minimized(self, key: PredicateKey, cost: int) -> None:
-        terms = [f"X{place}" for place in range(key[1])]
-        if not terms or f"#show {self.fact_name(key)}/{key[1]}." in self.lines:
+    def minimized(self, key: PredicateKey, cost: int, letter: str) -> None:
+        """Prefer as few of these chosen facts as possible, and let models show them."""
+        name, terms = self.name(letter, key), [f"X{place}" for place in range(key[1])]
+        if not terms or f"#show {name}/{key[1]}." in self.lines:
             return
-        name = self.fact_name(key)
         self.add(f"#show {name}/{key[1]}.")
-        self.add(f"#minimize {{ {cost}@1,{self.number(key)},{','.join(terms)} : {atom(name, terms)} }}.")
+        self.add(f"#minimize {{ {cost}@1,{letter},{self.number(key)},{','.join(terms)} : {atom(name, terms)} }}.")
         self.add(f"#heuristic {atom(name, terms)} : {atom(name, terms)}. [1,false]")
-        for place in range(key[1]):
-            self.add(f"used(X{place}) :- {atom(name, terms)}.")
+        for term in terms:
+            self.add(f"used({term}) :- {atom(name, terms)}.")
 
     def moment(self, later: bool) -> None:
         """Set the current time; with `later`, it may also be any later one."""
