@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from checks.analysis.search import Claim, Finding, OutOfLimits, Side, Solver, Verdict, Witness, atoms_of, searched
-from checks.analysis.slices import Goal, Slot, slot_of, sliced, terms_of
+from checks.analysis.slices import Goal, Slot, sliced, slot_of
 from checks.analysis.translate import Universe, Writer, atom
 from checks.asking import run
 from checks.asking.question import Asked, Question, check_predicate
@@ -121,8 +121,6 @@ def compared(old: Program, new: Program, solver: Solver, most: int = 12) -> Comp
     for permission, goals in differing(old, new).items():
         goal, without = goals
         sides = Side(old, goal), Side(new, goal)
-        if same_slices(*sides):
-            continue
         claims[permission] = (Claim(sides[1], sides[0], without), Claim(sides[0], sides[1], without))
     both = [claim for pair in claims.values() for claim in pair]
     searched(both, solver, run.current_time(), replay, most)
@@ -199,61 +197,6 @@ def changed_patterns(old: Program, new: Program) -> Iterator[Changed]:
             for types in patterns:
                 if types not in other.accepted.get((predicate, arity), ()):
                     yield Changed(is_new, AtomSet(predicate, types, (None,) * arity))
-
-
-def same_slices(one: Side, other: Side) -> bool:
-    """Return whether the same rules decide both goals, and read the same facts."""
-    return _signs(one) == _signs(other)
-
-
-def _signs(side: Side) -> set[object]:
-    part, names = side.slice, _Canonical(side)
-    found: set[object] = set()
-    for goal, rules in part.rules.items():
-        if goal.predicate not in part.program.helpers:
-            found.add((goal, frozenset(goal.meet(part.program.accepted.get(goal.key, ())))))
-            found.update((goal, names.text(rule)) for rule in rules)
-    return found
-
-
-@dataclass
-class _Canonical:
-    """Writes rules so that neither names of variables nor those of helper predicates matter."""
-
-    side: Side
-    known: dict[Goal, str] = field(default_factory=dict)
-
-    def text(self, rule: object) -> str:
-        names: dict[object, str] = {}
-
-        def term(each: object) -> str:
-            return str(each) if not hasattr(each, "name") else names.setdefault(each, f"v{len(names)}")
-
-        def atom(each: Atom, called: Goal | None) -> str:
-            name = each.predicate
-            if called is not None and name in self.side.program.helpers:
-                name = self.helper(called)
-            return f"{name}({', '.join(map(term, each.args))})"
-
-        parts = [f"({', '.join(map(term, rule.head.args))})"]  # type: ignore[attr-defined]
-        for literal, called in zip(rule.body, rule.calls):  # type: ignore[attr-defined]
-            inner = getattr(literal, "atom", literal)
-            if isinstance(inner, Atom):
-                parts.append(f"{'' if inner is literal else 'not '}{atom(inner, called)}")
-            else:
-                parts.append(f"{literal.operator} {', '.join(map(term, terms_of(literal)))}")
-        slots = [f"{names.get(name)}: {_shown(slot)}" for name, slot in rule.slots.items()]  # type: ignore[attr-defined]
-        return " and ".join([*parts, *sorted(slots)])
-
-    def helper(self, goal: Goal) -> str:
-        if goal not in self.known:
-            self.known[goal] = "?"
-            self.known[goal] = f"({' or '.join(sorted(map(self.text, self.side.slice.rules[goal])))})"
-        return self.known[goal]
-
-
-def _shown(slot: Slot) -> str:
-    return f"{sorted(slot.types)} {sorted(map(str, slot.values)) if slot.values is not None else ''}"
 
 
 # ---- proving a claim -----------------------------------------------------------------------------------------------
@@ -345,8 +288,6 @@ def derived(program: Program) -> frozenset[str]:
 def proved(statement: Statement, solver: Solver, most: int = 12) -> Finding:
     """Search for facts that make the statement's goal true; the witness has the goal's atom."""
     claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
-    if not statement.program.rules_by_predicate.get(statement.goal.key):
-        return Finding(Verdict.PROVED)
     searched([claim], solver, run.current_time(), replay, most)
     if claim.finding.witness is None:
         return claim.finding
@@ -487,7 +428,7 @@ def stored_around(session: Snapshot, statement: Statement) -> tuple[list[Atom], 
     waiting = dict.fromkeys(sorted(part.values))
     is_whole = True
     for value in waiting_values(waiting):
-        about = [each for each in facts_about(numbers, value, _OF_EACH + 1)]
+        about = list(facts_about(numbers, value, _OF_EACH + 1))
         is_whole = is_whole and len(about) <= _OF_EACH
         for fact in about:
             entities = [arg for arg in fact.args if arg.type not in PRIMITIVES]

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from checks.analysis.bounds import Bound, bound_of
+from checks.analysis.proofs import Bound, bound_of, is_contained
 from checks.analysis.slices import Goal, Slice, sliced
 from checks.analysis.translate import Universe, Writer, atom, isolation
 from policy.errors import AuthzError
@@ -197,6 +197,14 @@ class Claim:
     def compares_isolated(self) -> bool:
         return isolation([side.slice for side in self.sides])[INTEGER] > 0
 
+    @property
+    def is_proved(self) -> bool:
+        """Return whether the rules show it, without a search."""
+        if not self.holds.slice.rules[self.holds.goal] and not self.holds.slice.accepts(self.holds.goal):
+            return True
+        sides = self.holds, self.fails
+        return sides[1] is not None and is_contained(sides[0].slice, sides[0].goal, sides[1].slice, sides[1].goal)
+
     def ids(self, most: int) -> Counter[str]:
         types = frozenset().union(*(side.slice.types for side in self.sides))
         return Counter({name: most if self.bound is None else min(most, self.bound[name]) for name in types})
@@ -229,7 +237,10 @@ def searched(
     claims: Sequence[Claim], solver: Solver, now: int, check: Callable[[Claim, Witness], None], most: int = MOST_IDS
 ) -> None:
     """Search for facts against each claim, with one more id in each round. `check` replays what is found."""
-    waiting = list(claims)
+    for claim in claims:
+        if claim.is_proved:
+            claim.finding = Finding(Verdict.PROVED)
+    waiting = [claim for claim in claims if claim.finding.verdict != Verdict.PROVED]
     for ids in range(1, most + 1):
         left = []
         for place, claim in enumerate(waiting):

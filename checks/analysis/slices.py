@@ -101,6 +101,10 @@ class Slice:
     def all_rules(self) -> list[SlicedRule]:
         return list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
 
+    def accepts(self, goal: Goal) -> bool:
+        """Return whether some facts are atoms of the goal."""
+        return any(True for _ in goal.meet(self.program.accepted.get(goal.key, ())))
+
     def called(self, goal: Goal) -> list[Goal]:
         return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
 

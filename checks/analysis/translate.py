@@ -14,6 +14,7 @@ over all values: what it derives from some isolated values, it derives from any 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ def _numbers(constants: list[int], count: int, isolated: int) -> tuple[list[int]
     lonely: list[int] = []
     edges = [LEAST - 1, *constants, GREATEST + 1]
     wanted = count + isolated * (count + 1)
-    for low, high in zip(edges, edges[1:]):
+    for low, high in itertools.pairwise(edges):
         room = high - low - 1
         if room <= wanted:
             free += range(low + 1, high)
@@ -307,7 +308,7 @@ class Writer:
             if name in (INTEGER, BOOLEAN):
                 continue
             numbers = [self.universe.numbers[value] for value in values]
-            for first, second in zip(numbers, numbers[1:]):
+            for first, second in itertools.pairwise(numbers):
                 self.add(f":- used({second}), not used({first}).")
 
     # ---- goals ---------------------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ class Writer:
         """Let one atom of the goal be chosen, up to the names of free ids, and return it in terms of variables."""
         terms = [f"X{place}" for place in range(len(goal.slots))]
         parts = []
-        for place, slot in enumerate(goal.slots):
+        for place in range(len(goal.slots)):
             numbers = self._candidates(goal, place)
             excluded = {self.universe.numbers.get(value) for value in (without or {}).get(place, ())}
             domain = f"goal{place}"
