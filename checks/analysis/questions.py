@@ -24,7 +24,6 @@ from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 
 ALLOW = "allow"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
-ENOUGH = 2  # ids of each type that a comparison must reach to count as one
 
 
 class EngineDisagrees(AuthzError):
@@ -101,18 +100,15 @@ class Comparison:
     differences: tuple[Difference, ...] = ()
 
     def grants_more(self, allowed: Iterable[str] = ()) -> list[Difference]:
-        kept = set(allowed)
-        return [each for each in self.differences if each.more.verdict == Verdict.FOUND and str(each.permission) not in kept]
+        return [each for each in self._but(allowed) if each.more.verdict == Verdict.FOUND]
 
     def undecided(self, allowed: Iterable[str] = ()) -> list[Difference]:
         """Return those of which it is not known whether they grant more."""
+        return [each for each in self._but(allowed) if each.more.verdict != Verdict.FOUND and not each.more.is_enough]
+
+    def _but(self, allowed: Iterable[str]) -> list[Difference]:
         kept = set(allowed)
-        return [
-            each
-            for each in self.differences
-            if (each.more.verdict == Verdict.UNKNOWN or (each.more.verdict == Verdict.NONE and each.more.ids < ENOUGH))
-            and str(each.permission) not in kept
-        ]
+        return [each for each in self.differences if str(each.permission) not in kept]
 
 
 def compared(old: Program, new: Program, solver: Solver, most: int = 12) -> Comparison:

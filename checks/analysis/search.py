@@ -30,6 +30,7 @@ from policy.values import INTEGER, Value
 SECONDS = 10.0  # time limit of a search
 MEMORY = 2**30  # bytes of the solver's process
 MOST_IDS = 12  # of a type, if there is no bound
+ENOUGH = 2  # ids of each type that a search must reach to count
 IMPROVING = 1.0  # seconds in which smaller facts are searched, once some are found
 _GRACE = 0.3  # seconds that an answer may be late: the solver looks at the clock only after it has read the program
 _SOLVER = Path(__file__).with_name("solver.py")
@@ -147,6 +148,11 @@ class Finding:
     verdict: Verdict
     ids: int = 0
     witness: Witness | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """Return whether the search counts as one that found nothing."""
+        return self.verdict == Verdict.PROVED or (self.verdict == Verdict.NONE and self.ids >= ENOUGH)
 
     @property
     def extent(self) -> str:

@@ -19,12 +19,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from policy.core.threads import start_thread
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
-from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle
+from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle, bundle_of_files
 from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
-from policy.publishing import note_fault
+from policy.publishing import active_version, note_fault, version_numbered
 from policy.rules.program import Program
 from policy.testing import TestReport
 from policy.values import whole_number
@@ -286,6 +286,32 @@ def moment_asked(
     """Return the moment of `--as-of`, with the policy of then or the given version; None for now and the active one."""
     when = None if as_of is None else as_of_from_text(as_of, "--as-of")
     return moment_of(environment.pk, when, policy_version, needs_policy, "--as-of")
+
+
+# ---- policies on the command line: a version number, `active`, or a file --------------------------------------------
+
+ACTIVE = "active"
+_SHOWN = 40  # digits of a number that is too large, in its error message
+
+
+def is_file(policy: str) -> bool:
+    return policy != ACTIVE and not (policy.isascii() and policy.isdecimal())
+
+
+def text_of_file(path: str) -> str:
+    return bundle_of_files([path], sys.stdin).text
+
+
+def text_of(environment: Environment, policy: str) -> str:
+    if policy == ACTIVE:
+        active = active_version(environment.pk)
+        return active.source if active else ""
+    if not is_file(policy):
+        number = whole_number(policy, MOST)
+        if number is None:
+            raise CommandError(f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MOST:,}.")
+        return version_numbered(environment.pk, number).source
+    return text_of_file(policy)
 
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------

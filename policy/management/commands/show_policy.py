@@ -1,20 +1,23 @@
 """Print the policy, its history, or the diff of two policies."""
 
-import sys
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from policy.errors import AuthzError, NotFound
-from policy.files import bundle_of_files
-from policy.management.command import MOST, PolicyCommand, add_as_of, add_version, moment_asked
+from policy.management.command import (
+    ACTIVE,
+    PolicyCommand,
+    add_as_of,
+    add_version,
+    is_file,
+    moment_asked,
+    text_of,
+    text_of_file,
+)
 from policy.models import Environment, PolicyVersion
 from policy.pages.highlight import unified
 from policy.publishing import RecordedResults, active_version, version_numbered
-from policy.values import whole_number
-
-ACTIVE = "active"
-_SHOWN = 40  # digits of a number that is too large, in its error message
 
 
 class Command(PolicyCommand):
@@ -110,23 +113,3 @@ def _figures(version: PolicyVersion) -> str:
     if tests and figures.percent is not None:
         tests += f", {figures.coverage_text} exercised"
     return "; ".join(filter(None, (version.author, tests)))
-
-
-def is_file(policy: str) -> bool:
-    return policy != ACTIVE and not (policy.isascii() and policy.isdecimal())
-
-
-def text_of_file(path: str) -> str:
-    return bundle_of_files([path], sys.stdin).text
-
-
-def text_of(environment: Environment, policy: str) -> str:
-    if policy == ACTIVE:
-        active = active_version(environment.pk)
-        return active.source if active else ""
-    if not is_file(policy):
-        number = whole_number(policy, MOST)
-        if number is None:
-            raise CommandError(f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MOST:,}.")
-        return version_numbered(environment.pk, number).source
-    return text_of_file(policy)

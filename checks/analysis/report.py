@@ -1,0 +1,153 @@
+"""Results of the analysis as text, with what was found as policy tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from checks.analysis.questions import Comparison, Way, Ways, compared
+from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
+from policy.errors import AuthzError, Unavailable
+from policy.ground.clock import short_text_of
+from policy.management.command import (
+    ACTIVE,
+    ServiceCommand,
+    above_zero,
+    counted,
+    environment_named,
+    is_file,
+    text_of,
+    text_of_file,
+)
+from policy.models import DEFAULT_SLUG
+from policy.rules import compile_text
+from policy.rules.program import Atom, Program
+from policy.values import Value, quoted
+
+SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses
+
+
+def status_of(found: Comparison, allowed: Iterable[str] = ()) -> int:
+    if found.grants_more(allowed):
+        return MORE
+    return UNDECIDED if found.undecided(allowed) else SAME
+
+
+def status_of_proof(found: Finding) -> int:
+    if found.verdict == Verdict.FOUND:
+        return MORE
+    return SAME if found.is_enough else UNDECIDED
+
+
+def comparison_lines(found: Comparison, old: tuple[str, Program], new: tuple[str, Program]) -> Iterator[str]:
+    for each in found.differences:
+        told = [
+            f"grants {word}" if finding.verdict == Verdict.FOUND else f"not {word} ({finding.extent})"
+            for word, finding in (("more", each.more), ("less", each.less))
+        ]
+        is_same = each.more.verdict == each.less.verdict == Verdict.PROVED
+        yield f"{each.permission}: {'the same (proved)' if is_same else '; '.join(told)}"
+        for finding, (name, program), other in ((each.more, new, old[0]), (each.less, old, new[0])):
+            if finding.witness:
+                lines = test_lines(finding.witness, f"{each.permission}: allowed by {name}, not by {other}", program)
+                yield from (f"  {line}" for line in lines)
+    yield summary(found)
+
+
+def summary(found: Comparison) -> str:
+    if not found.differences:
+        return "The same: no rule differs on which a decision depends."
+    more = sum(each.more.verdict == Verdict.FOUND for each in found.differences)
+    less = sum(each.less.verdict == Verdict.FOUND for each in found.differences)
+    same = sum(each.is_same for each in found.differences)
+    kinds = counted(len(found.differences), "permission")
+    return f"{kinds} compared: {more:,} grant more, {less:,} grant less, {same:,} without a difference."
+
+
+def test_lines(witness: Witness, title: str, program: Program, expected: bool = True) -> Iterator[str]:
+    """Yield a policy test with the facts, which passes by the program that is given."""
+    types = {f"{fact.predicate}({', '.join(_types(fact))})": fact for fact in witness.facts}
+    for signature, fact in types.items():
+        if not program.accepts(fact.predicate, tuple(_types(fact))):
+            yield f"# This policy does not accept such facts. Add: declare {signature};"
+    if witness.now is not None:
+        yield f"# At {short_text_of(witness.now)}, which a test cannot set."
+    yield f"test {quoted(title)} {{"
+    if witness.facts:
+        yield "  setup {"
+        yield from (f"    {fact};" for fact in witness.facts)
+        yield "  }"
+    yield f"  {'assert' if expected else 'assert_not'} {witness.atom};"
+    yield "}"
+
+
+def _types(fact: Atom) -> list[str]:
+    return [arg.type for arg in fact.args if isinstance(arg, Value)]
+
+
+def proof_lines(found: Finding, goal: str, program: Program) -> Iterator[str]:
+    match found.verdict:
+        case Verdict.PROVED:
+            yield "never: proved"
+        case Verdict.NONE:
+            yield f"no counterexample: {found.extent}"
+        case Verdict.UNKNOWN:
+            yield found.extent
+    if found.witness:
+        yield "found: these facts allow it"
+        yield from test_lines(found.witness, f"{goal} is possible", program)
+
+
+def way_lines(found: Ways) -> Iterator[str]:
+    if found.holds:
+        yield "already true"
+        return
+    for way in found.ways:
+        yield f"- {way_text(way)}"
+    if not found.ways:
+        yield "no way found" if found.is_complete else "no way found before the time or memory limit was reached"
+
+
+def way_text(way: Way) -> str:
+    return "; ".join([*(f"insert {fact}" for fact in way.inserts), *(f"delete {fact}" for fact in way.deletes)])
+
+
+# ---- commands ------------------------------------------------------------------------------------------------------
+
+POLICY = "a version number, `active`, or a file (- for standard input)"
+
+
+class AnalysisCommand(ServiceCommand):
+    """Exits with the status that `analyse` returns. Errors end it with 2, since 1 is an answer."""
+
+    def add_arguments(self, parser):
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
+        parser.add_argument(
+            "--seconds", type=above_zero, default=SECONDS, help="Time limit of the search (default: %(default)g)."
+        )
+
+    def handle(self, **options: Any) -> None:
+        try:
+            status = self.analyse(**options)
+        except (AuthzError, Unavailable) as reason:
+            raise CommandError(reason.message, returncode=UNDECIDED) from None
+        if status:
+            sys.exit(status)
+
+    def analyse(self, **options: Any) -> int:
+        raise NotImplementedError
+
+    def say(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.stdout.write(line)
+
+
+def policy_named(environment: str, name: str) -> tuple[str, Program]:
+    """Return the policy, and how to name it. Files need no database."""
+    if is_file(name):
+        return name, compile_text(text_of_file(name), name)
+    shown = "the active policy" if name == ACTIVE else f"version {name}"
+    return shown, compile_text(text_of(environment_named(environment), name))

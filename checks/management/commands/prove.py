@@ -1,0 +1,35 @@
+"""Prove what a policy never allows, or print facts with which it does."""
+
+from typing import Any
+
+from checks.analysis.questions import proved, stated
+from checks.analysis.report import POLICY, AnalysisCommand, policy_named, proof_lines, status_of_proof
+from checks.analysis.search import Solver
+from checks.asking.run import in_memory
+from policy.management.command import ACTIVE
+
+
+class Command(AnalysisCommand):
+    help = (
+        "Search for facts with which the policy allows something. Exits with 0 if there are none, with 1 if there are, "
+        'and with 2 if that is not known. Needs `pip install "authz-project[analysis]"`.'
+    )
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("goal", metavar="GOAL", help='For example `allow(u: User, "read", d: Document)`.')
+        parser.add_argument(
+            "--unless", default="", metavar="CONDITION",
+            help='Where it is meant to hold, in Polar: `has_role(u, "reader", d)`. Other variables stand for any value.',
+        )  # fmt: skip
+        parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
+
+    def analyse(
+        self, *, environment: str, goal: str, unless: str, policy: str, seconds: float, **options: Any
+    ) -> int:  # fmt: skip
+        _, program = policy_named(environment, policy)
+        statement = stated(program, goal, unless)
+        with in_memory(), self.progress("searching"), Solver(seconds) as solver:
+            found = proved(statement, solver)
+        self.say(proof_lines(found, goal, program))
+        return status_of_proof(found)
