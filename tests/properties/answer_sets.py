@@ -1,6 +1,6 @@
 """What a policy means by an evaluator that is not ours: the translation for clingo, with fixed facts.
 
-    model = solved_model(policy, facts, world)      as `tests.reference.model_of`, of all predicates that rules derive
+model = solved_model(policy, facts, world)      as `tests.reference.model_of`, of all predicates that rules derive
 """
 
 from __future__ import annotations

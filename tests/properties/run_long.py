@@ -2,6 +2,7 @@
 
     python -m tests.properties.run_long --policies 2000 --seed 1 --database postgres
     python -m tests.properties.run_long --policies 100000 --minutes 30 --features ladders
+    python -m tests.properties.run_long --policies 100000 --minutes 60 --ways 3 --answer-sets
 
 Prints each disagreement with as little policy, as few facts and one question, and a closing count.
 """
@@ -18,9 +19,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from django.core.management import call_command
 from django.db import connection
@@ -42,6 +45,10 @@ def main() -> int:
         standalone.set_up(url)
         logging.disable()  # what breaks is printed once, as small as it gets
         call_command("migrate", verbosity=0)
+        if arguments.answer_sets:
+            patch(
+                "tests.properties.differences.model_of", import_module("tests.properties.answer_sets").solved_model
+            ).start()
         skipped = set(arguments.skip)
         seeds = (seed for seed in range(arguments.seed, arguments.seed + arguments.policies) if seed not in skipped)
         return run(seeds, arguments)
@@ -56,6 +63,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
     parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
     parser.add_argument("--bare", action="store_true", help="programs of few rules without blocks, also as of now")
+    parser.add_argument("--answer-sets", action="store_true", help="held to clingo instead of the oracle")
     parser.add_argument("--ways", type=int, default=1, help="decisions and goals of each policy asked in every way")
     parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
     parser.add_argument("--prints", type=int, default=10, help="disagreements to print at most")
