@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -18,7 +18,7 @@ from policy.active import program_of_version, remember_program, versions
 from policy.core.clock import new_moment
 from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
-from policy.language.source import Source, Span
+from policy.language.source import Problem, Source, Span
 from policy.models import Environment, PolicyDraft, PolicyVersion
 from policy.rules.program import Program
 from policy.testing import TestReport
@@ -29,6 +29,8 @@ from policy.testing import TestReport
 # Hooks of the apps above. They are named here and imported when needed.
 TEST_RUNNER = "checks.testing.run"
 COVERAGE = "checks.testing.measured"
+COMPARISON = "checks.analysis.report.compared_policies"
+DEEP_CHECK = "checks.analysis.deep.deep_notices"
 FACT_AUDIT = "facts.accept.ignored_facts"
 
 MAX_NOTE = 500  # of one line
@@ -288,6 +290,23 @@ def coverage(program: Program, seconds: float) -> Coverage | None:
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
     """Count the stored facts that the program doesn't use. The app that stores facts does so."""
     return import_string(FACT_AUDIT)(environment_id, program)
+
+
+def compared_policies(
+    old: tuple[str, Program], new: tuple[str, Program], seconds: float, allowed: Sequence[str]
+) -> tuple[list[str], int]:
+    """Compare what two policies can allow over all facts; return a report, and 0, 1 (more) or 2 (unknown).
+
+    Each policy has a name for the report. `allowed` are permissions that may be granted more, as `read on Document`.
+    """
+    found: tuple[list[str], int] = import_string(COMPARISON)(old, new, seconds, allowed)
+    return found
+
+
+def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
+    """Return what has no effect in the program whatever the facts, and whether there was time to check all of it."""
+    found: tuple[list[Problem], bool] = import_string(DEEP_CHECK)(program, seconds)
+    return found
 
 
 # ---- versions ------------------------------------------------------------------------------------------------

@@ -166,7 +166,9 @@ class Unbounded(Exception):
     """There is no bound, or none is known."""
 
 
-def bound_of(holds: tuple[Slice, Goal] | None, fails: tuple[Slice, Goal] | None, compares_isolated: bool) -> Bound | None:
+def bound_of(
+    holds: tuple[Slice, Goal] | None, fails: tuple[Slice, Goal] | None, compares_isolated: bool
+) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     slices = [side[0] for side in (holds, fails) if side]
     compares = any(each.compares_numbers for each in slices)

@@ -37,13 +37,11 @@ class EngineDisagrees(AuthzError):
         )
 
 
-def holds(program: Program, facts: Iterable[Atom], asked: Atom, now: int | None = None) -> bool:
+def holds(program: Program, facts: Iterable[Atom], asked: Atom, now: int) -> bool:
     """Ask the engine whether an atom holds over these facts alone."""
     accepted = [fact for fact in facts if program.accepts(fact.predicate, tuple(arg.type for arg in values_of(fact)))]
     signatures = frozenset(fact_of_atom(fact).signature for fact in accepted)
-    session = FactsAlone.of_signatures(program, signatures).over(accepted)
-    if now is not None:
-        session = replace(session, now=now)
+    session = replace(FactsAlone.of_signatures(program, signatures).over(accepted), now=now)
     variables = {f"argument{place}": Asked(arg.type, (arg.id,)) for place, arg in enumerate(values_of(asked))}
     return session.holds(Question(((asked.predicate, tuple(variables)),), variables))
 
@@ -138,7 +136,7 @@ def differing(old: Program, new: Program) -> dict[Permission, tuple[Goal, dict[i
     found = {}
     for permission, types in sorted(actors.items(), key=lambda item: (str(item[0].resource), str(item[0]))):
         known = named[permission.arity, permission.resource]
-        found[permission] = _goal(permission, types, old, new), _without(permission, known)
+        found[permission] = permission_goal(permission, types, old, new), _without(permission, known)
     return found
 
 
@@ -151,14 +149,14 @@ def _actions(atoms: AtomSet, known: set[str]) -> list[str | None]:
     return [*sorted(known), None] if STRING in atoms.types[_ACTION] else []
 
 
-def _goal(permission: Permission, actors: Types, old: Program, new: Program) -> Goal:
+def permission_goal(permission: Permission, actors: Types, *programs: Program) -> Goal:
     action = Slot(frozenset((STRING,)))
     if permission.action is not None:
         action = slot_of([Value(STRING, permission.action)]) or action
     slots = [Slot(actors), action]
     if permission.resource is not None:
         slots.append(Slot(frozenset((permission.resource,))))
-    everything = frozenset().union(*(types for program in (old, new) for types in program.subtypes.values()))
+    everything = frozenset().union(*(types for program in programs for types in program.subtypes.values()))
     slots += [Slot(everything)] * (permission.arity - len(slots))
     return Goal(ALLOW, tuple(slots[: permission.arity]))
 
@@ -214,7 +212,9 @@ class Statement:
     def atom(self, row: Sequence[object]) -> Atom:
         """Return the goal's atom for a row of the predicate."""
         values = dict(zip(self.variables, row))
-        return Atom(self.call.predicate, tuple(values[arg.name] if isinstance(arg, Var) else arg for arg in self.call.args))  # type: ignore[misc]
+        return Atom(
+            self.call.predicate, tuple(values[arg.name] if isinstance(arg, Var) else arg for arg in self.call.args)
+        )  # type: ignore[misc]
 
 
 def stated(program: Program, goal: str, unless: str = "") -> Statement:
@@ -249,7 +249,10 @@ def stated(program: Program, goal: str, unless: str = "") -> Statement:
                     check_predicate(program, called.predicate)
     variables = tuple(dict.fromkeys(arg.name for arg in args if isinstance(arg, Var)))
     rules = extended.rules_by_predicate.get((name, len(variables)), ())
-    slots = [Slot(frozenset().union(*(types_of(rule.head.args[i], rule.types) for rule in rules))) for i in range(len(variables))]
+    slots = [
+        Slot(frozenset().union(*(types_of(rule.head.args[i], rule.types) for rule in rules)))
+        for i in range(len(variables))
+    ]
     # The claim's own calls would make the policy accept more facts.
     return Statement(replace(extended, accepted=program.accepted), Goal(name, tuple(slots)), call, variables)
 
@@ -369,7 +372,12 @@ def _change_program(statement: Statement, stored: Sequence[Atom], ids: int, now:
         writer.add(f"{fact} :- {added}.")
         writer.add(f"{fact} :- {kept}, not {deleted}.")
         writer.minimized(key, 1, "r")
-    fresh = [universe.numbers[each] for name, values in universe.free.items() if name not in (INTEGER, BOOLEAN) for each in values]
+    fresh = [
+        universe.numbers[each]
+        for name, values in universe.free.items()
+        if name not in (INTEGER, BOOLEAN)
+        for each in values
+    ]
     for number in fresh:
         writer.add(f"fresh({number}).")
     writer.add("#minimize { 1@1,fresh,X : used(X), fresh(X) }.")
@@ -401,7 +409,7 @@ def _check_way(statement: Statement, stored: Sequence[Atom], way: Way, chosen: A
     facts = tuple(fact for fact in (*stored, *way.inserts) if fact not in way.deletes)
     asked = Atom(statement.goal.predicate, chosen.args)
     if not holds(statement.program, facts, asked, now):
-        raise EngineDisagrees(Witness(facts, asked), True)
+        raise EngineDisagrees(Witness(facts, asked, now), True)
 
 
 # ---- stored facts around a goal -----------------------------------------------------------------------------------

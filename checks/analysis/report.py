@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from checks.analysis.questions import Comparison, Way, Ways, compared
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
+from checks.asking.run import in_memory
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import short_text_of
 from policy.management.command import (
@@ -73,8 +74,8 @@ def test_lines(witness: Witness, title: str, program: Program, expected: bool = 
     for signature, fact in types.items():
         if not program.accepts(fact.predicate, tuple(_types(fact))):
             yield f"# This policy does not accept such facts. Add: declare {signature};"
-    if witness.now is not None:
-        yield f"# At {short_text_of(witness.now)}, which a test cannot set."
+    if witness.is_timed:
+        yield f"# At {short_text_of(witness.now)}: a test cannot set the time."
     yield f"test {quoted(title)} {{"
     if witness.facts:
         yield "  setup {"
@@ -113,6 +114,15 @@ def way_lines(found: Ways) -> Iterator[str]:
 
 def way_text(way: Way) -> str:
     return "; ".join([*(f"insert {fact}" for fact in way.inserts), *(f"delete {fact}" for fact in way.deletes)])
+
+
+def compared_policies(
+    old: tuple[str, Program], new: tuple[str, Program], seconds: float, allowed: Iterable[str]
+) -> tuple[list[str], int]:
+    """Compare two policies with names; return the lines of the report, and an exit status."""
+    with in_memory(), Solver(seconds) as solver:
+        found = compared(old[1], new[1], solver)
+    return [*comparison_lines(found, old, new)], status_of(found, allowed)
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

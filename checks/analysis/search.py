@@ -134,11 +134,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Witness:
-    """Facts, and the goal's atom that they make true. `now` is the current time, if it has to be another."""
+    """Facts, and the goal's atom that they make true at the time `now`; `is_timed` if it may be false at others."""
 
     facts: tuple[Atom, ...]
     atom: Atom
-    now: int | None = None
+    now: int
+    is_timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,10 @@ def _witness(model: Iterable[tuple[str, list[int]]], writer: Writer, claim: Clai
     found = atoms_of(model, writer)
     moments = [int(atom.args[0].id) for atom in found["now"] if isinstance(atom.args[0], Value)]
     goal = Atom(claim.holds.goal.predicate, found["goal"][0].args)
-    return Witness(found["f"], goal, next((moment for moment in moments if moment != now), None))
+    then = next(iter(moments), now)
+    moment = Value(INTEGER, str(then))
+    is_timed = then != now or any(moment in each.args for each in (*found["f"], goal))
+    return Witness(found["f"], goal, then, is_timed and bool(moments))
 
 
 def atoms_of(model: Iterable[tuple[str, list[int]]], writer: Writer) -> dict[str, tuple[Atom, ...]]:

@@ -24,7 +24,8 @@ from policy.rules.program import Atom, Compare, Not, Now, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
-STEP = 10  # between free numbers beyond the constants
+STEP = 10  # between free numbers, unless they may be times
+TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers passes for a while
 Row = tuple[Value, ...]
 
 
@@ -42,21 +43,21 @@ class Universe:
     numbers: Mapping[Value, int] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, slices: Sequence[Slice], ids: Mapping[str, int], now: int, constants: Iterable[Value] = ()
-    ) -> Universe:
+    def of(cls, slices: Sequence[Slice], ids: Mapping[str, int], now: int, constants: Iterable[Value] = ()) -> Universe:
         """Return the universe with so many free ids of each type; a type that is not named has none."""
         known = {value for part in slices for value in part.values} | set(constants)
         types = frozenset().union(*(part.types for part in slices))
+        step = STEP
         if any(part.reads_time for part in slices):
             known.add(Value(INTEGER, str(now)))
+            step = TIME_STEP
         free: dict[str, tuple[Value, ...]] = {}
         isolated = isolation(slices)
         others: set[Value] = set()
         for name in sorted(types | {value.type for value in known}):
             mine = {value.id for value in known if value.type == name}
             if name == INTEGER:
-                numbers, lonely = _numbers(sorted(map(int, mine)), ids.get(name, 0), isolated[name])
+                numbers, lonely = _numbers(sorted(map(int, mine)), ids.get(name, 0), isolated[name], step)
                 free[name] = tuple(Value(name, str(number)) for number in numbers)
                 others |= {Value(name, str(number)) for number in lonely}
             elif name == BOOLEAN:
@@ -91,7 +92,7 @@ def _names(type_name: str, taken: set[str]) -> Iterator[str]:
             yield name
 
 
-def _numbers(constants: list[int], count: int, isolated: int) -> tuple[list[int], list[int]]:
+def _numbers(constants: list[int], count: int, isolated: int, most: int) -> tuple[list[int], list[int]]:
     """Return free and isolated numbers below, between and above the constants."""
     free: list[int] = []
     lonely: list[int] = []
@@ -102,15 +103,15 @@ def _numbers(constants: list[int], count: int, isolated: int) -> tuple[list[int]
         if room <= wanted:
             free += range(low + 1, high)
             continue
-        places = _spread(low, high, wanted, bool(constants))
+        places = _spread(low, high, wanted, bool(constants), most)
         is_free = [(index + 1) % (isolated + 1) == 0 for index in range(wanted)] if isolated else [True] * wanted
         free += [place for place, taken in zip(places, is_free) if taken]
         lonely += [place for place, taken in zip(places, is_free) if not taken]
     return free, lonely
 
 
-def _spread(low: int, high: int, wanted: int, has_constants: bool) -> list[int]:
-    step = min(STEP, (high - low) // (wanted + 1))
+def _spread(low: int, high: int, wanted: int, has_constants: bool, most: int) -> list[int]:
+    step = min(most, (high - low) // (wanted + 1))
     if not has_constants:
         return [step * (index + 1) for index in range(wanted)]
     if low < LEAST:
@@ -297,7 +298,7 @@ class Writer:
         if later:
             moments = [n for v, n in self.universe.numbers.items() if v.type == INTEGER and n >= number]
             self.add(f"1 {{ now({';'.join(map(str, moments))}) }} 1.")
-            self.add(f"#minimize {{ 20@1,now : not now({number}) }}.")
+            self.add(f"#minimize {{ 20@1,later : not now({number}); 5@1,now : used({number}) }}.")
             self.add("#show now/1.")
         else:
             self.add(f"now({number}).")

@@ -24,7 +24,8 @@ from policy.language.nodes import spelled_out
 from policy.language.source import PolicyRejected, Problem
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
-from policy.publishing import active_version, note_fault, version_numbered
+from policy.publishing import active_version, compared_policies, note_fault, version_numbered
+from policy.rules import compile_text
 from policy.rules.program import Program
 from policy.testing import TestReport
 from policy.values import whole_number
@@ -312,6 +313,31 @@ def text_of(environment: Environment, policy: str) -> str:
             raise CommandError(f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MOST:,}.")
         return version_numbered(environment.pk, number).source
     return text_of_file(policy)
+
+
+def add_allow(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="PERMISSION",
+        help="A permission that may be granted more, such as `read on Document`. Repeatable.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=above_zero, default=10.0, help="Time limit of the comparison (default: %(default)g)."
+    )
+
+
+def refuse_more(
+    policy: str, environment: Environment, new: Program, allow: Sequence[str], seconds: float, output: OutputWrapper
+) -> None:
+    """Print how a new policy differs from an old one over all facts; raise `CommandError` if it may grant more."""
+    old = compile_text(text_of(environment, policy))
+    shown = "the active policy" if policy == ACTIVE else f"version {policy}" if not is_file(policy) else policy
+    lines, status = compared_policies((shown, old), ("the new policy", new), seconds, allow)
+    for line in lines:
+        output.write(line)
+    if status:
+        told = "grants more than" if status == 1 else "may grant more than"
+        more = "" if status == 1 else ": the time or memory limit was reached first"
+        raise CommandError(f"The new policy {told} {shown}{more}.", returncode=status)
 
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from checks.analysis.questions import compared
-from checks.analysis.report import POLICY, AnalysisCommand, comparison_lines, policy_named, status_of
-from checks.analysis.search import Solver
-from checks.asking.run import in_memory
+from checks.analysis.report import POLICY, AnalysisCommand, compared_policies, policy_named
 
 
 class Command(AnalysisCommand):
@@ -22,7 +19,7 @@ class Command(AnalysisCommand):
 
     def analyse(self, *, environment: str, old: str, new: str, seconds: float, **options: Any) -> int:
         policies = [policy_named(environment, name) for name in (old, new)]
-        with in_memory(), self.progress("comparing policies"), Solver(seconds) as solver:
-            found = compared(policies[0][1], policies[1][1], solver)
-        self.say(comparison_lines(found, *policies))
-        return status_of(found)
+        with self.progress("comparing policies"):
+            lines, status = compared_policies(policies[0], policies[1], seconds, ())
+        self.say(lines)
+        return status

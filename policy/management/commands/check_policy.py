@@ -1,4 +1,4 @@
-"""Print the problems of policy files without loading them; no database is needed."""
+"""Print the problems of policy files without loading them; no database is needed, but for `--against`."""
 
 import sys
 from typing import Any
@@ -6,18 +6,26 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy import rules
-from policy.files import Unreadable, bundle_of_files
+from policy.errors import AuthzError, Unavailable
+from policy.files import Bundle, Unreadable, bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management.command import (
     FILES,
     ServiceCommand,
+    add_allow,
     add_watch,
     counted,
+    environment_named,
+    is_file,
     problem_line,
+    refuse_more,
     rejection,
     until_interrupted,
     warnings,
 )
+from policy.models import DEFAULT_SLUG, Environment
+from policy.publishing import deep_notices
+from policy.rules.program import Program
 
 
 class Command(ServiceCommand):
@@ -33,15 +41,29 @@ class Command(ServiceCommand):
             default="text",
             help="Output format; github annotates pull requests (default: text).",
         )
+        parser.add_argument(
+            "--deep", action="store_true",
+            help="Also report what has no effect, whatever the facts: rules that change no decision, roles that grant"
+            ' nothing, permissions that nobody can have. Needs `pip install "authz-project[analysis]"`.',
+        )  # fmt: skip
+        parser.add_argument(
+            "--against", metavar="POLICY",
+            help="Fail if the policy grants more than this one, with any facts: a version number, `active`, or a file.",
+        )  # fmt: skip
+        add_allow(parser)
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="Of --against (default: %(default)s).")
         add_watch(parser)
 
-    def handle(self, *, files: list[str], strict: bool, written_as: str, watch: bool, **options: Any) -> None:
+    def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
         if watch:
-            until_interrupted(files, lambda: self._check(files, strict, written_as), self.stdout)
+            until_interrupted(files, lambda: self._check(files, **options), self.stdout)
         else:
-            self._check(files, strict, written_as)
+            self._check(files, **options)
 
-    def _check(self, files: list[str], strict: bool, written_as: str) -> None:
+    def _check(
+        self, files: list[str], *, strict: bool, written_as: str, deep: bool, against: str | None, allow: list[str],
+        seconds: float, environment: str, **_: Any,
+    ) -> None:  # fmt: skip
         for_github = written_as == "github"
         try:
             bundle = bundle_of_files(files, sys.stdin)
@@ -62,6 +84,26 @@ class Command(ServiceCommand):
         numbers = {"type": len(program.types), "rule": len(program.written), "test": len(program.tests)}
         counts = ", ".join(counted(number, kind) for kind, number in numbers.items())
         self.stdout.write(f"no problems: {counts}")
+        try:
+            if deep:
+                self._check_deep(program, bundle, seconds, for_github)
+            if against is not None:
+                self._compare(against, environment, program, allow, seconds)
+        except (AuthzError, Unavailable) as reason:
+            raise CommandError(reason.message, returncode=2) from None
+
+    def _check_deep(self, program: Program, bundle: Bundle, seconds: float, for_github: bool) -> None:
+        notices, is_whole = deep_notices(program, seconds)
+        for notice in notices:
+            self.stdout.write(problem_line(notice, bundle) if for_github else f"notice: {bundle.describe(notice)}")
+        if not is_whole:
+            self.stderr.write(f"warning: not everything was checked within {seconds:g} seconds; see --seconds")
+
+    def _compare(self, against: str, environment: str, program: Program, allow: list[str], seconds: float) -> None:
+        if is_file(against):  # needs no database
+            refuse_more(against, Environment(slug=environment), program, allow, seconds, self.stdout)
+        else:
+            refuse_more(against, environment_named(environment), program, allow, seconds, self.stdout)
 
     def _annotate(self, lines):
         for line in lines:

@@ -9,9 +9,31 @@ from policy.core.journal import by_command
 from policy.errors import PolicyTestsFailed
 from policy.files import bundle_of_files
 from policy.language.source import PolicyRejected
-from policy.management.command import FILES, PolicyCommand, add_version, failures, note, rejection, warnings
+from policy.management.command import (
+    ACTIVE,
+    FILES,
+    PolicyCommand,
+    add_allow,
+    add_version,
+    failures,
+    note,
+    refuse_more,
+    rejection,
+    warnings,
+)
 from policy.models import Environment
-from policy.publishing import CheckedDraft, activate, draft, ignored_facts, publish, remarks_on, results_of
+from policy.publishing import (
+    CheckedDraft,
+    activate,
+    active_version,
+    draft,
+    ignored_facts,
+    publish,
+    remarks_on,
+    results_of,
+    version_numbered,
+)
+from policy.rules import compile_text
 
 BY = by_command("load_policy")
 
@@ -29,10 +51,18 @@ class Command(PolicyCommand):
             "--note", type=note, default="", metavar="TEXT", help="One line for the history: what changed and why."
         )
         parser.add_argument("--dry-run", action="store_true", help="Validate and run tests, but do not publish.")
+        parser.add_argument(
+            "--never-more", action="store_true",
+            help="Publish only if the policy grants no more than the active one, with any facts. "
+            'Needs `pip install "authz-project[analysis]"`.',
+        )  # fmt: skip
+        add_allow(parser)
 
     def act(self, environment: Environment, *, files: list[str], version_number: int | None, **options: Any) -> None:
         if bool(files) == (version_number is not None):
             raise CommandError("Specify either policy files or --version.")
+        if options["allow"] and not options["never_more"]:
+            raise CommandError("--allow needs --never-more.")
         if version_number is not None:
             self.load_version(environment, version_number, **options)
         else:
@@ -44,8 +74,11 @@ class Command(PolicyCommand):
     ) -> None:  # fmt: skip
         if fail_fast or note or dry_run:
             raise CommandError("--fail-fast, --note and --dry-run are for policy files, not for --version.")
+        replaces = None
+        if options["never_more"]:
+            replaces = self._refuse_more(environment, version_numbered(environment.pk, number).source, **options)
         try:
-            done = activate(environment.pk, number, force=force, by=BY)
+            done = activate(environment.pk, number, force=force, by=BY, replaces=replaces)
         except PolicyTestsFailed as reason:
             for error in reason.report.errors:
                 self.stderr.write(error)
@@ -62,6 +95,7 @@ class Command(PolicyCommand):
         bundle = bundle_of_files(files, sys.stdin)
         drafted: CheckedDraft | None
         try:
+            replaces = self._refuse_more(environment, bundle.text, **options) if options["never_more"] else None
             with self.progress("compiling and testing the policy"):
                 if dry_run:
                     drafted = draft(bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
@@ -69,7 +103,10 @@ class Command(PolicyCommand):
                     message = "; ".join(["dry run: the policy can be published; nothing was changed", *remarks])
                 else:
                     text, name = bundle.text, bundle.filename
-                    published = publish(environment.pk, text, name, force=force, fail_fast=fail_fast, by=BY, note=note)
+                    published = publish(
+                        environment.pk, text, name,
+                        force=force, fail_fast=fail_fast, by=BY, note=note, replaces=replaces,
+                    )  # fmt: skip
                     drafted, message = published.draft, published.message
         except (PolicyRejected, PolicyTestsFailed) as reason:
             raise rejection(reason, bundle, self.stderr) from None
@@ -77,3 +114,12 @@ class Command(PolicyCommand):
             for line in warnings(drafted.program, bundle) + failures(drafted.report, bundle):
                 self.stderr.write(line)
         self.stdout.write(message)
+
+    def _refuse_more(
+        self, environment: Environment, text: str, *, allow: list[str], seconds: float, **options: Any
+    ) -> int:
+        """Refuse a policy that may grant more than the active one, and return the active one's number, 0 for none."""
+        active = active_version(environment.pk)
+        with self.progress("comparing with the active policy"):
+            refuse_more(ACTIVE, environment, compile_text(text), allow, seconds, self.stdout)
+        return active.number if active else 0
