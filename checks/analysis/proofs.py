@@ -16,7 +16,7 @@ constants of the policy. So n ids are enough, counted for each type apart as in 
 * The variables of a rule for what has to be true are an "x"; those of a rule for what has to be false are a "y".
   Under `not` it is the other way round.
 * An "x" within the scope of a "y" is outside of the class: there is no bound.
-* What has to be true must not be recursive: its formula would be infinite. What has to be false may be, if no "x" occurs
+* What has to be true must not be recursive: its formula would be infinite. What has to be false may be, if no "x" is
   in it: leaving facts out makes no more of it true. (For rules without `not`, this is the test of containment on a
   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 """
@@ -24,7 +24,7 @@ constants of the policy. So n ids are enough, counted for each type apart as in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checks.analysis.slices import Goal, Slice, SlicedRule, Slot, slot_of_term, terms_of
@@ -39,7 +39,7 @@ _MOST_MATCHES = 3_000  # tried for one pair of goals
 
 
 def is_contained(one: Slice, goal: Goal, other: Slice, wider: Goal) -> bool:
-    """Return whether it is proved that what the first slice derives of its goal, the other derives of the other goal."""
+    """Return whether it is proved that all that one slice derives of its goal, the other derives of the wider goal."""
     failed: set[_Pair] = set()
     while True:
         attempt = _Containment(one, other, failed)
@@ -138,9 +138,11 @@ class _Containment:
         return found
 
 
-def _matched(general: Iterable[Term], terms: Iterable[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
+def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
+    if len(general) != len(terms):
+        return None
     found = dict(by)
-    for wanted, term in zip(general, terms, strict=True):
+    for wanted, term in zip(general, terms):
         if isinstance(wanted, Var):
             if found.setdefault(wanted, term) != term:
                 return None
@@ -160,6 +162,9 @@ def _is_within(one: Slot, other: Slot) -> bool:
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------
+
+
+_Side = tuple[Slice, Goal]
 
 
 class Unbounded(Exception):

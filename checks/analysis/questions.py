@@ -19,7 +19,7 @@ from policy.language import ast, parse
 from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_text
 from policy.rules.changes import AtomSet, Changed, changed_rules, reached
-from policy.rules.program import Atom, Not, Program, Types, Var, types_of
+from policy.rules.program import Atom, Not, Program, Term, Types, Var, types_of
 from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 
 ALLOW = "allow"
@@ -209,7 +209,7 @@ class Statement:
     call: Atom  # the goal; its variables are the predicate's arguments
     variables: tuple[str, ...]
 
-    def atom(self, row: Sequence[object]) -> Atom:
+    def atom(self, row: Sequence[Term]) -> Atom:
         """Return the goal's atom for a row of the predicate."""
         values = dict(zip(self.variables, row))
         return Atom(

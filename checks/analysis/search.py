@@ -1,6 +1,6 @@
 """Search for facts that make one goal true and another false, with more and more ids, until time is over.
 
-The solver runs in a process of its own, with limits of time and memory: a policy can make its program arbitrarily large.
+The solver runs in a process of its own, with limits of time and memory: a policy can make its program very large.
 """
 
 from __future__ import annotations

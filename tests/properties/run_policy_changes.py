@@ -40,9 +40,8 @@ def main() -> int:
                 print(f"==== FOUND in other words: {trial.base.name}\n{trial.text}", flush=True)
             reached += trial.ids >= IDS
             slowest, count = max(slowest, trial.seconds), count + 1
-    print(
-        f"{arguments.changes - missed} of {arguments.changes} changes found, {invented} of {arguments.rewordings} invented"
-    )
+    print(f"{arguments.changes - missed} of {arguments.changes} changes found")
+    print(f"{invented} of {arguments.rewordings} rewordings found to differ")
     print(f"{reached} of {count} comparisons complete with {IDS} ids of each type; the slowest took {slowest:.1f} s")
     print(f"{time.monotonic() - started:.0f} s")
     return 1 if missed or invented or reached < REACH * count else 0

@@ -20,7 +20,7 @@ class Command(AnalysisCommand):
         parser.add_argument("goal", metavar="GOAL", help='For example `allow(u: User, "read", d: Document)`.')
         parser.add_argument(
             "--unless", default="", metavar="CONDITION",
-            help='Where it is meant to hold, in Polar: `has_role(u, "reader", d)`. Other variables stand for any value.',
+            help='Where it may hold, in Polar, e.g. `has_role(u, "reader", d)`. Other variables stand for any value.',
         )  # fmt: skip
         parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
 
