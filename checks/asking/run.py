@@ -47,12 +47,15 @@ def question_time() -> Deadline:
 def current_time() -> int:
     """Return the time of the database's clock, in whole seconds since 1970."""
     given = given_time()
-    return clock.now() // 1_000_000 if given is None else given
+    return clock.now() // 1_000_000 if given is None else int(given)
 
 
-def given_time() -> int | None:
-    """Return the current time to pass to statements; None if the database has a clock of its own."""
-    return None if dialect().has_clock else int(time_here())
+def given_time() -> str | None:
+    """Return the current time to pass to statements; None if the database has a clock of its own.
+
+    It is a text, as all ids are: SQLite finds a number unequal to any text from a table that declares no types.
+    """
+    return None if dialect().has_clock else str(int(time_here()))
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:

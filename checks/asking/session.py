@@ -488,7 +488,7 @@ class LiveSession(Session):
         if self.moment is None:
             return {"now": run.given_time(), "version": self.version}
         revision, at = self.moment.revision, self.moment.at
-        return {"now": at // 1_000_000, "version": self.version, "revision": revision, "moment": at}
+        return {"now": str(at // 1_000_000), "version": self.version, "revision": revision, "moment": at}
 
     def key(
         self,

@@ -288,7 +288,7 @@ class Snapshot(Session):
         then: dict[str, object] = {}
         if self.past is not None:
             then = {"revision": self.past.revision, "moment": self.past.at}
-        return {"now": self.now, **then} | ({"facts": self._facts} if self.inline else {})
+        return {"now": str(self.now), **then} | ({"facts": self._facts} if self.inline else {})
 
     @cached_property
     def _facts(self) -> str:
