@@ -14,6 +14,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
+from checks.analysis.report import compared_on_page
 from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, suggestions
 from checks.compare.preview import preview, previewed
@@ -102,7 +103,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         if not self.has_view_or_change_permission(request, chosen):
             raise PermissionDenied
         text = str(sent.get("text", "")).replace("\r\n", "\n").replace("\r", "\n")
-        shown = ask_page(chosen, filled(sent), text, public_url_of(request.META))
+        shown = ask_page(chosen, filled(sent), text, public_url_of(request.META), "ways" in sent)
         return self._page(request, "ask", chosen, **shown)
 
     def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -157,6 +158,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         found, trouble = None, {}
         if request.method == "POST":
             try:
+                if "over_all" in request.POST:
+                    shown = {"text": text, "questions": questions, "lines": len(text.splitlines())}
+                    shown["over_all"] = compared_on_page(version.environment_id, text)
+                    return self._page(request, "preview", version, **shown)
                 asked = questions if questions.strip() else None
                 found = preview(version.environment_id, text, version.filename or "", asked)
             except AuthzError as reason:

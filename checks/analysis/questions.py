@@ -227,6 +227,8 @@ def stated(program: Program, goal: str, unless: str = "") -> Statement:
             case ast.Literal(value):
                 args.append(value)
             case ast.Parameter(variable, type_name):
+                if type_name.text not in program.subtypes:
+                    raise NotAClaim(f"unknown type `{type_name.text}`")
                 name = f"any_{place}" if variable.name == "_" else variable.name
                 args.append(Var(name))
                 params.append(f"{name}: {type_name.text}")

@@ -8,9 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from checks.analysis.questions import Comparison, Way, Ways, compared
+from checks.analysis.questions import Comparison, Way, Ways, compared, stated, stored_around, ways
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
 from checks.asking.run import in_memory
+from checks.asking.snapshot import Snapshot
+from policy.active import active_program
 from policy.errors import AuthzError, Unavailable
 from policy.ground.clock import short_text_of
 from policy.management.command import (
@@ -107,7 +109,7 @@ def way_lines(found: Ways) -> Iterator[str]:
         yield "already true"
         return
     for way in found.ways:
-        yield f"- {way_text(way)}"
+        yield way_text(way)
     if not found.ways:
         yield "no way found" if found.is_complete else "no way found before the time or memory limit was reached"
 
@@ -119,10 +121,33 @@ def way_text(way: Way) -> str:
 def compared_policies(
     old: tuple[str, Program], new: tuple[str, Program], seconds: float, allowed: Iterable[str]
 ) -> tuple[list[str], int]:
-    """Compare two policies with names; return the lines of the report, and an exit status."""
+    """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
     with in_memory(), Solver(seconds) as solver:
         found = compared(old[1], new[1], solver)
     return [*comparison_lines(found, old, new)], status_of(found, allowed)
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------------
+
+_PAGE_SECONDS = 4.0  # a request waits for the search
+
+
+def compared_on_page(environment_id: int, text: str) -> list[str]:
+    """Compare the active policy with a text."""
+    active = active_program(environment_id) or compile_text("")
+    old, new = ("the active policy", active), ("this policy", compile_text(text))
+    with Solver(_PAGE_SECONDS) as solver:
+        return list(comparison_lines(compared(active, new[1], solver), old, new))
+
+
+def ways_on_page(session: Snapshot, goal: str) -> list[str]:
+    """Return what would make the goal true, over the session's stored and context facts."""
+    with Solver(_PAGE_SECONDS) as solver:
+        statement = stated(session.program, goal)
+        stored, is_whole = stored_around(session, statement)
+        context = [Atom(fact.predicate, fact.args) for fact in session.context]
+        lines = list(way_lines(ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)))
+    return lines if is_whole else [*lines, f"Only {len(stored):,} stored facts around the goal were considered."]
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from checks.analysis.proofs import Bound, bound_of, is_contained
@@ -44,6 +45,16 @@ class AnalysisMissing(AuthzError):
         super().__init__('clingo is not installed. Run `pip install "authz-project[analysis]"`.')
 
 
+class AnalysisBusy(AuthzError):
+    """Another thread of this process is searching: a server has one search per worker at a time."""
+
+    def __init__(self) -> None:
+        super().__init__("another analysis is running. Try again in a few seconds")
+
+
+_turn = Lock()
+
+
 def is_available() -> bool:
     return find_spec("clingo") is not None
 
@@ -66,11 +77,16 @@ class Solver:
     def __enter__(self) -> Solver:
         if not is_available():
             raise AnalysisMissing
+        if not _turn.acquire(blocking=False):
+            raise AnalysisBusy
         self.end = time.monotonic() + self.seconds
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._kill()
+        try:
+            self._kill()
+        finally:
+            _turn.release()
 
     @property
     def left(self) -> float:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from checks.analysis.report import ways_on_page
 from checks.ask_pages.question import CHANGED, Note, PageQuestion, unknown_names, unknown_types, unmentioned
 from checks.asking import run
 from checks.asking.question import Page, Question
@@ -23,8 +24,9 @@ from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
 from policy.core.pagination import Listing, ListPage, Pager, key_of
-from policy.errors import Cancelled
+from policy.errors import AuthzError, Cancelled
 from policy.moments import AsOf, Moment
+from policy.rules.program import Atom
 from policy.values import Value
 
 # ---- listing ------------------------------------------------------------------------------------------------------
@@ -154,23 +156,36 @@ class PageAnswer:
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
     whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
+    ways: tuple[str, ...] = ()  # what would allow what is denied, if that was asked for
 
 
-def answered(asked: PageQuestion) -> PageAnswer:
+def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
     begun = time.perf_counter()
     if asked.kind.name == CHANGED:
         return _changed(asked, begun)
     with _session(asked) as session:
         questions = asked.questions(session.program)
         goal = found = None
+        ways: tuple[str, ...] = ()
         if asked.kind.column:
             found = listed(session, questions, asked.kind.column, asked.fields)
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
+        if goal is not None and not goal.holds and with_ways:
+            ways = _ways(session, questions[0])
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
         moments = () if asked.moment is None else (asked.moment,)
-        return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000)
+        return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000, ways=ways)
+
+
+def _ways(session: Snapshot, question: Question) -> tuple[str, ...]:
+    predicate, names = question.calls[0]
+    values = [Value(question.variables[name].type, question.variables[name].one) for name in names]
+    try:
+        return tuple(ways_on_page(session, str(Atom(predicate, tuple(values)))))
+    except AuthzError as reason:
+        return (reason.message,)
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:

@@ -185,8 +185,13 @@ def version_chosen(text: str) -> PolicyVersion | None:
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str) -> ShownQuestion:
-    """Return the page's data. `text` is a draft to use in place of the version's policy, without publishing it."""
+def ask_page(
+    version: PolicyVersion, fields: PageFields, text: str, origin: str, with_ways: bool = False
+) -> ShownQuestion:
+    """Return the page's data. `text` is a draft to use in place of the version's policy, without publishing it.
+
+    `with_ways` searches for what would allow what is denied.
+    """
     kind = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     program = program_or_none(version)
     suggested = suggestions(version.environment_id, program) if program else {}
@@ -207,7 +212,7 @@ def ask_page(version: PolicyVersion, fields: PageFields, text: str, origin: str)
         return form
     try:
         asked = question_of(version, fields, text)
-        return form | _shown_answer(answered(asked), origin)
+        return form | _shown_answer(answered(asked, with_ways), origin)
     except Incomplete as reason:
         return form | {"incomplete": reason.message}
     except AuthzError as reason:
@@ -310,6 +315,7 @@ def _explained(answer: PageAnswer) -> ShownQuestion:
         "goal_note": "" if is_strange else answer.goal.note,
         "gap": answer.goal.gap,
         "lines": page_lines(answer.goal, slug),
+        "ways": answer.ways,
         "title": f"{'Allowed' if answer.goal.holds else 'Denied'}: {answer.goal.text}",
     }
 

@@ -1,0 +1,319 @@
+"""Comparing policies over all facts, proofs, ways to allow something, and what has no effect."""
+
+import time
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from checks.analysis import report, search
+from checks.analysis.deep import deep_notices
+from checks.analysis.questions import EngineDisagrees, compared, differing, proved, replay, stated, ways
+from checks.analysis.search import AnalysisBusy, AnalysisMissing, OutOfLimits, Solver, Verdict, Witness
+from checks.testing import run as run_tests
+from policy.errors import AuthzError
+from policy.models import PolicyVersion
+from policy.rules import compile_text
+from policy.rules.program import Atom
+from policy.values import Value
+from tests.checks.conftest import fact, publish, store, url
+
+pytestmark = pytest.mark.one_database
+
+POLICY = """
+actor User {}
+resource Org { roles = ["member", "admin"]; "member" if "admin"; }
+resource Doc {
+  roles = ["reader", "writer"];
+  permissions = ["read", "write"];
+  relations = { org: Org };
+  "reader" if "writer";
+  "reader" if "member" on "org";
+  "read" if "reader";
+  "write" if "writer" and not is_locked(resource);
+}
+"""
+FOLDERS = """
+actor User {}
+resource Folder {
+  roles = ["viewer"];
+  permissions = ["view"];
+  relations = { parent: Folder };
+  "viewer" if "viewer" on "parent";
+  "view" if "viewer" and not is_hidden(resource);
+}
+"""
+LAXER = POLICY.replace(" and not is_locked(resource)", "")
+
+
+@pytest.fixture
+def solver():
+    with Solver(60.0) as found:
+        yield found
+
+
+def differences(old: str, new: str, solver: Solver) -> dict[str, tuple[Verdict, Verdict]]:
+    found = compared(compile_text(old), compile_text(new), solver, most=3)
+    return {str(each.permission): (each.more.verdict, each.less.verdict) for each in found.differences}
+
+
+# ---- comparing -----------------------------------------------------------------------------------------------------
+
+
+def test_a_condition_less_grants_more_and_nothing_less(db, solver):
+    assert differences(POLICY, LAXER, solver) == {"write on Doc": (Verdict.FOUND, Verdict.PROVED)}
+    assert differences(LAXER, POLICY, solver) == {"write on Doc": (Verdict.PROVED, Verdict.FOUND)}
+
+
+def test_what_is_found_is_as_small_as_can_be_and_a_test_that_can_be_pasted(db, solver):
+    new = compile_text(LAXER)
+    (found,) = compared(compile_text(POLICY), new, solver).differences
+    assert sorted(map(str, found.more.witness.facts)) == [
+        'has_role(User{"user1"}, "writer", Doc{"doc1"})', 'is_locked(Doc{"doc1"})',
+    ]  # fmt: skip
+    test = "\n".join(report.test_lines(found.more.witness, 'a "test"', new))
+    declared = "declare is_locked(Doc);"
+    assert declared in test
+    assert run_tests(compile_text(f"{LAXER}\n{declared}\n{test}")).success
+    assert not run_tests(compile_text(f"{POLICY}\n{test}")).success
+
+
+def test_the_order_and_names_of_rules_do_not_matter(db, solver):
+    renamed = (
+        FOLDERS.replace('"viewer" if "viewer" on "parent";', "")
+        + 'has_role(a: Actor, "viewer", f: Folder) if has_role(a, "viewer", up) and has_relation(f, "parent", up);'
+    )
+    assert set(differences(FOLDERS, renamed, solver).values()) <= {(Verdict.PROVED, Verdict.PROVED)}
+
+
+def test_recursion_through_negation_of_facts_is_searched_and_not_called_proved(db, solver):
+    other = FOLDERS.replace("not is_hidden(resource)", "not is_hidden(resource) and not is_gone(resource)").replace(
+        '"viewer" if "viewer" on "parent";', '"viewer" if "viewer" on "parent" and not is_gone(resource);'
+    )
+    assert differences(FOLDERS, other, solver) == {"view on Folder": (Verdict.PROVED, Verdict.FOUND)}
+    longer = (
+        FOLDERS
+        + """
+    has_permission(u: User, "view", f: Folder) if
+      has_role(u, "viewer", g) and has_relation(f, "parent", e) and has_relation(e, "parent", g) and not is_hidden(f);
+    """
+    )
+    assert differences(FOLDERS, longer, solver) == {"view on Folder": (Verdict.NONE, Verdict.PROVED)}
+
+
+def test_only_permissions_that_changed_rules_reach_are_searched(db):
+    assert [str(each) for each in differing(compile_text(POLICY), compile_text(LAXER))] == ["write on Doc"]
+    assert differing(compile_text(POLICY), compile_text(POLICY + "\n# a comment\n")) == {}
+
+
+def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
+    quota = """
+    actor User {} resource Doc { permissions = ["read"]; }
+    has_permission(u: User, "read", d: Doc) if uses(u, n) and n < 10 and owns(u, d);
+    """
+    found = compared(compile_text(quota), compile_text(quota.replace("n < 10", "n <= 10")), solver).differences
+    assert str(found[0].more.witness.facts[1]) == 'uses(User{"user1"}, 10)' and found[0].less.verdict == Verdict.PROVED
+    timed = quota.replace("n < 10", "@current_unix_time < n")
+    (late,) = compared(compile_text(timed), compile_text(timed.replace("< n", "<= n")), solver).differences
+    assert late.more.witness.is_timed
+
+
+# ---- proving -------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_proved_or_refuted(db, solver):
+    program = compile_text(POLICY)
+    only_writers = stated(program, 'allow(u: User, "write", d: Doc)', 'has_role(u, "writer", d) and not is_locked(d)')
+    assert proved(only_writers, solver).verdict == Verdict.PROVED
+    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'has_role(u, "reader", d)'), solver)
+    assert found.verdict == Verdict.PROVED, "has_role follows from other roles too"
+    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'has_relation(d, "org", _)'), solver)
+    assert [str(each) for each in found.witness.facts] == ['has_role(User{"user1"}, "reader", Doc{"doc1"})']
+    assert str(found.witness.atom) == 'allow(User{"user1"}, "read", Doc{"doc1"})'
+
+
+@pytest.mark.parametrize(
+    ("goal", "unless", "told"),
+    [
+        ("allow(u: User", "", "is not a goal"),
+        ('allow(u: Nobody, "read", d: Doc)', "", "unknown type `Nobody`"),
+        ('allow(u: User, "read", d: Doc)', "has_rol(u, d)", "no predicate `has_rol` (did you mean `has_role`?)"),
+        ('allow(u: User, "read", d: Doc) if true', "", "is not a goal"),
+        ('allow(u: User, "read", d: Doc)', "has_role(u", "the claim is not valid"),
+    ],
+)
+def test_a_claim_that_is_none_is_refused(goal, unless, told):
+    with pytest.raises(AuthzError) as refused:
+        stated(compile_text(POLICY), goal, unless)
+    assert told in refused.value.message
+
+
+# ---- what would allow it -------------------------------------------------------------------------------------------
+
+
+def test_ways_differ_in_kind_and_the_smallest_comes_first(db, solver):
+    found = ways(stated(compile_text(POLICY), 'allow(User{"ann"}, "read", Doc{"plan"})'), [], solver)
+    assert [len(each.inserts) for each in found.ways] == sorted(len(each.inserts) for each in found.ways)
+    assert str(found.ways[0].inserts[0]).startswith('has_role(User{"ann"}, ')
+    assert any('"member", Org{' in str(way.inserts) or "member" in str(way.inserts[-1]) for way in found.ways)
+
+
+def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
+    goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
+    writer = Atom("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))
+    locked = Atom("is_locked", (Value("Doc", "plan"),))
+    assert [(each.inserts, each.deletes) for each in ways(goal, [writer, locked], solver).ways] == [((), (locked,))]
+    assert ways(goal, [writer], solver).holds
+
+
+# ---- what has no effect --------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_effect_is_reported(db):
+    text = (
+        POLICY.replace('roles = ["reader", "writer"]', 'roles = ["reader", "writer", "ghost"]')
+        .replace('permissions = ["read", "write"]', 'permissions = ["read", "write", "fly", "see"]')
+        .replace('"read" if "reader";', '"read" if "reader"; "see" if "reader"; "read" if "writer";')
+    )
+    notices, is_whole = deep_notices(compile_text(text), 120.0)
+    told = [notice.message for notice in notices]
+    assert is_whole
+    assert 'the role "ghost" grants nothing (proved)' in told
+    assert 'nobody can have "fly" (proved)' in told
+    assert "this rule changes no decision (proved)" in told
+    assert any(message.startswith('"see" is the same as "read"') for message in told)
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+LARGE = "p(X1,X2,X3,X4,X5,X6,X7) :- n(X1),n(X2),n(X3),n(X4),n(X5),n(X6),n(X7). n(1..60).\n"
+
+
+def test_a_program_that_is_too_large_is_ended_in_time():
+    began = time.monotonic()
+    with Solver(2.0) as solver:
+        with pytest.raises(OutOfLimits):
+            solver.solve(LARGE, 1.0)
+        process = solver._process
+        assert solver.solve("a.", 1.0)["model"] is not None if solver.left > 0 else True
+    assert process is None and solver._process is None
+    assert time.monotonic() - began < 60
+
+
+def test_a_program_that_takes_too_much_memory_is_ended():
+    with Solver(60.0, memory=2**27) as solver, pytest.raises(OutOfLimits):
+        solver.solve(LARGE, 60.0)
+
+
+def test_one_search_at_a_time():
+    with Solver(5.0), pytest.raises(AnalysisBusy), Solver(5.0):
+        pass
+    with Solver(5.0) as solver:
+        assert solver.solve("a. #show a/0.", 5.0)["model"] == [["a", []]]
+
+
+def test_without_the_solver_it_says_what_installs_it(monkeypatch):
+    monkeypatch.setattr(search, "find_spec", lambda name: None)
+    with pytest.raises(AnalysisMissing, match=r"pip install \"authz-project\[analysis\]\""), Solver():
+        pass
+
+
+def test_what_the_engine_does_not_confirm_is_never_printed(db, solver):
+    program = compile_text(POLICY)
+    claim = search.Claim(search.Side(program, next(iter(differing(program, compile_text(LAXER)).values()))[0]))
+    row = (Value("User", "u"), Value("String", "write"), Value("Doc", "d"))
+    with pytest.raises(EngineDisagrees, match="Please report this"):
+        replay(claim, Witness((), Atom("allow", row), 0))
+
+
+# ---- commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, text in (("old", POLICY), ("new", LAXER)):
+        (tmp_path / f"{name}.polar").write_text(text)
+    return lambda name: str(tmp_path / f"{name}.polar")
+
+
+def run(name: str, *args: str) -> tuple[int, str]:
+    written = StringIO()
+    try:
+        call_command(name, *args, stdout=written, stderr=written, no_color=True)
+    except SystemExit as end:
+        return int(end.code), written.getvalue()
+    except CommandError as reason:
+        return reason.returncode, f"{written.getvalue()}{reason}"
+    return 0, written.getvalue()
+
+
+def test_comparing_files_ends_with_what_it_found(db, files):
+    status, told = run("compare_policies", files("old"), files("new"))
+    assert status == 1 and "write on Doc: grants more; not less (proved)" in told
+    assert '    assert allow(User{"user1"}, "write", Doc{"doc1"});' in told
+    assert run("compare_policies", files("new"), files("old"))[0] == 0
+    assert run("compare_policies", files("old"), files("old")) == (
+        0, "The same: no rule differs on which a decision depends.\n",
+    )  # fmt: skip
+    assert run("compare_policies", files("old"), files("missing"))[0] == 2
+
+
+def test_proving_and_ways_on_the_command_line(db, files):
+    goal = 'allow(u: User, "write", d: Doc)'
+    status, told = run("prove", goal, "--unless", "not is_locked(d)", "--policy", files("old"))
+    assert (status, told) == (0, "never: proved\n")
+    status, told = run("prove", goal, "--unless", 'has_role(u, "reader", d) and d = Doc{"x"}', "--policy", files("new"))
+    assert status == 1 and 'has_role(User{"user1"}, "writer", Doc{"doc1"});' in told
+    status, told = run("how", 'allow(User{"ann"}, "write", Doc{"plan"})', "--policy", files("old"))
+    assert (status, told.splitlines()[0]) == (0, 'insert has_role(User{"ann"}, "writer", Doc{"plan"})')
+
+
+def test_how_counts_stored_facts(repos):
+    publish(repos, POLICY)
+    store(repos, fact("has_role", "User:ann", "writer", "Doc:plan"), fact("is_locked", "Doc:plan"))
+    asked = ("how", 'allow(User{"ann"}, "write", Doc{"plan"})', "--environment", repos.environment.slug)
+    assert run(*asked, "--with-stored") == (0, 'delete is_locked(Doc{"plan"})\n')
+    assert run(*asked)[1].startswith("insert has_role")
+
+
+def test_a_policy_that_grants_more_is_refused(repos, files):
+    publish(repos, POLICY)
+    where = ("--environment", repos.environment.slug)
+    status, told = run("load_policy", files("new"), "--never-more", *where)
+    assert status == 1 and "The new policy grants more than the active policy." in told
+    assert PolicyVersion.objects.filter(environment=repos.environment).count() == 2
+    assert run("load_policy", files("new"), "--allow", "write on Doc", *where)[0] == 1
+    assert run("load_policy", files("new"), "--never-more", "--allow", "write on Doc", *where)[0] == 0
+    assert run("load_policy", files("old"), "--never-more", *where)[0] == 0
+    assert run("load_policy", "--version", "3", "--never-more", *where)[0] == 1
+
+
+def test_files_are_checked_against_a_policy(repos, files):
+    publish(repos, POLICY)
+    where = ("--environment", repos.environment.slug)
+    assert run("check_policy", files("new"), "--against", "active", *where)[0] == 1
+    assert run("check_policy", files("new"), "--against", files("old"), "--allow", "write on Doc")[0] == 0
+    status, told = run("check_policy", files("old"), "--deep", "--seconds", "60")
+    assert status == 0 and told.startswith("no problems: 3 types")
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------------
+
+
+def test_pages_compare_and_say_what_would_allow_it(admin, version, repos):
+    asked = {"kind": "authorize", "actor": "User:nobody", "action": "read", "resource": "Repo:a"}
+    page = admin.get(url("ask", version), asked).content.decode()
+    assert "Find what would allow it" in page and "What would allow it" not in page
+    page = admin.get(url("ask", version), asked | {"ways": "1"}).content.decode()
+    assert "What would allow it" in page and "insert has_role(User{&quot;nobody&quot;}" in page
+    laxer = version.source + 'has_permission(_: User, "read", _: Repo);'
+    page = admin.post(url("preview", version), {"text": laxer, "over_all": "1"}).content.decode()
+    assert "read on Repo: grants more" in page
+
+
+def test_pages_say_what_installs_the_solver(admin, version, monkeypatch):
+    monkeypatch.setattr(search, "find_spec", lambda name: None)
+    asked = {"kind": "authorize", "actor": "User:nobody", "action": "read", "resource": "Repo:a", "ways": "1"}
+    assert "authz-project[analysis]" in admin.get(url("ask", version), asked).content.decode()
+    page = admin.post(url("preview", version), {"text": version.source + "\n", "over_all": "1"}).content.decode()
+    assert "authz-project[analysis]" in page
