@@ -186,7 +186,7 @@ class _Slicing:
         body = tuple(replaced(lit, only) for lit in literals if not isinstance(lit, Member))
         head = Atom(rule.head.predicate, tuple(only.get(term, term) for term in rule.head.args))  # type: ignore[call-overload]
         left = {name: slot for name, slot in known.items() if name not in only}
-        uses = Counter(term for lit in (head, *body) for term in set(terms_of(lit)) if isinstance(term, Var))
+        uses = Counter(term for lit in (rule.head, *literals) for term in set(terms_of(lit)) if isinstance(term, Var))
         inner = {term for lit in body if isinstance(lit, Not) for term in lit.atom.args if uses[term] == 1}
         calls = tuple(self._call(lit, left) for lit in body)
         return SlicedRule(head, body, calls, left, frozenset(var for var in inner if isinstance(var, Var)), rule)

@@ -118,6 +118,15 @@ def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
     assert late.more.witness.is_timed
 
 
+def test_a_list_binds_the_variable_of_a_not(db, solver):
+    status = """
+    actor User {} resource Doc { permissions = ["read"]; }
+    has_permission(_: User, "read", d: Doc) if status in ["new", "old"] and has_status(d, status);
+    """
+    negated = status.replace("and has_status", "and not has_status")
+    assert differences(status, negated, solver) == {"read on Doc": (Verdict.FOUND, Verdict.FOUND)}
+
+
 # ---- proving -------------------------------------------------------------------------------------------------------
 
 
