@@ -41,7 +41,7 @@ LIMITS = {
     "files for a question": 20,
     "files for a batch": 19,
     "files for a policy": 59,
-    "commands": 31,
+    "commands": 34,
     "settings": 39,
     "environment variables": 30,
 }

@@ -18,7 +18,7 @@ from policy.rules.program import Atom, Program, Types
 from policy.values import ACTOR, RESOURCE, STRING, Value
 
 _IDS = 2  # of each type: more are searched only to compare policies
-Names = dict[tuple[str, str, str], Span]  # by block, keyword and name
+DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name
 
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
@@ -29,8 +29,8 @@ def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]
         return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
 
 
-def _declared(program: Program) -> Names:
-    found: Names = {}
+def _declared(program: Program) -> DeclaredNames:
+    found: DeclaredNames = {}
     for block in parse(program.source).items:
         if isinstance(block, ast.Block) and block.name is not None:
             for item in block.items:
@@ -48,7 +48,7 @@ def _notice(span: Span, message: str, finding: Finding | None = None) -> Problem
 # ---- roles ---------------------------------------------------------------------------------------------------------
 
 
-def _unused_roles(program: Program, names: Names) -> Iterator[Problem]:
+def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
     """Yield the roles that no rule on which a decision depends asks for."""
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
     goals = [
@@ -67,7 +67,7 @@ def _unused_roles(program: Program, names: Names) -> Iterator[Problem]:
 # ---- permissions ---------------------------------------------------------------------------------------------------
 
 
-def _permissions(program: Program, names: Names, solver: Solver) -> Iterator[Problem]:
+def _permissions(program: Program, names: DeclaredNames, solver: Solver) -> Iterator[Problem]:
     actors = program.subtypes[ACTOR]
     by_type: dict[str, dict[str, Claim]] = {}
     for block, keyword, name in names:
@@ -90,7 +90,7 @@ def _claim(program: Program, actors: Types, name: str, block: str, other: str | 
 
 
 def _equal_permissions(
-    program: Program, actors: Types, block: str, claims: dict[str, Claim], names: Names, solver: Solver
+    program: Program, actors: Types, block: str, claims: dict[str, Claim], names: DeclaredNames, solver: Solver
 ) -> Iterator[Problem]:
     """Yield the permissions that everybody has who has another one: those that no facts tell apart."""
     known = {name: claim.finding.witness for name, claim in claims.items() if claim.finding.witness}

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checks.analysis.slices import Goal, Slice, SlicedRule, Slot, slot_of_term, terms_of
+from checks.analysis.slices import GoalPattern, GoalSlot, Slice, SlicedRule, slot_of_term, terms_of
 from policy.rules.components import Components
 from policy.rules.program import Atom, Compare, Literal, Not, Term, Var
 from policy.values import INTEGER
@@ -38,7 +38,7 @@ _MOST_MATCHES = 3_000  # tried for one pair of goals
 # ---- containment ---------------------------------------------------------------------------------------------------
 
 
-def is_contained(one: Slice, goal: Goal, other: Slice, wider: Goal) -> bool:
+def is_contained(one: Slice, goal: GoalPattern, other: Slice, wider: GoalPattern) -> bool:
     """Return whether it is proved that all that one slice derives of its goal, the other derives of the wider goal."""
     failed: set[_Pair] = set()
     while True:
@@ -48,7 +48,8 @@ def is_contained(one: Slice, goal: Goal, other: Slice, wider: Goal) -> bool:
             return holds
 
 
-_Pair = tuple[Goal, Goal, bool]  # goals of the slices; whether the second is contained in the first instead
+# Goals of both slices, and whether the second is contained in the first instead.
+_Pair = tuple[GoalPattern, GoalPattern, bool]
 
 
 @dataclass
@@ -64,7 +65,7 @@ class _Containment:
     def __post_init__(self) -> None:
         self.known_failures = len(self.failed)
 
-    def assume(self, goal: Goal, wider: Goal) -> bool:
+    def assume(self, goal: GoalPattern, wider: GoalPattern) -> bool:
         pair = (goal, wider, self.is_reversed)
         if pair in self.failed:
             return False
@@ -75,7 +76,7 @@ class _Containment:
                 return False
         return True
 
-    def _holds(self, goal: Goal, wider: Goal) -> bool:
+    def _holds(self, goal: GoalPattern, wider: GoalPattern) -> bool:
         if len(goal.slots) != len(wider.slots) or not all(map(_is_within, goal.slots, wider.slots)):
             return False
         accepted = list(wider.meet(self.other.program.accepted.get(wider.key, ())))
@@ -110,7 +111,7 @@ class _Containment:
                 return True
         return False
 
-    def _calls(self, wanted: Goal | None, call: Goal | None, is_negated: bool) -> bool:
+    def _calls(self, wanted: GoalPattern | None, call: GoalPattern | None, is_negated: bool) -> bool:
         if wanted is None or call is None:
             return True
         if is_negated:
@@ -124,11 +125,9 @@ class _Containment:
             return None
         if isinstance(wanted, Compare) and isinstance(given, Compare) and wanted.operator != given.operator:
             return None
-        names = [each.atom if isinstance(each, Not) else each for each in (wanted, given)]
-        if isinstance(names[0], Atom) and isinstance(names[1], Atom) and names[0].predicate != names[1].predicate:
-            programs = self.other.program, self.one.program
-            if not all(each.predicate in program.helpers for each, program in zip(names, programs)):
-                return None
+        theirs, mine = _predicate(wanted), _predicate(given)
+        if theirs != mine and not (theirs in self.other.program.helpers and mine in self.one.program.helpers):
+            return None
         found = _matched(terms_of(wanted), terms_of(given), by)
         for name, term in (found or {}).items():
             if (name in general.inner) != (term in rule.inner):
@@ -136,6 +135,11 @@ class _Containment:
             if name in general.inner and general.slots[name] != _slot(term, rule):
                 return None
         return found
+
+
+def _predicate(literal: Literal) -> str:
+    atom = literal.atom if isinstance(literal, Not) else literal
+    return atom.predicate if isinstance(atom, Atom) else ""
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
@@ -151,11 +155,11 @@ def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Te
     return found
 
 
-def _slot(term: Term, rule: SlicedRule) -> Slot:
+def _slot(term: Term, rule: SlicedRule) -> GoalSlot:
     return slot_of_term(term, rule.slots)
 
 
-def _is_within(one: Slot, other: Slot) -> bool:
+def _is_within(one: GoalSlot, other: GoalSlot) -> bool:
     if other.values is None:
         return one.types <= other.types
     return one.values is not None and one.values <= other.values
@@ -164,7 +168,7 @@ def _is_within(one: Slot, other: Slot) -> bool:
 # ---- bounds ----------------------------------------------------------------------------------------------------------
 
 
-_Side = tuple[Slice, Goal]
+_Side = tuple[Slice, GoalPattern]
 
 
 class Unbounded(Exception):
@@ -172,7 +176,7 @@ class Unbounded(Exception):
 
 
 def bound_of(
-    holds: tuple[Slice, Goal] | None, fails: tuple[Slice, Goal] | None, compares_isolated: bool
+    holds: tuple[Slice, GoalPattern] | None, fails: tuple[Slice, GoalPattern] | None, compares_isolated: bool
 ) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     slices = [side[0] for side in (holds, fails) if side]
@@ -200,9 +204,9 @@ class _Walk:
     def __init__(self, part: Slice):
         self.part = part
         self.components = Components(part.called)
-        self.known: dict[tuple[Goal, bool, bool], Bound] = {}
+        self.known: dict[tuple[GoalPattern, bool, bool], Bound] = {}
 
-    def truth(self, goal: Goal, is_scoped: bool) -> Bound:
+    def truth(self, goal: GoalPattern, is_scoped: bool) -> Bound:
         """Return the bound for the goal to be true; `is_scoped` within the scope of a "for all"."""
         key = (goal, True, is_scoped)
         if key not in self.known:
@@ -224,7 +228,7 @@ class _Walk:
                 found += self.truth(call, is_scoped)
         return found
 
-    def falsity(self, goal: Goal, is_scoped: bool) -> Bound:
+    def falsity(self, goal: GoalPattern, is_scoped: bool) -> Bound:
         is_recursive = self.components.number(goal) is not None
         key = (goal, False, is_scoped or is_recursive)
         if key not in self.known:

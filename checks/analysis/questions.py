@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from checks.analysis.search import Claim, Finding, OutOfLimits, Side, Solver, Verdict, Witness, atoms_of, searched
-from checks.analysis.slices import Goal, Slot, sliced, slot_of
-from checks.analysis.translate import Universe, Writer, atom
+from checks.analysis.slices import GoalPattern, GoalSlot, sliced, slot_of
+from checks.analysis.translate import ProgramWriter, Universe, atom
 from checks.asking import run
 from checks.asking.question import Asked, Question, check_predicate
 from checks.asking.snapshot import FactsAlone, Snapshot, fact_of_atom
@@ -92,7 +92,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PolicyDifferences:
     """What may differ between two policies; every other permission is the same, since no rule of it differs."""
 
     differences: tuple[Difference, ...] = ()
@@ -109,7 +109,7 @@ class Comparison:
         return [each for each in self.differences if str(each.permission) not in kept]
 
 
-def compared(old: Program, new: Program, solver: Solver, most: int = 12) -> Comparison:
+def compared(old: Program, new: Program, solver: Solver, most: int = 12) -> PolicyDifferences:
     """Compare what two policies can allow, by permission."""
     claims: dict[Permission, tuple[Claim, Claim]] = {}
     for permission, goals in differing(old, new).items():
@@ -118,10 +118,12 @@ def compared(old: Program, new: Program, solver: Solver, most: int = 12) -> Comp
         claims[permission] = (Claim(sides[1], sides[0], without), Claim(sides[0], sides[1], without))
     both = [claim for pair in claims.values() for claim in pair]
     searched(both, solver, run.current_time(), replay, most)
-    return Comparison(tuple(Difference(name, more.finding, less.finding) for name, (more, less) in claims.items()))
+    return PolicyDifferences(
+        tuple(Difference(name, more.finding, less.finding) for name, (more, less) in claims.items())
+    )
 
 
-def differing(old: Program, new: Program) -> dict[Permission, tuple[Goal, dict[int, frozenset[Value]]]]:
+def differing(old: Program, new: Program) -> dict[Permission, tuple[GoalPattern, dict[int, frozenset[Value]]]]:
     """Return a goal for each permission that may differ, with values that its arguments do not have."""
     starts = [each.head for each in (*changed_rules(old, new), *changed_patterns(old, new))]
     atoms = [each.atoms for each in reached(old, new, starts) if each.atoms.predicate == ALLOW and each.atoms.types]
@@ -149,16 +151,16 @@ def _actions(atoms: AtomSet, known: set[str]) -> list[str | None]:
     return [*sorted(known), None] if STRING in atoms.types[_ACTION] else []
 
 
-def permission_goal(permission: Permission, actors: Types, *programs: Program) -> Goal:
-    action = Slot(frozenset((STRING,)))
+def permission_goal(permission: Permission, actors: Types, *programs: Program) -> GoalPattern:
+    action = GoalSlot(frozenset((STRING,)))
     if permission.action is not None:
         action = slot_of([Value(STRING, permission.action)]) or action
-    slots = [Slot(actors), action]
+    slots = [GoalSlot(actors), action]
     if permission.resource is not None:
-        slots.append(Slot(frozenset((permission.resource,))))
+        slots.append(GoalSlot(frozenset((permission.resource,))))
     everything = frozenset().union(*(types for program in programs for types in program.subtypes.values()))
-    slots += [Slot(everything)] * (permission.arity - len(slots))
-    return Goal(ALLOW, tuple(slots[: permission.arity]))
+    slots += [GoalSlot(everything)] * (permission.arity - len(slots))
+    return GoalPattern(ALLOW, tuple(slots[: permission.arity]))
 
 
 def _without(permission: Permission, known: set[str]) -> dict[int, frozenset[Value]]:
@@ -201,23 +203,22 @@ class NotAClaim(AuthzError):
 
 
 @dataclass(frozen=True)
-class Statement:
+class StatedGoal:
     """A goal in words of a policy, as a predicate of its own: `claim(u, d) if allow(u, "read", d) and not (...)`."""
 
     program: Program  # with the rule of that predicate
-    goal: Goal
+    goal: GoalPattern
     call: Atom  # the goal; its variables are the predicate's arguments
     variables: tuple[str, ...]
 
     def atom(self, row: Sequence[Term]) -> Atom:
         """Return the goal's atom for a row of the predicate."""
         values = dict(zip(self.variables, row))
-        return Atom(
-            self.call.predicate, tuple(values[arg.name] if isinstance(arg, Var) else arg for arg in self.call.args)
-        )  # type: ignore[misc]
+        args = [values[arg.name] if isinstance(arg, Var) else arg for arg in self.call.args]
+        return Atom(self.call.predicate, tuple(args))
 
 
-def stated(program: Program, goal: str, unless: str = "") -> Statement:
+def stated(program: Program, goal: str, unless: str = "") -> StatedGoal:
     """Parse a goal such as `allow(u: User, "read", Document{"plan"})`, and a condition under which it may hold."""
     head = _head_of(goal)
     params: list[str] = []
@@ -252,11 +253,11 @@ def stated(program: Program, goal: str, unless: str = "") -> Statement:
     variables = tuple(dict.fromkeys(arg.name for arg in args if isinstance(arg, Var)))
     rules = extended.rules_by_predicate.get((name, len(variables)), ())
     slots = [
-        Slot(frozenset().union(*(types_of(rule.head.args[i], rule.types) for rule in rules)))
+        GoalSlot(frozenset().union(*(types_of(rule.head.args[i], rule.types) for rule in rules)))
         for i in range(len(variables))
     ]
     # The claim's own calls would make the policy accept more facts.
-    return Statement(replace(extended, accepted=program.accepted), Goal(name, tuple(slots)), call, variables)
+    return StatedGoal(replace(extended, accepted=program.accepted), GoalPattern(name, tuple(slots)), call, variables)
 
 
 def _head_of(goal: str) -> ast.Head:
@@ -286,7 +287,7 @@ def derived(program: Program) -> frozenset[str]:
     return frozenset(name for name, _ in program.rules_by_predicate) & {ALLOW, "has_permission"}
 
 
-def proved(statement: Statement, solver: Solver, most: int = 12) -> Finding:
+def proved(statement: StatedGoal, solver: Solver, most: int = 12) -> Finding:
     """Search for facts that make the statement's goal true; the witness has the goal's atom."""
     claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
     searched([claim], solver, run.current_time(), replay, most)
@@ -323,7 +324,7 @@ class Ways:
 
 
 def ways(
-    statement: Statement, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None
+    statement: StatedGoal, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None
 ) -> Ways:
     """Search for the smallest changes of facts after which the goal holds, over the stored facts that are given."""
     now = run.current_time() if now is None else now
@@ -352,13 +353,13 @@ def ways(
     return Ways(tuple(found), is_complete)
 
 
-def _change_program(statement: Statement, stored: Sequence[Atom], ids: int, now: int) -> Writer:
+def _change_program(statement: StatedGoal, stored: Sequence[Atom], ids: int, now: int) -> ProgramWriter:
     program, goal = statement.program, statement.goal
     part = sliced(program, [goal])
     known = [value for fact in stored for value in values_of(fact)]
     types = part.types | {value.type for value in known}
     universe = Universe.of([part], dict.fromkeys(types, ids), now, known)
-    writer = Writer(universe)
+    writer = ProgramWriter(universe)
     chosen = writer.chosen_goal(goal)
     writer.rules(part, "p")
     writer.chosen_facts(part, {}, derived(program), letter="a")
@@ -368,11 +369,11 @@ def _change_program(statement: Statement, stored: Sequence[Atom], ids: int, now:
         writer.add(f"s{writer.number((fact.predicate, len(fact.args)))}({row}).")
     for key in {(goal.predicate, len(goal.slots)) for goal in part.rules if goal.slots}:
         terms = [f"X{place}" for place in range(key[1])]
-        added, deleted, kept, fact = (atom(writer.name(letter, key), terms) for letter in "arsf")
+        added, deleted, kept, true = (atom(writer.name(letter, key), terms) for letter in "arsf")
         writer.add(f"{{ {deleted} : {kept} }}.")
         writer.add(f":- {added}, {kept}.")
-        writer.add(f"{fact} :- {added}.")
-        writer.add(f"{fact} :- {kept}, not {deleted}.")
+        writer.add(f"{true} :- {added}.")
+        writer.add(f"{true} :- {kept}, not {deleted}.")
         writer.minimized(key, 1, "r")
     fresh = [
         universe.numbers[each]
@@ -388,7 +389,7 @@ def _change_program(statement: Statement, stored: Sequence[Atom], ids: int, now:
     return writer
 
 
-def _block(way: Way, writer: Writer) -> None:
+def _block(way: Way, writer: ProgramWriter) -> None:
     """Exclude further changes of the same kind: the same but for the ids of actors and resources."""
     kinds = []
     for letter, facts in (("a", way.inserts), ("r", way.deletes)):
@@ -399,7 +400,7 @@ def _block(way: Way, writer: Writer) -> None:
                     terms.append(str(writer.universe.numbers[value]))
                 else:
                     terms.append(f"X{place}")
-                    parts.append(f"{writer.domain(Slot(frozenset((value.type,))))}(X{place})")
+                    parts.append(f"{writer.domain(GoalSlot(frozenset((value.type,))))}(X{place})")
             name = writer.name(letter, (fact.predicate, len(fact.args)))
             kind = f"kind{len(writer.lines)}"
             writer.add(f"{kind} :- {', '.join([atom(name, terms), *parts])}.")
@@ -407,7 +408,7 @@ def _block(way: Way, writer: Writer) -> None:
     writer.add(f":- {', '.join(kinds)}.")
 
 
-def _check_way(statement: Statement, stored: Sequence[Atom], way: Way, chosen: Atom, now: int) -> None:
+def _check_way(statement: StatedGoal, stored: Sequence[Atom], way: Way, chosen: Atom, now: int) -> None:
     facts = tuple(fact for fact in (*stored, *way.inserts) if fact not in way.deletes)
     asked = Atom(statement.goal.predicate, chosen.args)
     if not holds(statement.program, facts, asked, now):
@@ -420,7 +421,7 @@ MOST_STORED = 1_000
 _OF_EACH = 40  # facts that mention a value, for each place in facts
 
 
-def stored_around(session: Snapshot, statement: Statement) -> tuple[list[Atom], bool]:
+def stored_around(session: Snapshot, statement: StatedGoal) -> tuple[list[Atom], bool]:
     """Return stored facts that can matter to the goal and are connected with its values, and whether these are all."""
     part = sliced(statement.program, [statement.goal])
     keys = {goal.key for goal in part.rules}

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from checks.analysis.questions import Comparison, Way, Ways, compared, stated, stored_around, ways
+from checks.analysis.questions import PolicyDifferences, Way, Ways, compared, stated, stored_around, ways
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot
@@ -33,7 +33,7 @@ from policy.values import Value, quoted
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses
 
 
-def status_of(found: Comparison, allowed: Iterable[str] = ()) -> int:
+def status_of(found: PolicyDifferences, allowed: Iterable[str] = ()) -> int:
     if found.grants_more(allowed):
         return MORE
     return UNDECIDED if found.undecided(allowed) else SAME
@@ -45,7 +45,7 @@ def status_of_proof(found: Finding) -> int:
     return SAME if found.is_enough else UNDECIDED
 
 
-def comparison_lines(found: Comparison, old: tuple[str, Program], new: tuple[str, Program]) -> Iterator[str]:
+def comparison_lines(found: PolicyDifferences, old: tuple[str, Program], new: tuple[str, Program]) -> Iterator[str]:
     for each in found.differences:
         told = [
             f"grants {word}" if finding.verdict == Verdict.FOUND else f"not {word} ({finding.extent})"
@@ -60,7 +60,7 @@ def comparison_lines(found: Comparison, old: tuple[str, Program], new: tuple[str
     yield summary(found)
 
 
-def summary(found: Comparison) -> str:
+def summary(found: PolicyDifferences) -> str:
     if not found.differences:
         return "The same: no rule differs on which a decision depends."
     more = sum(each.more.verdict == Verdict.FOUND for each in found.differences)
@@ -172,7 +172,7 @@ class AnalysisCommand(ServiceCommand):
         if status:
             sys.exit(status)
 
-    def analyse(self, **options: Any) -> int:
+    def analyse(self, *args: Any, **options: Any) -> int:
         raise NotImplementedError
 
     def say(self, lines: Iterable[str]) -> None:

@@ -22,8 +22,8 @@ from threading import Lock
 from typing import Any
 
 from checks.analysis.proofs import Bound, bound_of, is_contained
-from checks.analysis.slices import Goal, Slice, sliced
-from checks.analysis.translate import Universe, Writer, atom, isolation
+from checks.analysis.slices import GoalPattern, Slice, sliced
+from checks.analysis.translate import ProgramWriter, Universe, atom, isolation
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
 from policy.values import INTEGER, Value
@@ -186,7 +186,7 @@ class Finding:
 @dataclass(frozen=True)
 class Side:
     program: Program
-    goal: Goal
+    goal: GoalPattern
 
     @cached_property
     def slice(self) -> Slice:
@@ -235,10 +235,10 @@ class Claim:
     def is_enough(self, most: int) -> bool:
         return self.bound is not None and most >= max(self.bound.values(), default=0)
 
-    def program(self, most: int, now: int) -> tuple[str, Writer]:
+    def program(self, most: int, now: int) -> tuple[str, ProgramWriter]:
         """Return the answer set program for at most so many ids of each type, and what reads its models."""
         universe = Universe.of([side.slice for side in self.sides], self.ids(most), now)
-        writer = Writer(universe)
+        writer = ProgramWriter(universe)
         goal = self.holds.goal
         chosen = writer.chosen_goal(goal, self.without)
         for prefix, side in zip("pq", self.sides):
@@ -288,7 +288,7 @@ def searched(
             return
 
 
-def _witness(model: Iterable[tuple[str, list[int]]], writer: Writer, claim: Claim, now: int) -> Witness:
+def _witness(model: Iterable[tuple[str, list[int]]], writer: ProgramWriter, claim: Claim, now: int) -> Witness:
     found = atoms_of(model, writer)
     moments = [int(atom.args[0].id) for atom in found["now"] if isinstance(atom.args[0], Value)]
     goal = Atom(claim.holds.goal.predicate, found["goal"][0].args)
@@ -298,7 +298,7 @@ def _witness(model: Iterable[tuple[str, list[int]]], writer: Writer, claim: Clai
     return Witness(found["f"], goal, then, is_timed and bool(moments))
 
 
-def atoms_of(model: Iterable[tuple[str, list[int]]], writer: Writer) -> dict[str, tuple[Atom, ...]]:
+def atoms_of(model: Iterable[tuple[str, list[int]]], writer: ProgramWriter) -> dict[str, tuple[Atom, ...]]:
     """Return the atoms of a model by the letter of their predicate, such as `f` for facts; also `goal` and `now`."""
     predicates = {str(number): key[0] for key, number in writer.predicates.items()}
     found: dict[str, list[Atom]] = defaultdict(list)

@@ -15,58 +15,58 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from policy.rules.flatten import PredicateKey
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
-PredicateKey = tuple[str, int]
 
 
-class Slot(NamedTuple):
+class GoalSlot(NamedTuple):
     """The possible values of an argument: these, or all values of the types."""
 
     types: Types
     values: frozenset[Value] | None = None
 
-    def meet(self, other: Slot) -> Slot | None:
+    def meet(self, other: GoalSlot) -> GoalSlot | None:
         """Return what is possible by both; None if nothing is."""
         types = self.types & other.types
         if self.values is None and other.values is None:
-            return Slot(types) if types else None
+            return GoalSlot(types) if types else None
         mine, theirs = (side.values for side in (self, other))
         kept = mine & theirs if mine is not None and theirs is not None else (mine or theirs or frozenset())
         return slot_of(value for value in kept if value.type in types)
 
 
-def slot_of(values: Iterable[Value]) -> Slot | None:
+def slot_of(values: Iterable[Value]) -> GoalSlot | None:
     found = frozenset(values)
-    return Slot(frozenset(value.type for value in found), found) if found else None
+    return GoalSlot(frozenset(value.type for value in found), found) if found else None
 
 
-class Goal(NamedTuple):
+class GoalPattern(NamedTuple):
     """A set of atoms of one predicate."""
 
     predicate: str
-    slots: tuple[Slot, ...]
+    slots: tuple[GoalSlot, ...]
 
     @property
     def key(self) -> PredicateKey:
         return self.predicate, len(self.slots)
 
-    def meet(self, patterns: Iterable[tuple[Types, ...]]) -> Iterator[tuple[Slot, ...]]:
+    def meet(self, patterns: Iterable[tuple[Types, ...]]) -> Iterator[tuple[GoalSlot, ...]]:
         """Yield the part of the goal that each pattern of types covers, if any."""
         for pattern in patterns:
-            met = [slot.meet(Slot(types)) for slot, types in zip(self.slots, pattern)]
+            met = [slot.meet(GoalSlot(types)) for slot, types in zip(self.slots, pattern)]
             if None not in met:
                 yield tuple(slot for slot in met if slot is not None)
 
 
-def goal_of(predicate: str, args: Iterable[Value | Types]) -> Goal:
+def goal_of(predicate: str, args: Iterable[Value | Types]) -> GoalPattern:
     """Return the goal of an atom whose arguments are values, or any value of some types."""
     slots = tuple(
-        Slot(frozenset((arg.type,)), frozenset((arg,))) if isinstance(arg, Value) else Slot(arg) for arg in args
+        GoalSlot(frozenset((arg.type,)), frozenset((arg,))) if isinstance(arg, Value) else GoalSlot(arg) for arg in args
     )
-    return Goal(predicate, slots)
+    return GoalPattern(predicate, slots)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class SlicedRule:
 
     head: Atom
     body: tuple[Literal, ...]
-    calls: tuple[Goal | None, ...]
-    slots: Mapping[Var, Slot] = field(hash=False)
+    calls: tuple[GoalPattern | None, ...]
+    slots: Mapping[Var, GoalSlot] = field(hash=False)
     inner: frozenset[Var]
     rule: Rule
 
@@ -94,18 +94,18 @@ class Slice:
     """What the goals lead to: for each goal the rules with its atoms as heads."""
 
     program: Program
-    goals: tuple[Goal, ...]
-    rules: Mapping[Goal, tuple[SlicedRule, ...]]
+    goals: tuple[GoalPattern, ...]
+    rules: Mapping[GoalPattern, tuple[SlicedRule, ...]]
 
     @property
     def all_rules(self) -> list[SlicedRule]:
         return list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
 
-    def accepts(self, goal: Goal) -> bool:
+    def accepts(self, goal: GoalPattern) -> bool:
         """Return whether some facts are atoms of the goal."""
         return any(True for _ in goal.meet(self.program.accepted.get(goal.key, ())))
 
-    def called(self, goal: Goal) -> list[Goal]:
+    def called(self, goal: GoalPattern) -> list[GoalPattern]:
         return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
 
     @property
@@ -113,7 +113,8 @@ class Slice:
         """Return the constants of its rules and goals."""
         found = {value for goal in self.rules for slot in goal.slots for value in slot.values or ()}
         for rule in self.all_rules:
-            found.update(term for literal in (rule.head, *rule.body) for term in terms_of(literal) if is_value(term))
+            terms = [term for literal in (rule.head, *rule.body) for term in terms_of(literal)]
+            found.update(term for term in terms if isinstance(term, Value))
             found.update(value for slot in rule.slots.values() for value in slot.values or ())
         return found
 
@@ -132,10 +133,6 @@ class Slice:
         return any(isinstance(lit, Compare) and lit.operator in "<=>=" for rule in self.all_rules for lit in rule.body)
 
 
-def is_value(term: Term) -> bool:
-    return isinstance(term, Value)
-
-
 def terms_of(literal: Literal) -> tuple[Term, ...]:
     match literal:
         case Atom(_, args) | Not(Atom(_, args)):
@@ -145,18 +142,18 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
     return (literal.left, literal.right)
 
 
-def sliced(program: Program, goals: Iterable[Goal]) -> Slice:
+def sliced(program: Program, goals: Iterable[GoalPattern]) -> Slice:
     return _Slicing(program).slice(tuple(goals))
 
 
 class _Slicing:
     def __init__(self, program: Program):
         self.program = program
-        self.of_predicate: dict[PredicateKey, set[Goal]] = defaultdict(set)
-        self.widened: dict[PredicateKey, Goal] = {}
+        self.of_predicate: dict[PredicateKey, set[GoalPattern]] = defaultdict(set)
+        self.widened: dict[PredicateKey, GoalPattern] = {}
 
-    def slice(self, goals: tuple[Goal, ...]) -> Slice:
-        found: dict[Goal, tuple[SlicedRule, ...]] = {}
+    def slice(self, goals: tuple[GoalPattern, ...]) -> Slice:
+        found: dict[GoalPattern, tuple[SlicedRule, ...]] = {}
         waiting = list(goals)
         while waiting:
             goal = waiting.pop()
@@ -167,10 +164,12 @@ class _Slicing:
             waiting += [call for rule in found[goal] for call in rule.calls if call is not None]
         return Slice(self.program, goals, found)
 
-    def _specialised(self, rule: Rule, goal: Goal) -> SlicedRule | None:
+    def _specialised(self, rule: Rule, goal: GoalPattern) -> SlicedRule | None:
         literals = [literal for literal in rule.body if not self._is_void(literal, rule)]
         named = {term for literal in (rule.head, *literals) for term in terms_of(literal)}
-        slots: dict[Var, Slot | None] = {name: Slot(types) for name, types in rule.types.items() if name in named}
+        slots: dict[Var, GoalSlot | None] = {
+            name: GoalSlot(types) for name, types in rule.types.items() if name in named
+        }
         for term, slot in zip(rule.head.args, goal.slots):
             if isinstance(term, Var):
                 slots[term] = met(slots[term], slot)
@@ -184,10 +183,13 @@ class _Slicing:
         known = {name: slot for name, slot in slots.items() if slot is not None}
         only = {name: next(iter(slot.values)) for name, slot in known.items() if slot.values and len(slot.values) == 1}
         body = tuple(replaced(lit, only) for lit in literals if not isinstance(lit, Member))
-        head = Atom(rule.head.predicate, tuple(only.get(term, term) for term in rule.head.args))  # type: ignore[call-overload]
+        head = rule.head
+        if only:
+            args = [only.get(term, term) if isinstance(term, Var) else term for term in head.args]
+            head = Atom(head.predicate, tuple(args))
         left = {name: slot for name, slot in known.items() if name not in only}
-        uses = Counter(term for lit in (rule.head, *literals) for term in set(terms_of(lit)) if isinstance(term, Var))
-        inner = {term for lit in body if isinstance(lit, Not) for term in lit.atom.args if uses[term] == 1}
+        uses = Counter(term for lit in (rule.head, *literals) for term in set(terms_of(lit)))
+        inner = [term for lit in body if isinstance(lit, Not) for term in lit.atom.args if uses[term] == 1]
         calls = tuple(self._call(lit, left) for lit in body)
         return SlicedRule(head, body, calls, left, frozenset(var for var in inner if isinstance(var, Var)), rule)
 
@@ -195,13 +197,13 @@ class _Slicing:
         """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
         return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
 
-    def _call(self, literal: Literal, slots: Mapping[Var, Slot]) -> Goal | None:
+    def _call(self, literal: Literal, slots: Mapping[Var, GoalSlot]) -> GoalPattern | None:
         atom = literal.atom if isinstance(literal, Not) else literal
         if not isinstance(atom, Atom):
             return None
-        return self._known(Goal(atom.predicate, tuple(slot_of_term(term, slots) for term in atom.args)))
+        return self._known(GoalPattern(atom.predicate, tuple(slot_of_term(term, slots) for term in atom.args)))
 
-    def _known(self, goal: Goal) -> Goal:
+    def _known(self, goal: GoalPattern) -> GoalPattern:
         """Return the goal, or one that covers it if there are too many of its predicate."""
         goals = self.of_predicate[goal.key]
         if goal.key in self.widened:
@@ -215,18 +217,18 @@ class _Slicing:
         return goal
 
 
-def met(one: Slot | None, other: Slot | None) -> Slot | None:
+def met(one: GoalSlot | None, other: GoalSlot | None) -> GoalSlot | None:
     return one.meet(other) if one is not None and other is not None else None
 
 
-def slot_of_term(term: Term, slots: Mapping[Var, Slot]) -> Slot:
+def slot_of_term(term: Term, slots: Mapping[Var, GoalSlot]) -> GoalSlot:
     return slots[term] if isinstance(term, Var) else _constant(term)
 
 
-def _constant(term: Term) -> Slot:
+def _constant(term: Term) -> GoalSlot:
     if isinstance(term, Value):
-        return Slot(frozenset((term.type,)), frozenset((term,)))
-    return Slot(frozenset((INTEGER,)))
+        return GoalSlot(frozenset((term.type,)), frozenset((term,)))
+    return GoalSlot(frozenset((INTEGER,)))
 
 
 def replaced(literal: Literal, by: Mapping[Var, Value]) -> Literal:

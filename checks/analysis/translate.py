@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checks.analysis.slices import Goal, PredicateKey, Slice, SlicedRule, Slot, terms_of
+from checks.analysis.slices import GoalPattern, GoalSlot, Slice, SlicedRule, terms_of
+from policy.rules.flatten import PredicateKey
 from policy.rules.program import Atom, Compare, Not, Now, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 STEP = 10  # between free numbers, unless they may be times
 TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers passes for a while
-Row = tuple[Value, ...]
 
 
 # ---- the universe -------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Universe:
         numbers_of = {value: number for number, value in enumerate(values)}
         return cls(values, free, frozenset(others), now, numbers_of)
 
-    def within(self, slot: Slot) -> list[int]:
+    def within(self, slot: GoalSlot) -> list[int]:
         """Return the numbers of the slot's values."""
         if slot.values is not None:
             return sorted(self.numbers[value] for value in slot.values if value.type in slot.types)
@@ -161,7 +161,7 @@ def open_variables(rule: SlicedRule, open_places: set[tuple[PredicateKey, int]])
 
 
 @dataclass
-class Writer:
+class ProgramWriter:
     """Collects the text of a program. Predicates of several policies differ in their prefix; facts are shared."""
 
     universe: Universe
@@ -246,7 +246,7 @@ class Writer:
                 return "T"
         return names[term]
 
-    def domain(self, slot: Slot, only_free: bool = False) -> str:
+    def domain(self, slot: GoalSlot, only_free: bool = False) -> str:
         """Return the predicate that has the slot's values; `only_free` without those that are isolated."""
         isolated = {self.universe.numbers[value] for value in self.universe.isolated} if only_free else set()
         numbers = tuple(number for number in self.universe.within(slot) if number not in isolated)
@@ -256,12 +256,12 @@ class Writer:
             self.add(f"d{self.domains[numbers]}({values}).")
         return f"d{self.domains[numbers]}"
 
-    def _within(self, slots: Iterable[Slot], terms: Iterable[str], only_free: bool = False) -> list[str]:
+    def _within(self, slots: Iterable[GoalSlot], terms: Iterable[str], only_free: bool = False) -> list[str]:
         return [f"{self.domain(slot, only_free)}({term})" for slot, term in zip(slots, terms)]
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
-    def fact(self, predicate: str, row: Row) -> None:
+    def fact(self, predicate: str, row: Sequence[Value]) -> None:
         name = self.fact_name((predicate, len(row)))
         self.add(f"{atom(name, [str(self.universe.numbers[value]) for value in row])}.")
 
@@ -314,7 +314,7 @@ class Writer:
 
     # ---- goals ---------------------------------------------------------------------------------------------
 
-    def chosen_goal(self, goal: Goal, without: Mapping[int, frozenset[Value]] | None = None) -> str:
+    def chosen_goal(self, goal: GoalPattern, without: Mapping[int, frozenset[Value]] | None = None) -> str:
         """Let one atom of the goal be chosen, up to the names of free ids, and return it in terms of variables."""
         terms = [f"X{place}" for place in range(len(goal.slots))]
         parts = []
@@ -331,7 +331,7 @@ class Writer:
         self.add(f"#show goal/{len(terms)}.")
         return atom("goal", terms)
 
-    def _candidates(self, goal: Goal, place: int) -> list[int]:
+    def _candidates(self, goal: GoalPattern, place: int) -> list[int]:
         """Return the constants, and as many free ids of each type as earlier places may have used, and one more."""
         slot = goal.slots[place]
         if slot.values is not None:
@@ -349,6 +349,3 @@ class Writer:
 
 def atom(name: str, terms: Sequence[str]) -> str:
     return f"{name}({','.join(terms)})" if terms else name
-
-
-__all__ = ["Row", "Universe", "Writer", "atom", "isolation"]

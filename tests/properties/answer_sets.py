@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import clingo
 
 from checks.analysis.slices import goal_of, sliced
-from checks.analysis.translate import Universe, Writer, atom
+from checks.analysis.translate import ProgramWriter, Universe, atom
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy
@@ -34,7 +34,7 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     part = sliced(program, [goal_of(name, [types] * arity) for name, arity in keys])
     mentioned = {value for _, row in facts for value in row}
     universe = Universe.of([part], {}, int(world.now.id), {*world.everything, *mentioned})
-    writer = Writer(universe)
+    writer = ProgramWriter(universe)
     writer.rules(part, "p")
     for predicate, row in facts:
         writer.fact(predicate, row)

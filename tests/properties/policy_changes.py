@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
-from checks.analysis.questions import Comparison, compared
+from checks.analysis.questions import PolicyDifferences, compared
 from checks.analysis.search import Solver, Verdict
 from facts.wire import Fact
 from policy.language import ast
@@ -42,7 +42,7 @@ class Trial:
     text: str
     gains: bool  # by brute force, over the facts of the policy's tests
     loses: bool
-    found: Comparison
+    found: PolicyDifferences
     seconds: float
 
     @property

@@ -9,6 +9,7 @@ from checks.asking.run import in_memory
 from checks.asking.session import Trusted
 from checks.asking.snapshot import active_snapshot
 from policy.management.command import ACTIVE, environment_named, number
+from policy.rules.program import Atom
 
 
 class Command(AnalysisCommand):
@@ -33,7 +34,8 @@ class Command(AnalysisCommand):
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
         statement = stated(program, goal)
-        stored, is_whole = [], True
+        stored: list[Atom] = []
+        is_whole = True
         if with_stored:
             asker = Trusted(environment_named(environment).pk)
             with active_snapshot(asker, (), frozenset(program.types)) as session:
