@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 67_180,
-    "files": 306,
-    "lines with imports": 4_477,
+    "lines": 69_560,
+    "files": 318,
+    "lines with imports": 4_650,
     "files with `FROM fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,

@@ -46,7 +46,7 @@ COMMANDS = [
     "prune --history-days 1", "review_access --help", "help --all", "language_server --help",
     "load_facts -", "load_policy -", "migrate",
     "load_example", "preview_policy -", "show_policy", "show_policy --history", "test_policy -",
-    "version", "diagram -", "backup --help", "verify",
+    "version", "diagram -", "backup --help", "verify", "compare_policies --help", "prove --help", "how --help",
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
