@@ -122,9 +122,10 @@ class Solver:
 
     def _line(self, process: subprocess.Popen[bytes], end: float) -> bytes:
         assert process.stdout is not None
-        found = b""
+        found, waiting = b"", select.poll()  # `select.select` fails in a server with more than 1,024 open files
+        waiting.register(process.stdout, select.POLLIN)
         while not found.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
+            ready = waiting.poll(max(end - time.monotonic(), 0) * 1000)
             read = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
             if not read:
                 raise OutOfLimits
@@ -197,13 +198,13 @@ class Side:
 class Claim:
     """That no facts make one goal true and the other false. Both are about the same values, except for constants.
 
-    `without` are values that the goal's arguments do not have; `costs` the costs of facts by predicate.
+    `without` has values that the goal's arguments do not have, `never` predicates of which no facts are stored.
     """
 
     holds: Side
     fails: Side | None = None
     without: Mapping[int, frozenset[Value]] = field(default_factory=dict)
-    never: frozenset[str] = frozenset()  # predicates without stored facts
+    never: frozenset[str] = frozenset()
     finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
 
     @property

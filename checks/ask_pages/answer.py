@@ -172,7 +172,7 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
-        if goal is not None and not goal.holds and with_ways:
+        if goal is not None and not goal.holds and with_ways and asked.moment is None:
             ways = _ways(session, questions[0])
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
         moments = () if asked.moment is None else (asked.moment,)

@@ -6,8 +6,7 @@ from checks.analysis.questions import MOST_WAYS, stated, stored_around, ways
 from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand, policy_named, way_lines
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
-from checks.asking.session import Trusted
-from checks.asking.snapshot import active_snapshot
+from checks.asking.snapshot import trial
 from policy.management.command import ACTIVE, environment_named, number
 from policy.rules.program import Atom
 
@@ -37,8 +36,7 @@ class Command(AnalysisCommand):
         stored: list[Atom] = []
         is_whole = True
         if with_stored:
-            asker = Trusted(environment_named(environment).pk)
-            with active_snapshot(asker, (), frozenset(program.types)) as session:
+            with trial(environment_named(environment).pk, program, ()) as session:
                 stored, is_whole = stored_around(session, statement)
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
             found = ways(statement, stored, solver, show)
