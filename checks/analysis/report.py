@@ -13,8 +13,8 @@ from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot
 from policy.active import active_program
+from policy.core.clock import short_text_of
 from policy.errors import AuthzError, Unavailable
-from policy.ground.clock import short_text_of
 from policy.management.command import (
     ACTIVE,
     ServiceCommand,
