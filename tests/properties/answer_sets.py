@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 import clingo
 
@@ -29,7 +30,14 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     model: dict[tuple[str, int], set[Row]] = defaultdict(set)
     for predicate, row in facts:
         model[predicate, len(row)].add(row)
-    types = frozenset((*program.types, *PRIMITIVES, *(value.type for value in world.everything)))
+    declared = frozenset((*program.types, *PRIMITIVES))
+    types = declared | {value.type for value in world.everything}
+    # A variable of any type also stands for values of types that the policy does not declare.
+    rules = [
+        replace(rule, types={name: types if kinds >= declared else kinds for name, kinds in rule.types.items()})
+        for rule in program.rules
+    ]
+    program = replace(program, rules=tuple(rules))
     keys = [key for key in program.rules_by_predicate if key[0] not in program.helpers]
     part = sliced(program, [goal_of(name, [types] * arity) for name, arity in keys])
     mentioned = {value for _, row in facts for value in row}
