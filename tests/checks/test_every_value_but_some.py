@@ -127,3 +127,19 @@ def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is
     explained = api.post("/explain", query)
     assert explained.status_code == 200, explained.content
     assert explained.json()["calls"][0]["allowed"] is is_ok
+
+
+def test_given_resources_are_always_answered(api):
+    """A rule that only compares a value refuses a list of all resources, but not of those that are given."""
+    publish(api, """
+        actor User {} actor Group {} resource Doc { permissions = ["read"]; }
+        seen(x: User, word: String, d: Doc) if x != User{"3"} and word = "r1" and d matches Doc;
+        hidden(x: Group, d: Doc) if banned(d, x) or not seen(_, "r1", d);
+        has_permission(u: User, "read", d: Doc) if hidden(_, d) and u matches User;
+    """)  # fmt: skip
+    resources = [{"type": "Doc", "id": "a"}, {"type": "User", "id": "b"}, {"type": "Doc", "id": "c"}]
+    body = {"actor_type": "User", "actor_id": "ann", "action": "read", "resources": resources}
+    answer = api.post("/authorize_resources", body)
+    assert (answer.status_code, answer.json()["results"]) == (200, [])
+    store(api, fact("banned", "Doc:c", "Group:g"))
+    assert api.post("/authorize_resources", body).json()["results"] == [{"type": "Doc", "id": "c"}]

@@ -50,7 +50,7 @@ from checks.engine.plan.unfold import (
     inlined,
     many_steps,
 )
-from checks.engine.rules.clauses import Call, Col, Literal, Neg, Operand, Term, Var, type_of, value
+from checks.engine.rules.clauses import Call, Col, Given, Literal, Neg, Operand, Term, Var, type_of, value
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -314,10 +314,12 @@ class Planner:
 
 
 def are_names(literals: Iterable[Literal], outs: Iterable[Var]) -> bool:
-    """Return whether all answer columns are Strings, such as the action of `actions`."""
+    """Return whether all answer columns are Strings, such as the action of `actions`, or given with the question."""
+    literals = tuple(literals)
+    given = {each.variable for each in literals if isinstance(each, Given)}
     calls = [each for each in literals if isinstance(each, Call)]
     kinds = {arg: kind for call in calls for arg, kind in zip(call.args, call.types)}
-    return all(kinds.get(out) == STRING for out in outs)
+    return all(out in given or kinds.get(out) == STRING for out in outs)
 
 
 def form_of(request: PlanRequest, explored: Explored) -> Form | NonlinearRecursion:
