@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from django.conf import settings
-
 from facts.mentioned_ids import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
@@ -19,6 +17,7 @@ from facts.read import count_up_to
 from facts.table import counted, equals, fetch, select
 from facts.wire import Fact, by_signature, end_path, place_of_first, some_end, without
 from policy.core.clock import now, text_of
+from policy.core.config import settings
 from policy.errors import AuthzError, MalformedRequest
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature

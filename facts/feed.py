@@ -121,7 +121,7 @@ class FeedSignatures:
 
     @classmethod
     def of(cls, environment_id: int, predicates: frozenset[str]) -> FeedSignatures:
-        listed = "SELECT id, predicate, types, may_end FROM signature WHERE environment_id = %s"
+        listed = "SELECT id, predicate, types, may_end FROM authz_signature WHERE environment_id = %s"
         rows = [row for row in fetch(listed, (environment_id,)) if not predicates or row[1] in predicates]
         signatures = {number: (predicate, types_of_text(types)) for number, predicate, types, _ in sorted(rows)}
         return cls(signatures, frozenset(row[0] for row in rows if row[3]))
@@ -444,12 +444,12 @@ def _ended(reader: _FeedReader, changes: list[dict[str, object]]) -> FeedPage:
 
 
 def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
-    version = "SELECT version.number FROM policy_version version WHERE version.id = revision.policy_version_id"
+    version = "SELECT v.number FROM authz_policy_version v WHERE v.id = authz_revision.policy_version_id"
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT number, at, author, kind, inserted + deleted,"
             f" CASE WHEN kind = 'policy' THEN ({version}) END"
-            " FROM revision WHERE environment_id = %s AND number > %s ORDER BY number LIMIT %s",
+            " FROM authz_revision WHERE environment_id = %s AND number > %s ORDER BY number LIMIT %s",
             (environment_id, after, most),
         )
         return [_Header(*row) for row in cursor.fetchall()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-STORED, PAST = "fact", "past_fact"
+STORED, PAST = "authz_fact", "authz_past_fact"
 _PREFERRED = ("a0", "a2", "a3", "a4", "a1")  # a1 last: it mostly has names of roles or relations, each with many facts
 _PARTIAL = {STORED: ("a3", "a4"), PAST: ("a2", "a3", "a4")}  # columns whose index has no empty ids
 
@@ -21,7 +21,9 @@ def leading(known: Iterable[str]) -> str | None:
 
 def hint(table: str, column: str | None) -> str:
     """Return ` INDEXED BY …`, to follow the table's name; "" for `a0` of stored facts, served by their primary key."""
-    return "" if column is None or (table, column) == (STORED, "a0") else f" INDEXED BY {table}_{column}"
+    if column is None or (table, column) == (STORED, "a0"):
+        return ""
+    return f" INDEXED BY {table.removeprefix('authz_')}_{column}"
 
 
 def condition(table: str, column: str | None, alias: str = "") -> str:

@@ -327,7 +327,7 @@ def _load_chunk(rows: Sequence[NewRow]) -> int:
     """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
     try:
         with transaction.atomic():
-            copy("fact", rows)
+            copy("authz_fact", rows)
         return len(rows)
     except IntegrityError:
         return _load_around_conflicts(rows)
@@ -335,7 +335,7 @@ def _load_chunk(rows: Sequence[NewRow]) -> int:
 
 def _load_around_conflicts(rows: Sequence[NewRow]) -> int:
     with connection.cursor() as cursor:
-        cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
+        cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE authz_fact) ON COMMIT DROP")
         copy("incoming", rows)
         inserted = insert_from("incoming")
         cursor.execute("TRUNCATE incoming")
@@ -386,7 +386,7 @@ def _written(rows: Sequence[NewRow]) -> bytes | None:
 LEAST = 20_000  # facts: fewer are not worth blocking others
 _TRIES, _BETWEEN = 20, 0.05  # attempts to lock the table; seconds between two
 _LOCKED = "55P03"  # PostgreSQL's code for a lock held by someone else
-_UNTOUCHED = "pg_relation_size('fact') = 0"
+_UNTOUCHED = "pg_relation_size('authz_fact') = 0"
 
 
 class _NotAlone(Exception):
@@ -406,7 +406,7 @@ class FirstLoad:
     def __init__(self) -> None:
         self._taken = 0
         with connection.cursor() as cursor:
-            cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE fact) ON COMMIT DROP")
+            cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE authz_fact) ON COMMIT DROP")
 
     def take(self, rows: Sequence[NewRow]) -> int:
         """Add rows to the temporary table. Return 0, as none is inserted yet."""
@@ -443,12 +443,12 @@ class FirstLoad:
                 cursor.execute(_INDEXES)
                 indexes = cursor.fetchall()
                 for name, _ in constraints:
-                    cursor.execute(f"ALTER TABLE fact DROP CONSTRAINT {name}")
+                    cursor.execute(f"ALTER TABLE authz_fact DROP CONSTRAINT {name}")
                 for name, _ in indexes:
                     cursor.execute(f"DROP INDEX {name}")
                 moved = insert_from("waiting", conflicts="")
                 for name, definition in constraints:  # first: they detect duplicate facts
-                    cursor.execute(f"ALTER TABLE fact ADD CONSTRAINT {name} {definition}")
+                    cursor.execute(f"ALTER TABLE authz_fact ADD CONSTRAINT {name} {definition}")
                 for _, definition in indexes:
                     cursor.execute(definition)
         return moved
@@ -457,11 +457,11 @@ class FirstLoad:
 # Names as statements write them. Indexes of constraints are dropped and created with these.
 _CONSTRAINTS = """
 SELECT quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
-WHERE conrelid = 'fact'::regclass AND contype IN ('p', 'u') ORDER BY contype
+WHERE conrelid = 'authz_fact'::regclass AND contype IN ('p', 'u') ORDER BY contype
 """
 _INDEXES = """
 SELECT quote_ident(c.relname), pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = 'fact'::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid)
+WHERE i.indrelid = 'authz_fact'::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid)
 ORDER BY c.relname
 """
 
@@ -471,7 +471,7 @@ def _lock() -> None:
     for _ in range(_TRIES):
         try:
             with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("LOCK TABLE fact IN ACCESS EXCLUSIVE MODE NOWAIT")
+                cursor.execute("LOCK TABLE authz_fact IN ACCESS EXCLUSIVE MODE NOWAIT")
             return
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != _LOCKED:

@@ -36,7 +36,7 @@ class Signature(models.Model):
     narrow = models.IntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
-        db_table = "signature"
+        db_table = "authz_signature"
         verbose_name = "fact"  # the admin registers its pages about facts under this model
         constraints = [
             models.UniqueConstraint(fields=["environment", "predicate", "types"], name="signature_environment_shape")
@@ -61,5 +61,5 @@ class Fact(models.Model):  # noqa: DJ008  never shown as a row: `facts.wire.Fact
     expires_at = models.BigIntegerField(null=True)  # microseconds since 1970; from then on the fact does not count
 
     class Meta:
-        db_table = "fact"
+        db_table = "authz_fact"
         managed = False

@@ -85,14 +85,15 @@ def latest_signature(environment_id: int, revision: int) -> int:
     """Return the revision of the newest signature that existed at a revision."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT MAX(since) FROM signature WHERE environment_id = %s AND since <= %s", (environment_id, revision)
+            "SELECT MAX(since) FROM authz_signature WHERE environment_id = %s AND since <= %s",
+            (environment_id, revision),
         )
         return cursor.fetchone()[0] or 0
 
 
 def marks_of(environment_id: int) -> Marks | None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT signature_mark, ends_mark FROM environment WHERE id = %s", (environment_id,))
+        cursor.execute("SELECT signature_mark, ends_mark FROM authz_environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
     return Marks(*row) if row else None
 
@@ -102,7 +103,7 @@ def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Read the signatures; cached by the marks, which change whenever a signature does (see `Marks`)."""
     with connection.cursor() as cursor:
         columns = "predicate, types, id, may_end, narrow, since"
-        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
+        cursor.execute(f"SELECT {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,))
         rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
     ending = frozenset(signature for signature, _, may_end, _, _ in rows if may_end)
     numbers = {signature: number for signature, number, *_ in rows}
@@ -118,7 +119,7 @@ def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
     """Return every signature that has a number in the environment."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT predicate, types, id FROM signature WHERE environment_id = %s", (environment_id,))
+        cursor.execute("SELECT predicate, types, id FROM authz_signature WHERE environment_id = %s", (environment_id,))
         return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
 
 
@@ -129,7 +130,7 @@ def let_end(environment_id: int, numbers: Iterable[int]) -> None:
     """Mark signatures whose facts may expire, in the transaction that stores the first such fact."""
     listed = ", ".join(str(int(number)) for number in numbers)
     with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE signature SET may_end = %s WHERE id IN ({listed})", (True,))
+        cursor.execute(f"UPDATE authz_signature SET may_end = %s WHERE id IN ({listed})", (True,))
     _outdate_statements(environment_id)
 
 
@@ -137,7 +138,7 @@ def _outdate_statements(environment_id: int) -> None:
     """Have each statement about the environment compiled again, in a transaction that changes its signatures."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE environment SET signature_mark = %s, ends_mark = %s WHERE id = %s",
+            "UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s",
             (secrets.randbits(62), secrets.randbits(62), environment_id),
         )
 
@@ -145,7 +146,7 @@ def _outdate_statements(environment_id: int) -> None:
 def ending_numbers(environment_id: int) -> frozenset[int]:
     """Return the numbers of the signatures whose facts may expire."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM signature WHERE environment_id = %s AND may_end", (environment_id,))
+        cursor.execute("SELECT id FROM authz_signature WHERE environment_id = %s AND may_end", (environment_id,))
         return frozenset(number for (number,) in cursor.fetchall())
 
 
@@ -153,7 +154,7 @@ def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozens
     """Return both from one statement: every signature's number, and the numbers of those whose facts may expire."""
     with connection.cursor() as cursor:
         columns = "predicate, types, id, may_end"
-        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
+        cursor.execute(f"SELECT {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,))
         rows = cursor.fetchall()
     numbers = {Signature(name, types_of_text(types)): number for name, types, number, _ in rows}
     return numbers, frozenset(number for _, _, number, may_end in rows if may_end)
@@ -171,7 +172,7 @@ def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
 
 def environments_with_ends() -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM environment WHERE ends_mark <> 0 ORDER BY id")
+        cursor.execute("SELECT id FROM authz_environment WHERE ends_mark <> 0 ORDER BY id")
         return [number for (number,) in cursor.fetchall()]
 
 
@@ -187,7 +188,7 @@ _counted: dict[int, tuple[int, float]] = {}  # by environment: the offset that w
 
 def count_all() -> None:
     """Count, in every environment that has changed, which arguments of its signatures lead to few facts."""
-    for environment_id, offset in fetch('SELECT id, "offset" FROM environment ORDER BY id'):
+    for environment_id, offset in fetch('SELECT id, "offset" FROM authz_environment ORDER BY id'):
         counted, due = _counted.get(environment_id, (-1, 0.0))
         started = time.monotonic()
         if offset != counted and started >= due:
@@ -197,12 +198,12 @@ def count_all() -> None:
 
 
 def count_narrow(environment_id: int) -> None:
-    rows = fetch("SELECT id, types, narrow FROM signature WHERE environment_id = %s", [environment_id])
+    rows = fetch("SELECT id, types, narrow FROM authz_signature WHERE environment_id = %s", [environment_id])
     now = {number: _narrow_arguments(number, types_of_text(types)) for number, types, _ in rows}
     changed = [(now[number], number) for number, _, before in rows if now[number] != before]
     if changed:
         with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-            cursor.executemany("UPDATE signature SET narrow = %s WHERE id = %s", changed)
+            cursor.executemany("UPDATE authz_signature SET narrow = %s WHERE id = %s", changed)
             _outdate_statements(environment_id)
 
 
@@ -270,7 +271,7 @@ def types_of_text(text: str) -> tuple[str, ...]:
 def _read(environment_id: int, signature: Signature) -> int | None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id FROM signature WHERE environment_id = %s AND predicate = %s AND types = %s",
+            "SELECT id FROM authz_signature WHERE environment_id = %s AND predicate = %s AND types = %s",
             (environment_id, signature.predicate, text_of_types(signature.types)),
         )
         row = cursor.fetchone()
@@ -281,9 +282,9 @@ def _give(environment_id: int, signature: Signature, revision: int) -> int:
     mark = secrets.randbits(62)  # random, so that it never equals the mark of a change that was rolled back
     # In one transaction: a statement compiled between the two would cache the new mark without this signature.
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-        cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
+        cursor.execute("UPDATE authz_environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
         cursor.execute(
-            "INSERT INTO signature (environment_id, predicate, types, since) VALUES (%s, %s, %s, %s)"
+            "INSERT INTO authz_signature (environment_id, predicate, types, since) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT DO NOTHING",
             (environment_id, signature.predicate, text_of_types(signature.types), revision),
         )

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
@@ -20,6 +19,7 @@ from facts.read import id_conditions, matching
 from facts.table import KEY, delete, ended, fact_table, fetch, of_signatures, select
 from facts.wire import FactPattern
 from policy.core.clock import new_moment, now_in
+from policy.core.config import settings
 from policy.core.journal import By, Done, Kind, advance, changing, record
 from policy.errors import NotFound, Unavailable
 from policy.models import Environment
@@ -133,7 +133,7 @@ def _prune(environment_id: int, slug: str, days: float, report: PruneReport) -> 
             facts += gone
             report(slug, facts)
     revisions = 0
-    for gone in _steps("revision", ("environment_id = %s", "number < %s"), environment_id, horizon):
+    for gone in _steps("authz_revision", ("environment_id = %s", "number < %s"), environment_id, horizon):
         revisions += gone
         report(slug, facts + revisions)
     return Pruned(slug, horizon, revisions, facts)
@@ -145,15 +145,16 @@ def _moved_horizon(environment_id: int, days: float) -> int:
     old = f"environment_id = %s AND at <= {now_in(connection.vendor)} - %s"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT number FROM revision WHERE {old} ORDER BY at DESC, number DESC LIMIT 1", (environment_id, age)
+            f"SELECT number FROM authz_revision WHERE {old} ORDER BY at DESC, number DESC LIMIT 1",
+            (environment_id, age),
         )
         row = cursor.fetchone()
     number = row[0] if row else 0
     with changing(), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE environment SET horizon = %s WHERE id = %s AND horizon < %s", (number, environment_id, number)
+            "UPDATE authz_environment SET horizon = %s WHERE id = %s AND horizon < %s", (number, environment_id, number)
         )
-        cursor.execute("SELECT horizon FROM environment WHERE id = %s", (environment_id,))
+        cursor.execute("SELECT horizon FROM authz_environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
     return row[0] if row else 0  # no row: the environment was deleted, with all its history
 
@@ -194,7 +195,7 @@ def matches(environment_id: int, pattern: FactPattern) -> Matching:
     past, firsts, lasts = 0, [], []
     conditions, ids = id_conditions(pattern.args)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT horizon FROM environment WHERE id = %s", (environment_id,))
+        cursor.execute("SELECT horizon FROM authz_environment WHERE id = %s", (environment_id,))
         horizon = cursor.fetchone()[0]
         for number in _numbers(environment_id, pattern):
             counted = select("COUNT(*), MIN(since), MAX(until)", f"sig = %s{conditions}", table=PAST)
@@ -215,7 +216,7 @@ def forget(environment_id: int, pattern: FactPattern) -> int:
         _scrub_notes(environment_id)
         fact_table().lift_time_limit()
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
+            cursor.execute("UPDATE authz_environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
             for number in _numbers(environment_id, pattern):
                 cursor.execute(delete(f"sig = %s{conditions}", table=PAST), (number, *ids))
                 forgotten += cursor.rowcount

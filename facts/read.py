@@ -117,7 +117,7 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
 def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:
     """Return the same as `_selected`, and the environment's offset in a row without ids."""
     width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
-    offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM environment WHERE id = {int(environment_id)}'
+    offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM authz_environment WHERE id = {int(environment_id)}'
     return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 

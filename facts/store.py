@@ -16,7 +16,6 @@ from itertools import chain, groupby
 from threading import Event, Lock
 from typing import NamedTuple
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts import numbering, table
@@ -30,6 +29,7 @@ from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patter
 from policy.active import Caller, confirm, key_check, program_of_version
 from policy.core import journal, spans
 from policy.core.clock import is_to_come
+from policy.core.config import settings
 from policy.core.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, claim, record
 from policy.core.notifications import run_with_connection
 from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
@@ -618,7 +618,7 @@ def _execute(environment_id: int, turn: WriterTurn, run: _Run, keys: list[str]) 
         f"WITH holder AS MATERIALIZED (SELECT {check.hash} AS hash, {check.author} AS author"
         f" FROM {check.before}ANY(%s::text[]){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
         f" {changing_all}"
-        f" INSERT INTO revision ({journal.COLUMNS})"
+        f" INSERT INTO authz_revision ({journal.COLUMNS})"
         f" SELECT %s, each.number, {journal.time_of_revision()}, holder.author, each.request, %s::bigint, %s,"
         f" {f'{count}, 0' if run.inserts else f'0, {count}'}"
         f" FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS each (number, hash, request)"

@@ -1,7 +1,7 @@
 """The tables of stored and past facts: the statements that read and change them. The engine compiles its own SELECTs.
 
     select(KEY, "sig = %s", "a3 = %s", by="a3", limit=10)
-    SELECT sig, a0, a1, a2, a3, a4 FROM fact INDEXED BY fact_a3 WHERE sig = %s AND a3 = %s AND a3 <> '' LIMIT 10
+    SELECT sig, a0, a1, a2, a3, a4 FROM authz_fact INDEXED BY fact_a3 WHERE sig = %s AND a3 = %s AND a3 <> '' LIMIT 10
 
 The names of columns and numbers are part of the text; ids are parameters.
 """
@@ -451,14 +451,14 @@ def _look(stored: int) -> None:
     if stored < _stored.due:
         return
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'fact'::regclass")
+        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'authz_fact'::regclass")
         (counted,) = cursor.fetchone()
         if stored < max(FEWEST, counted * SHARE):
             _stored.due = stored + FEWEST
             return
         _stored.take(stored)
         cursor.execute("SET LOCAL statement_timeout = 0")
-        cursor.execute("ANALYZE (SKIP_LOCKED) fact")
+        cursor.execute("ANALYZE (SKIP_LOCKED) authz_fact")
 
 
 # ---- estimates ----------------------------------------------------------------------------------------------------

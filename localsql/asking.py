@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from django.conf import settings
-
 from checks.asking import limits, run
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Question, Values, check_predicate, inline_rows, outline_of
@@ -47,6 +45,7 @@ from localsql.split import Execution, SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from policy.active import Seen
 from policy.core.clock import timeline
+from policy.core.config import settings
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
 

@@ -17,13 +17,11 @@ from sqlglot.errors import SqlglotError
 
 from checks.asking import limits
 from facts.accept import MOST_NAMED, printable, unaccepted_of
+from localsql.binding_keys import BindingKey, key_from_text
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, default_family, is_sql_type
 from localsql.errors import BindingRejected, ColumnRejected
 from policy.active import program_of_version
-from policy.fact_text import NotFactText, WrittenArgument, parsed
-from policy.language.lexer import NAME
 from policy.rules.program import Program, Signature
-from policy.values import ABSTRACT, STRING, canonical_id
 from policy.yaml_text import YamlRejected, document_from_yaml
 
 # ---- documents ----------------------------------------------------------------------------------------------------
@@ -35,77 +33,6 @@ def document_from_text(text: str) -> object:
         return document_from_yaml(text, on_node=limits.check)
     except YamlRejected as error:
         raise BindingRejected(error.key, error.reason) from None
-
-
-# ---- binding keys -------------------------------------------------------------------------------------------------
-# Keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants.
-
-MOST_ARGUMENTS = 5
-
-_NAME = re.compile(NAME)
-
-
-@dataclass(frozen=True, slots=True)
-class BindingKey:
-    """A signature, and for each argument its constant, or None if it is a column of the query."""
-
-    signature: Signature
-    constants: tuple[str | None, ...]
-
-    @property
-    def columns(self) -> tuple[int, ...]:
-        """The arguments that are columns of the query; empty if the key has constants only."""
-        return tuple(index for index, constant in enumerate(self.constants) if constant is None)
-
-    def __str__(self) -> str:
-        shown = (f"{t}:{'_' if c is None else c}" for t, c in zip(self.signature.types, self.constants))
-        return f"{self.signature.predicate}({', '.join(shown)})"
-
-
-def key_from_text(text: str) -> BindingKey:
-    try:
-        predicate, args, rest = parsed(text)
-    except NotFactText as reason:
-        raise BindingRejected(text, f"must be a fact pattern, such as `is_public(Repo:_)`: {reason}") from None
-    if rest:
-        raise BindingRejected(text, "unexpected text after the arguments")
-    if len(args) > MOST_ARGUMENTS:
-        raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
-    _check_name(text, predicate)
-    signature = Signature(predicate, tuple(_type_of(text, arg) for arg in args))
-    return BindingKey(signature, tuple(_constant(text, arg) for arg in args))
-
-
-def _type_of(text: str, arg: WrittenArgument) -> str:
-    """Return the argument's type; a constant without a type is a String, whatever it looks like."""
-    if arg.type is None and arg.id is None:
-        raise BindingRejected(text, "a variable needs a type, such as `Repo:_`")
-    if arg.type in ABSTRACT:
-        raise BindingRejected(text, f"`{arg.type}` is not a type of values; use a declared type")
-    type_name = arg.type or STRING
-    _check_name(text, type_name)
-    return type_name
-
-
-def _check_name(text: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise BindingRejected(text, f"`{name}` is not a valid name in a policy")
-
-
-def _constant(text: str, arg: WrittenArgument) -> str | None:
-    if arg.id is None:
-        return None
-    if not arg.id:
-        raise BindingRejected(text, "an id must not be empty")
-    if "\0" in arg.id:
-        raise BindingRejected(text, "an id must not contain NUL characters")
-    try:
-        canonical = canonical_id(arg.type or STRING, arg.id)
-    except ValueError as reason:
-        raise BindingRejected(text, f"`{arg.id}`: {reason}") from None
-    if canonical != arg.id:
-        raise BindingRejected(text, f"`{arg.id}` must be written as {canonical}")
-    return arg.id
 
 
 # ---- checks that a binding's query is a single SELECT with the right number of columns ----------------------------

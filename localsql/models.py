@@ -13,7 +13,7 @@ class OutboxState(models.Model):
     turn = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
-        db_table = "outbox_state"
+        db_table = "authz_outbox_state"
         constraints = [models.UniqueConstraint(fields=["environment", "name"], name="outbox_state_name")]
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class OutboxRow(models.Model):
     digest = models.CharField(max_length=64)
 
     class Meta:
-        db_table = "outbox_row"
+        db_table = "authz_outbox_row"
         constraints = [models.UniqueConstraint(fields=["state", "number"], name="outbox_row_number")]
 
     def __str__(self) -> str:

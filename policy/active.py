@@ -125,7 +125,7 @@ def confirm(caller: Caller) -> Caller:
 def active_program(environment_id: int) -> Program | None:
     """Return the environment's compiled policy; None before the first one is published."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (environment_id,))
+        cursor.execute("SELECT policy_version_id FROM authz_environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
     return program_of_version(row[0]) if row else None
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-from django.conf import settings
 from django.core.handlers.wsgi import get_bytes_from_wsgi
 from django.db import Error
 from django.http import QueryDict
@@ -17,6 +16,7 @@ from django.http.request import split_domain_port, validate_host
 from rest_framework.exceptions import APIException
 
 from policy.active import Caller, confirm
+from policy.core.config import settings
 from policy.core.journal import changing
 from policy.errors import AuthzError, KeyRefused
 from policy.replicas.reading import position_of

@@ -30,7 +30,7 @@ class Environment(models.Model):
     horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
-        db_table = "environment"
+        db_table = "authz_environment"
         ordering = ["slug"]
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class PolicyVersion(models.Model):
     exercised_rules = models.PositiveIntegerField(null=True)  # by any test; null if measuring took too long
 
     class Meta:
-        db_table = "policy_version"
+        db_table = "authz_policy_version"
         ordering = ["environment", "-number"]
         constraints = [models.UniqueConstraint(fields=["environment", "number"], name="policy_version_number")]
 
@@ -81,7 +81,7 @@ class Revision(models.Model):
     deleted = models.BigIntegerField()  # facts that existed before
 
     class Meta:
-        db_table = "revision"
+        db_table = "authz_revision"
         indexes = [models.Index(fields=["environment", "at"], name="revision_at")]
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class PolicyDraft(models.Model):
     saved_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        db_table = "policy_draft"
+        db_table = "authz_policy_draft"
         default_permissions = ()  # drafts need the permission to add versions
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 

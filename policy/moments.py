@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from policy.active import Seen
 from policy.core.clock import microseconds_of, now_in, text_of, time_of_text
+from policy.core.config import settings
 from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.publishing import version_numbered
 from policy.values import whole_number
@@ -38,14 +38,15 @@ LAST_REVISION = 2**63 - 1  # the largest number that databases can store
 
 _KNOWN = """
 SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id, (
-    SELECT MAX(s.since) FROM signature s WHERE s.environment_id = e.id AND s.since <= COALESCE(r.number, e."offset")
+    SELECT MAX(s.since) FROM authz_signature s
+    WHERE s.environment_id = e.id AND s.since <= COALESCE(r.number, e."offset")
 )
-FROM environment e
-LEFT JOIN revision h ON h.environment_id = e.id AND h.number = e.horizon
-LEFT JOIN revision r ON r.environment_id = e.id AND r.number = {number}
+FROM authz_environment e
+LEFT JOIN authz_revision h ON h.environment_id = e.id AND h.number = e.horizon
+LEFT JOIN authz_revision r ON r.environment_id = e.id AND r.number = {number}
 WHERE e.id = %s
 """
-_LATEST = "(SELECT MAX(l.number) FROM revision l WHERE l.environment_id = e.id AND l.at <= %s)"
+_LATEST = "(SELECT MAX(l.number) FROM authz_revision l WHERE l.environment_id = e.id AND l.at <= %s)"
 
 
 class _Known(NamedTuple):

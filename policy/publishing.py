@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from secrets import randbits
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils.module_loading import import_string
 
@@ -195,6 +196,7 @@ def publish(
     _check_replaced(environment_id, replaces)  # early, to avoid running the tests of what will be refused
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
     figures = _figures(drafted)
+    is_nested = connection.in_atomic_block
     with within():
         turn = advance(environment_id)
         if unchanged := _unchanged(environment_id, digest):
@@ -202,6 +204,7 @@ def publish(
             return unchanged
         _check_replaced(environment_id, replaces)
         version = PolicyVersion.objects.create(
+            pk=2**30 + randbits(30) if is_nested else None,  # a number that no rollback gives to another text
             environment_id=environment_id,
             number=_next_number(environment_id),
             source=text,

@@ -65,10 +65,11 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     'pip install "authz-project[otel]"': "likewise",
     "export OTEL_EXPORTER_OTLP_ENDPOINT=https://traces.example.org:4318 OTEL_SERVICE_NAME=authz": "nobody is there",
 }
-FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "lua", "toml", "jsonc", "prometheus"}
+FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "lua", "toml", "jsonc", "prometheus", "django"}
 OF_POLICIES = {"facts", "ask", "problems"}
 PRINTED = {"text", "json", "sql"}
 ELSEWHERE = {  # pages whose samples a test of their own runs
+    "django.md": "tests/embedded/wiki.py",
     "local-sql.md": "tests/localsql/test_page.py",
     "moving.md": "tests/test_moving_page.py",
 }

@@ -30,19 +30,19 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 69_560,
-    "files": 318,
-    "lines with imports": 4_650,
-    "files with `FROM fact`": 2,
+    "lines": 71_400,
+    "files": 337,
+    "lines with imports": 4_900,
+    "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
-    "lines of golden files": 4_862,
-    "benchmark programs": 10,
+    "lines of golden files": 4_800,
+    "benchmark programs": 11,
     "files for a question": 20,
-    "files for a batch": 19,
-    "files for a policy": 59,
-    "commands": 34,
-    "settings": 39,
+    "files for a batch": 20,
+    "files for a policy": 60,
+    "commands": 35,
+    "settings": 40,
     "environment variables": 30,
 }
 POLICY = """
@@ -52,14 +52,14 @@ test "t" { setup { has_role(User{"ann"}, "reader", Repo{"r"}); } assert allow(Us
 """
 QUESTION = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Repo", "resource_id": "r"}
 STRINGS = ast.JoinedStr | ast.Constant
-ABOUT_FACTS = re.compile(r"\b(FROM|JOIN|INTO|UPDATE) ((past_)?fact\b|\{(STORED|PAST)\b)")
+ABOUT_FACTS = re.compile(r"\b(FROM|JOIN|INTO|UPDATE) (authz_(past_)?fact\b|\{(STORED|PAST)\b)")
 FACT = {"predicate": "has_role", "args": [{"type": "User", "id": "ann"}, {"type": "String", "id": "reader"}]}
 
 
 @cache
 def texts() -> dict[Path, str]:
     paths = (path for app in APPS for path in sorted((ROOT / app).rglob("*.py")))
-    return {path: path.read_text() for path in paths if "migrations" not in path.parts}
+    return {path: path.read_text() for path in paths if {"migrations", "wiki"}.isdisjoint(path.parts)}
 
 
 def test_a_class_name_means_one_thing():
@@ -107,7 +107,7 @@ def written() -> dict[str, int]:
         "lines": sum(text.count("\n") for text in texts().values()),
         "files": len(texts()),
         "lines with imports": sum(import_lines(text) for text in texts().values()),
-        "files with `FROM fact`": sum(has_statement_about_facts(text) for text in texts().values()),
+        "files with `FROM authz_fact`": sum(has_statement_about_facts(text) for text in texts().values()),
         "files that start threads": files_with(r"\b(Thread|Timer|ThreadPoolExecutor)\("),
         "loops while the policy changes": sum("raise PolicyMoved" in text for text in texts().values()),
         "lines of golden files": sum(path.read_text().count("\n") for path in golden.rglob("*") if path.is_file()),

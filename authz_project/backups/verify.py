@@ -145,7 +145,7 @@ def _signatures() -> BackupFinding:
     lost = 0
     for table in (STORED, PAST):
         used = f"SELECT COUNT(*) FROM ({select('DISTINCT sig', table=table)}) AS used"
-        lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM signature s WHERE s.id = used.sig)")[0][0]
+        lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM authz_signature s WHERE s.id = used.sig)")[0][0]
     if lost:
         return wrong("signatures", f"facts refer to {counted(lost, 'missing signature')}")
     return BackupFinding("signatures", "all intact")
@@ -198,14 +198,14 @@ def _stored(environment: Environment) -> _StoredRows:
     horizon = environment.horizon
     of_stored = f"COUNT(*), COALESCE(MAX(f.since), 0), {_how_many('f.since <= %s')}, {early}"
     ((facts, since, facts_then, facts_early),) = _table_rows(
-        select(of_stored, *mine, beside="signature s", alias="f"), (horizon, environment.pk)
+        select(of_stored, *mine, beside="authz_signature s", alias="f"), (horizon, environment.pk)
     )
     of_past = (
         f"COUNT(*), COALESCE(MAX(f.until), 0), {_how_many('f.since <= %s AND f.until > %s')},"
         f" {_how_many('f.since >= f.until')}, {early}"
     )
     ((past, until, past_then, backwards, past_early),) = _table_rows(
-        select(of_past, *mine, table=PAST, beside="signature s", alias="f"), (horizon, horizon, environment.pk)
+        select(of_past, *mine, table=PAST, beside="authz_signature s", alias="f"), (horizon, horizon, environment.pk)
     )
     latest, at_horizon = max(since, until), facts_then + past_then
     return _StoredRows(facts, past, latest, at_horizon, backwards, facts_early + past_early)
@@ -222,11 +222,12 @@ def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int
         "SELECT COUNT(*), COALESCE(MAX(number), 0),"
         " COALESCE(SUM(CASE WHEN number > %s THEN inserted ELSE 0 END), 0),"
         " COALESCE(SUM(CASE WHEN number > %s THEN deleted ELSE 0 END), 0)"
-        " FROM revision WHERE environment_id = %s AND number >= %s",
+        " FROM authz_revision WHERE environment_id = %s AND number >= %s",
         (horizon, horizon, environment.pk, max(horizon, 1)),
     )
     last = _table_rows(
-        "SELECT policy_version_id FROM revision WHERE environment_id = %s AND number = %s", (environment.pk, newest)
+        "SELECT policy_version_id FROM authz_revision WHERE environment_id = %s AND number = %s",
+        (environment.pk, newest),
     )
     return number, newest, last[0][0] if last else None, int(inserted), int(deleted)
 

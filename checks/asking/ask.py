@@ -13,8 +13,6 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from django.conf import settings
-
 from checks.asking import by_rows, run
 from checks.asking.question import Asked, Check, Page, Question, allow
 from checks.asking.session import (
@@ -35,6 +33,7 @@ from checks.errors import StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
 from policy.active import Caller, Seen
+from policy.core.config import settings
 from policy.errors import AuthzError
 from policy.moments import Moment, check_known, seen_since
 from policy.values import Value
@@ -173,7 +172,7 @@ def answered(
         state, rows = _run(asker, session, statements)
         if moment is not None and state.version == UNKNOWN_REVISION:
             check_known(asker.environment_id, moment)
-        lasts = moment is None and not depends and all(map(_IS_TIMELESS, statements))
+        lasts = moment is None and not depends and not run.is_embedded() and all(map(_IS_TIMELESS, statements))
         revision = state.offset if moment is None else moment.revision
         found = Answered(session, asked, rows, useful.unused, revision, state, state if lasts else None, since)
         return found, state.version if moment is None or statements else session.version

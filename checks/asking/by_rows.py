@@ -197,7 +197,7 @@ def _grouped(session: LiveSession, key: StatementKey, group: tuple[CompiledOutli
     if not all(_is_up_to_date(each, numbering.marks) for each in group):
         raise Renumbered
     expressions = [each.expression for each in group if each.expression is not None]
-    watches = any(each.misses_signatures for each in group)
+    watches = session.watches or any(each.misses_signatures for each in group)
     confirmation = Confirmation(session.environment_id, session.needs_key, watches, numbering.marks.ends, key.dialect)
     statement = statement_of(expressions, key.dialect, key.inline, confirmation.of_rows)
     numbers = {each: numbering.of(each) for each in key.inline}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
-from django.conf import settings
 
 from checks.asking.ask import Answered
 from checks.asking.question import SMALLEST, Page, Question
@@ -16,6 +15,7 @@ from checks.asking.session import Asker, confirmed
 from checks.serializers import size_from_json
 from facts.wire import fact_to_json
 from policy.core import clock
+from policy.core.config import settings
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.errors import MalformedRequest
 from policy.moments import Moment, MomentNotAvailable

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -17,17 +17,20 @@ from time import monotonic, sleep
 from time import time as time_here
 from typing import Any, Protocol, cast
 
-from django.conf import settings
+from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.utils.module_loading import import_string
 
 from checks.asking import limits
 from checks.asking.limits import LONG, Deadline, SlowStatementLimit, SlowStatementTurn, known
+from checks.engine.sql.bound import NO_TABLES, BoundTables
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
 from policy.core import clock, memory, notifications, spans
 from policy.core.cache import configured
+from policy.core.config import settings
 from policy.core.memory import budget
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
@@ -37,6 +40,29 @@ MOST_TURNS = 1000
 def dialect() -> Dialect:
     # Called for each question. Reads the settings, since looking up the thread's connection is slower.
     return _DIALECTS[connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]]
+
+
+# Inside an application (a Django project without `authz_project`), questions run in its transactions, and rows of its
+# tables are facts. The app above finds them. It is named here and imported when needed.
+BOUND_TABLES = "localsql.django.tables.current"
+PROJECT = "authz_project"
+
+
+@cache
+def _application() -> Callable[[], BoundTables] | None:
+    found: Callable[[], BoundTables] | None = None if apps.is_installed(PROJECT) else import_string(BOUND_TABLES)
+    return found
+
+
+def is_embedded() -> bool:
+    """Return whether the service is part of an application."""
+    return _application() is not None
+
+
+def bound_tables() -> BoundTables:
+    """Return the tables of the application that the service is part of."""
+    found = _application()
+    return NO_TABLES if found is None else found()
 
 
 def question_time() -> Deadline:

@@ -16,8 +16,6 @@ from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from django.conf import settings
-
 from checks.asking import limits, run
 from checks.asking.open_policy import AskedPolicy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
@@ -25,6 +23,7 @@ from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import EXISTS, Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW, Slot, uncounted
 from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.bound import NO_TABLES, BoundTables
 from checks.engine.sql.dialects import CLOCKS, Dialect
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
@@ -32,12 +31,13 @@ from checks.engine.sql.stored import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.errors import PolicyMoved, QueryTooSlow
 from facts.accept import UsableContextFacts, brought
-from facts.numbering import Marks, Numbered, Numbering, latest_signature, numbers_as_of
+from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_of, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Caller, Seen, caller_of_hash, key_check, program_of_version, versions
 from policy.core import spans
 from policy.core.cache import K, Recent, V
 from policy.core.clock import timeline
+from policy.core.config import settings
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
@@ -67,6 +67,7 @@ class StatementKey(NamedTuple):
     most: int = 0  # maximum number of rows, in any order; 0: no limit
     by_rows: bool = False  # whether the statement takes many rows of values (see `by_rows`)
     tables: Hashable = None  # of the caller, if the caller is to run the statement (see `localsql`)
+    bound: BoundTables = NO_TABLES  # of the application that the service is part of
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return the positions of the questions whose types the program knows; the others have no answers."""
@@ -78,9 +79,8 @@ class StatementKey(NamedTuple):
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
-        return Shape(
-            roots, self.width, self.inline, has_stored, self.window, self.most, self.as_of_signature is not None
-        )
+        is_past = self.as_of_signature is not None
+        return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, is_past, self.bound)
 
 
 class Cache(Recent[K, V]):
@@ -169,6 +169,7 @@ def tables_read(key: StatementKey) -> int | None:
 # otherwise `UNKNOWN_REVISION`.
 
 IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy version
+MOVED = "authz: the policy changed while a query was prepared; run it again "
 _OFFSET = 'e."offset"'
 # For each result, SQLite's driver reads the column names and looks up a converter for the declared column type. So
 # names are short, and a unary `+` turns a column into an expression, which has no declared type.
@@ -228,6 +229,13 @@ class Confirmation(NamedTuple):
         here: Text = ("EXISTS (SELECT 1 FROM ", *self._gate, " AND ", *self._mine, ")")
         return (*first, f" UNION ALL SELECT {IS_ANSWER}, x.* FROM (", *rows, ") x WHERE ", *here)
 
+    def checked(self, truth: Text) -> Text:
+        """Return the truth as a condition of another statement, which fails if the policy is another one by then."""
+        mine = self.dialect.same_number(self._version, (Slot("version"),))
+        failure = self.dialect.failing(MOVED, "e.id")
+        checked: Text = ("(SELECT CASE WHEN ", *mine, f" THEN 1 = 1 ELSE {failure} END FROM ", *self._gate, ")")
+        return ("(", *checked, " AND ", *truth, ")")
+
     @property
     def _version(self) -> Text:
         """Return SQL for the policy version, or for `NEW_SIGNATURE` if the signatures have changed since then."""
@@ -261,7 +269,7 @@ def _gate(environment_id: int, needs_key: bool, dialect: Dialect) -> Text:
     # Check the environment too: the statement reads this one's facts, but the key may have been moved to another.
     here = f"e.id = {int(environment_id)}"
     if not needs_key:
-        return (f"environment e WHERE {here}",)
+        return (f"authz_environment e WHERE {here}",)
     check = key_check()
     after = check.after(dialect.is_to_come(check.expires_at))
     return (check.before, Slot("key"), f"{after} AND {check.scopes[Scope.READ]} AND {here}")
@@ -362,6 +370,7 @@ class Session(ABC):
     """A policy over some facts: compiles questions, or finds them in the cache."""
 
     statements: Statements
+    watches = False  # whether every statement confirms the signatures that it was compiled for
 
     @property
     @abstractmethod
@@ -412,7 +421,8 @@ class Session(ABC):
         def around(rows: Text, columns: int) -> Text:
             if key.environment_id is None or key.needs_key is None:
                 return rows
-            watches, ends, is_past = bool(numbering.missing), numbering.marks.ends, key.as_of_signature is not None
+            watches, ends = bool(numbering.missing) or self.watches, numbering.marks.ends
+            is_past = key.as_of_signature is not None
             confirmation = Confirmation(key.environment_id, key.needs_key, watches, ends, key.dialect, is_past)
             return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
 
@@ -443,6 +453,17 @@ class LiveSession(Session):
     needs_key: bool = True
     generation: int = field(default_factory=new_generation)
     moment: Moment | None = None  # None: now
+    # Inside an application, whose transactions may be rolled back: the marks of the signatures, which take the place of
+    # the generation. They are random, so that those of a transaction that is rolled back never return.
+    marks: Marks | None = None
+
+    def __post_init__(self) -> None:
+        if self.marks is None and run.is_embedded():
+            self.marks = marks_of(self.environment_id)
+
+    @property
+    def watches(self) -> bool:  # type: ignore[override]
+        return self.marks is not None
 
     @property
     def program(self) -> Program:
@@ -517,8 +538,8 @@ class LiveSession(Session):
             policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
         as_of_signature = None if self.moment is None else self.moment.signatures
         return StatementKey(
-            self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, len(asked[0].outs), inline, as_of_signature, window, by_rows=by_rows,
+            self.environment_id, policy, self.needs_key, self.marks or self.generation, run.dialect(),
+            asked, len(asked[0].outs), inline, as_of_signature, window, by_rows=by_rows, bound=run.bound_tables(),
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
@@ -535,9 +556,14 @@ class LiveSession(Session):
         return rules_of(key.policy)
 
     def numbers_of(self, key: StatementKey) -> Numbered:
-        return numbers_as_of(self.environment_id, key.as_of_signature)
+        found = numbers_as_of(self.environment_id, key.as_of_signature)
+        if self.watches and found.marks != self.marks:
+            raise Renumbered  # else a rollback could bring back these marks, with a statement for others
+        return found
 
     def keeps(self) -> bool:
+        if self.watches:
+            return True
         return not run.in_transaction()  # a rollback would undo the signature numbers assigned in this transaction
 
 

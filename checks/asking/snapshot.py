@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import inf
 
-from django.conf import settings
-
 from checks.asking import limits, run
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
@@ -32,7 +30,7 @@ from checks.asking.session import (
 from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled, Root
 from checks.engine.errors import TooComplex, TooMuchRecursion
-from checks.engine.rules.clauses import Slot, bounded
+from checks.engine.rules.clauses import Scan, Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Window
@@ -46,6 +44,7 @@ from facts.numbering import NUMBERLESS, Numbered, Numbering, numbers_as_of
 from facts.wire import Fact, by_signature
 from policy.active import NOTHING_SEEN, Seen, versions
 from policy.core.clock import timeline
+from policy.core.config import settings
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
@@ -270,6 +269,10 @@ class Snapshot(Session):
         """Return where the fact is found: "context", "stored", or None."""
         if fact in self.brought:
             return "context"
+        if run.bound_tables().stores(fact.signature):
+            scan = Scan(fact.signature, tuple([Slot(f"a{index}") for index in range(len(fact.args))]))
+            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)} | self.slots()
+            return "stored" if self.rows(Root((), (), (scan,)), 0, slots) else None
         number = self.numbers.get(fact.signature)
         if number is None or not self.program.accepts(fact.predicate, fact.signature.types):
             return None
@@ -411,7 +414,7 @@ class Snapshot(Session):
         as_of_signature = self.past.signatures if self.past else None
         return StatementKey(
             self.environment_id, self.policy, None, self.known.marks, self.dialect,
-            (asked,), width, self.inline, as_of_signature, window, most,
+            (asked,), width, self.inline, as_of_signature, window, most, bound=run.bound_tables(),
         )  # fmt: skip
 
     def rules_of(self, key: StatementKey) -> RuleSet:

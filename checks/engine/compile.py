@@ -13,7 +13,14 @@ from functools import cache
 from typing import Protocol
 
 from checks.engine.answers import GROUNDED, UNGUARDED
-from checks.engine.errors import CannotEnumerate, InliningTooLarge, NestedTooDeep, TooManyInliningSteps, UnboundVariable
+from checks.engine.errors import (
+    BoundHaveNoHistory,
+    CannotEnumerate,
+    InliningTooLarge,
+    NestedTooDeep,
+    TooManyInliningSteps,
+    UnboundVariable,
+)
 from checks.engine.plan.draft import IsNarrow, nowhere, same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
@@ -35,7 +42,8 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import are_missing
-from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.bound import NO_TABLES, BoundRenderer, BoundTables
+from checks.engine.sql.dialects import Dialect, IdKind
 from checks.engine.sql.render import SelectScope, Window, seen_through
 from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
@@ -95,13 +103,20 @@ class Shape:
     window: Window | None = None  # None: all rows, unsorted
     most: int = 0  # maximum number of rows, in any order; 0: no limit
     is_past: bool = False  # as of an earlier revision
+    bound: BoundTables = NO_TABLES  # facts that are rows of an application's tables
+    elements: IdKind | None = None  # the rows are a set that a column of this kind is looked up in
+    outer: IdKind | None = None  # a value is a column of this kind, of the enclosing statement (see `bound.OUTER`)
 
     def stores(self, knows: Knows) -> StoresOf:
         """Return the function from signatures to stores; `knows` tells which ones may have stored facts."""
 
         def stores_of(signature: Signature) -> tuple[str, ...]:
             stored = ("stored",) if self.stored and knows(signature) else ()
-            return (*stored, "inline") if signature in self.inline else stored
+            bound = self.bound.stores(signature) if self.stored else ()
+            if bound and self.is_past:
+                raise BoundHaveNoHistory(signature)
+            inline = ("inline",) if signature in self.inline else ()
+            return (*stored, *bound, *inline)
 
         return stores_of
 
@@ -370,13 +385,24 @@ def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) 
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
             return Rendered(plans)
-        kind = AsOfRenderer if shape.is_past else StoredRenderer
-        renderer = kind(dialect, known.of, shape.stores(known.knows), shape.inline, known.may_end)
+        renderer = _renderer(shape, dialect, known)
         tables, rows = _question(renderer, shape, plans)
         if shape.is_past and not _fits_parser(renderer, tables, rows):
             renderer = _tabled_as_of(dialect, shape, known)
             tables, rows = _question(renderer, shape, plans)
         return Rendered(plans, renderer, tuple(tables), rows)
+
+
+def _renderer(shape: Shape, dialect: Dialect, known: KnownFacts) -> StoredRenderer:
+    stores = shape.stores(known.knows)
+    if shape.is_past:
+        return AsOfRenderer(dialect, known.of, stores, shape.inline, known.may_end)
+    if shape.stored and shape.bound is not NO_TABLES:
+        return BoundRenderer(
+            dialect, known.of, stores, shape.inline, known.may_end,
+            bound=shape.bound, elements=shape.elements, outer=shape.outer,
+        )  # fmt: skip
+    return StoredRenderer(dialect, known.of, stores, shape.inline, known.may_end)
 
 
 def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bool:
@@ -416,7 +442,7 @@ def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, 
     for index, (root, (scope, _)) in enumerate(zip(roots, entered)):
         first: list[Text] = [(f"'{index}' AS root",)] if len(roots) > 1 else []
         for end in stored_first(root.plain):
-            arms.append(renderer.arm(end, [*unguarded, *first, *renderer.outs(end)], scope))
+            arms.append(renderer.arm(end, [*unguarded, *first, *renderer.shown_outs(end)], scope))
         for end in stored_first(root.grounded):
             arms.append(renderer.arm(end, [(f"'{GROUNDED}'",), ("1",), *first, *renderer.outs(end)], scope))
         for each in root.guarded:
@@ -428,7 +454,8 @@ def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, 
         columns = Compiled(shape, roots, None).columns
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
     window = None if is_guarded else shape.window
-    rows = union(arms, distinct=shape.width > 0 and not shape.most and window is None)
+    is_distinct = shape.width > 0 and not shape.most and window is None and shape.elements is None
+    rows = union(arms, distinct=is_distinct)
     if shape.width == 0:
         rows = (EXISTS, *rows, ") AS o0")
     elif shape.most and not is_guarded:

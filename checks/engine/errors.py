@@ -24,6 +24,13 @@ class CannotEnumerate(AuthzError):
         )
 
 
+class BoundHaveNoHistory(AuthzError):
+    """A question as of an earlier revision depends on rows of an application's tables, which only have a present."""
+
+    def __init__(self, signature: object):
+        super().__init__(f"`{signature}` is read from a model, which keeps no history; ask without `as_of`")
+
+
 class InliningTooLarge(Exception):
     """Inlining rules at each call would generate too much SQL: answers that several calls share must be tabled."""
 

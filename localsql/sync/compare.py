@@ -17,7 +17,7 @@ from facts.models import COLUMNS
 from facts.numbering import numbers_and_ends, signature_numbers
 from facts.table import equals, fact_table, fetch, lasting, select
 from facts.wire import MAX_ID_BYTES, id_from_json
-from localsql.bindings import BindingKey
+from localsql.binding_keys import BindingKey
 from localsql.sync.config import PatternRefused, SyncPattern, shown
 from localsql.sync.sources import SourceRow, can_sort, rows_of
 from policy.core.journal import current_offset

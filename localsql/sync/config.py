@@ -17,16 +17,15 @@ import orjson
 import sqlglot
 from sqlglot.errors import SqlglotError
 
+from localsql.binding_keys import BindingKey, key_from_text
 from localsql.bindings import (
     KNOWN,
     LONGEST_QUERY,
     OF_A_FACT,
-    BindingKey,
     Bindings,
     check_keys,
     column_families,
     entries_of,
-    key_from_text,
     query_of,
     sql_types_of,
 )

@@ -184,8 +184,8 @@ def turn_of(environment_id: int, name: str) -> OutboxTurn:
     OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT outbox_state.id, turn, number, digest FROM outbox_state"
-            " LEFT JOIN outbox_row ON outbox_row.state_id = outbox_state.id"
+            "SELECT s.id, turn, number, digest FROM authz_outbox_state s"
+            " LEFT JOIN authz_outbox_row ON authz_outbox_row.state_id = s.id"
             " WHERE environment_id = %s AND name = %s",
             (environment_id, name),
         )
@@ -214,7 +214,9 @@ def forget(turn: OutboxTurn) -> None:
 
 def _take(turn: OutboxTurn) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number))
+        cursor.execute(
+            "UPDATE authz_outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number)
+        )
         if not cursor.rowcount:
             raise DrainedElsewhere
 

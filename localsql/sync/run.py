@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from django.conf import settings
-
 from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
 from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import Argument, Fact, FactBatch, FactPattern
-from localsql.bindings import BindingKey
+from localsql.binding_keys import BindingKey
 from localsql.sync.compare import (
     OnProgress,
     PatternPart,
@@ -29,6 +27,7 @@ from localsql.sync.compare import (
 )
 from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
 from policy.active import active_program
+from policy.core.config import settings
 from policy.core.journal import By
 from policy.errors import AuthzError
 from policy.rules.program import Program

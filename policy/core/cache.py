@@ -7,8 +7,10 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
-from django.conf import LazySettings, settings
+from django.conf import LazySettings
 from django.core.signals import setting_changed
+
+from policy.core.config import settings
 
 # ---- recent -------------------------------------------------------------------------------------------------------
 # Hits take no lock because most requests make two lookups that both hit.

@@ -12,13 +12,13 @@ from functools import partial
 from sqlite3 import SQLITE_BUSY
 from typing import Any
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
 from policy.core import spans
 from policy.core.clock import new_moment, now_in
+from policy.core.config import settings
 from policy.core.notifications import watch
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.replicas.reading import note_change
@@ -82,14 +82,14 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
     first = changes[0].number
     values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO revision ({COLUMNS}) VALUES {rows}", values)
+        cursor.execute(f"INSERT INTO authz_revision ({COLUMNS}) VALUES {rows}", values)
     note_recorded(environment_id, changes)
 
 
 def time_of_revision() -> str:
     """Return SQL for a revision's time. Its parameters: the environment's id, and the preceding revision's number."""
     latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
-    before = "SELECT at FROM revision WHERE environment_id = %s AND number = %s"
+    before = "SELECT at FROM authz_revision WHERE environment_id = %s AND number = %s"
     return f"{latest}({now_in(connection.vendor)}, COALESCE(({before}), 0))"
 
 
@@ -121,7 +121,7 @@ def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int |
 def newest_and_horizon(environment_id: int) -> tuple[int, int]:
     """Return the numbers of the latest revision, and of the horizon: the oldest one as of which all facts are known."""
     with connection.cursor() as cursor:
-        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
+        cursor.execute('SELECT "offset", horizon FROM authz_environment WHERE id = %s', (environment_id,))
         row = cursor.fetchone()
     if row is None:
         raise NotFound("the environment no longer exists")
@@ -193,10 +193,10 @@ class _Transaction(transaction.Atomic):
             with spans.noted("wait", of="turn"):
                 self._await_file(time.monotonic() + left(self.waited))
         except BaseException:
-            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"].get("timeout", 5.0))
             raise
         try:
-            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"]["timeout"])
+            _set_busy_timeout(mine, mine.settings_dict["OPTIONS"].get("timeout", 5.0))
         except BaseException as error:  # the transaction has begun, and no one else would end it
             self.__exit__(type(error), error, error.__traceback__)
             raise
@@ -255,7 +255,7 @@ def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
 
 
 _NEXT_TURN = (
-    'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
+    'UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
     ' RETURNING "offset", policy_version_id, ends_mark'
 )
 
@@ -271,11 +271,13 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) ->
     started = time.monotonic()
     try:
         if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
-            cursor.execute(_limit(limit))
+            if limit < math.inf:  # else leave the application's own timeout alone
+                cursor.execute(_limit(limit))
             cursor.execute(_NEXT_TURN, values)
             return cursor.fetchone()
         with connection.wrap_database_errors:
-            raw.send_query(f"BEGIN; {_limit(limit)}; {_NEXT_TURN.replace('%s', '%d') % values}".encode())
+            begin = f"BEGIN; {_limit(limit)}" if limit < math.inf else "BEGIN"
+            raw.send_query(f"{begin}; {_NEXT_TURN.replace('%s', '%d') % values}".encode())
             taken = connection.connection.wait(driver.generators.execute(raw))[-1]
             if taken.status != driver.pq.ExecStatus.TUPLES_OK:
                 raise driver.errors.error_from_result(taken)
@@ -298,13 +300,15 @@ def claim(environment_id: int, offsets: int) -> None:
     """Reserve this many more offsets for the same transaction, following its turn's offset."""
     if offsets:
         with connection.cursor() as cursor:
-            cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
+            cursor.execute(
+                'UPDATE authz_environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id)
+            )
 
 
 def current_offset(environment_id: int) -> int:
     """Return the offset of the last committed change."""
     with connection.cursor() as cursor:
-        cursor.execute('SELECT "offset" FROM environment WHERE id = %s', (environment_id,))
+        cursor.execute('SELECT "offset" FROM authz_environment WHERE id = %s', (environment_id,))
         row = cursor.fetchone()
     if row is None:
         raise NotFound("the environment no longer exists")

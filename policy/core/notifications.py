@@ -167,7 +167,7 @@ def _forget_connection() -> None:
 def offsets_of(environment_ids: list[int]) -> dict[int, int]:
     listed = ", ".join(str(int(each)) for each in environment_ids)
     with connection.cursor() as cursor:
-        cursor.execute(f'SELECT id, "offset" FROM environment WHERE id IN ({listed})')
+        cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
         return dict(cursor.fetchall())
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.pq import ConnStatus, TransactionStatus
 
+from policy.core.config import settings
 from policy.replicas.replica import NOT_IN_RECOVERY, SINCE, Replica
 
 T = TypeVar("T")

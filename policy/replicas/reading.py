@@ -13,11 +13,11 @@ from importlib import import_module
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 
 from policy.active import Caller, Seen
 from policy.core.cache import configured
+from policy.core.config import settings
 from policy.values import whole_number
 
 NOWHERE = 2**63 - 1  # a position that no environment has

@@ -4,8 +4,7 @@ import time
 from math import isfinite
 from typing import Any, NamedTuple
 
-from django.conf import settings
-
+from policy.core.config import settings
 from policy.replicas.reading import watch
 
 _BETWEEN_LOOKS = 2.0  # seconds that pass between probes in any case, and are no lag

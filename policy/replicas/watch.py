@@ -10,11 +10,11 @@ from math import inf
 from threading import Event, Lock
 from typing import NamedTuple
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
 from policy.core.clock import NUMBER, is_to_come, timeline
+from policy.core.config import settings
 from policy.core.threads import start_thread
 from policy.replicas.attempt import tried
 from policy.replicas.replica import (

@@ -30,10 +30,10 @@ OF_PAGES = (
     "rest_framework.views",
     "authz_project.urls",
     "checks.ask_pages.pages",
-    "policy.admin",
+    "policy.pages.admin",
     "whitenoise",
 )
-OF_ADMIN = ("authz_project.urls", "checks.ask_pages.pages", "policy.admin", "granian", "pytest")
+OF_ADMIN = ("authz_project.urls", "checks.ask_pages.pages", "policy.pages.admin", "granian", "pytest")
 OF_LOCAL_SQL = ("sqlglot", "localsql.bindings")
 OF_BINDINGS = ("sqlglot", "yaml", "localsql.bindings")
 OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")
@@ -50,7 +50,7 @@ COMMANDS = [
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
-    "sync_facts --help", "drain_outbox --help", "import_model openfga --help",
+    "sync_facts --help", "drain_outbox --help", "authz_bindings --help", "import_model openfga --help",
 ]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'

@@ -138,7 +138,7 @@ def test_who_published_a_version_is_taken_from_its_revision(kind, database_urls,
         database.commit()
     manage(tmp_path, url, "migrate")
     with closing(connected(url)) as database:
-        found = database.execute("SELECT number, author, note, tests, rules FROM policy_version ORDER BY number")
+        found = database.execute("SELECT number, author, note, tests, rules FROM authz_policy_version ORDER BY number")
         assert found.fetchall() == [
             (1, "admin ada", "", None, None), (2, "command load_policy", "", None, None), (3, "", "", None, None),
         ]  # fmt: skip
@@ -163,7 +163,7 @@ def test_since_when_there_are_such_facts_is_taken_from_the_oldest(kind, database
         database.commit()
     manage(tmp_path, url, "migrate")
     with closing(connected(url)) as database:
-        found = database.execute("SELECT id, since FROM signature ORDER BY id").fetchall()
+        found = database.execute("SELECT id, since FROM authz_signature ORDER BY id").fetchall()
     assert found == [(1, 5), (2, 6), (3, 7), (4, 0)], "of the last one, nothing is known"
 
 

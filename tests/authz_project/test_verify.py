@@ -74,16 +74,16 @@ def test_what_was_forgotten_or_pruned_is_no_fault(used):
 
 
 SPOILED = {
-    "DELETE FROM fact WHERE a0 = 'u9'": "are stored, but the revisions add up to",
-    "UPDATE fact SET since = since + 1000 WHERE a0 = 'u9'": "facts refer to revision 1",
-    'UPDATE environment SET "offset" = "offset" + 5': "but the last revision is",
-    'UPDATE environment SET "offset" = 5': "facts refer to revision",
-    'UPDATE environment SET horizon = "offset" + 5': "the horizon is after the last revision",
-    "DELETE FROM revision WHERE number = 2": "1 revision missing",
-    "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past fact ended before",
-    "UPDATE signature SET since = since + 3 WHERE predicate = 'has_role'": "older than the first of the same signature",
-    "UPDATE environment SET policy_version_id = NULL": "the active policy differs from that of the last revision",
-    "UPDATE fact SET sig = 999999 WHERE a0 = 'u9'": "facts refer to 1 missing signature",
+    "DELETE FROM authz_fact WHERE a0 = 'u9'": "are stored, but the revisions add up to",
+    "UPDATE authz_fact SET since = since + 1000 WHERE a0 = 'u9'": "facts refer to revision 1",
+    'UPDATE authz_environment SET "offset" = "offset" + 5': "but the last revision is",
+    'UPDATE authz_environment SET "offset" = 5': "facts refer to revision",
+    'UPDATE authz_environment SET horizon = "offset" + 5': "the horizon is after the last revision",
+    "DELETE FROM authz_revision WHERE number = 2": "1 revision missing",
+    "UPDATE authz_past_fact SET since = until WHERE a0 = 'u3'": "1 past fact ended before",
+    "UPDATE authz_signature SET since = since + 3 WHERE predicate = 'has_role'": "older than the first of the same",
+    "UPDATE authz_environment SET policy_version_id = NULL": "the active policy differs from that of the last revision",
+    "UPDATE authz_fact SET sig = 999999 WHERE a0 = 'u9'": "facts refer to 1 missing signature",
     "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "from an older version",
 }
 

@@ -20,7 +20,7 @@ class Database:
 
     def __init__(self, vendor: str, raw: sqlite3.Connection | psycopg.Connection):
         self.vendor, self.raw = vendor, raw
-        found = raw.execute("SELECT predicate, types, id FROM signature").fetchall()
+        found = raw.execute("SELECT predicate, types, id FROM authz_signature").fetchall()
         self.numbers = {(predicate, tuple(orjson.loads(types))): number for predicate, types, number in found}
 
     def number(self, key: str) -> int:

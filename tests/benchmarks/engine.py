@@ -86,7 +86,7 @@ def filled(count: int):
     load(environment.id, enumerate(Fact(*each) for each in facts_of(size)))
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("VACUUM ANALYZE fact")
+            cursor.execute("VACUUM ANALYZE authz_fact")
     return Caller(environment.id, create_key(environment)[0].hash), size
 
 
@@ -94,7 +94,7 @@ def stored() -> int:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM fact")
+        cursor.execute("SELECT count(*) FROM authz_fact")
         return cursor.fetchone()[0]
 
 
@@ -206,7 +206,7 @@ def samples_of(caller, question, size: Size, brings_facts: bool) -> list[Sample]
 def stored_pairs(caller, question, count: int) -> list[tuple[str, str]]:
     number = number_of(caller, f"has_role_User_{question.resource_type}")
     # Neighbours in the key would share pages: every so manieth row of many.
-    rows = executed(f"SELECT a0, a2 FROM fact WHERE sig = {number} LIMIT {50 * count}", [])
+    rows = executed(f"SELECT a0, a2 FROM authz_fact WHERE sig = {number} LIMIT {50 * count}", [])
     return [tuple(row) for row in rows[::50]]
 
 

@@ -26,20 +26,21 @@ CONTEXT = {
     ),
 }
 
-STATED = """SELECT 1 FROM fact WHERE sig = {has_permission_User_@} AND a0 = :actor AND a1 = :action AND a2 = :resource
-UNION ALL SELECT 1 FROM fact WHERE sig = {allow_User_@} AND a0 = :actor AND a1 = :action AND a2 = :resource"""
+STATED = """SELECT 1 FROM authz_fact
+WHERE sig = {has_permission_User_@} AND a0 = :actor AND a1 = :action AND a2 = :resource
+UNION ALL SELECT 1 FROM authz_fact WHERE sig = {allow_User_@} AND a0 = :actor AND a1 = :action AND a2 = :resource"""
 
-STATED_LIST = """SELECT a2 FROM fact WHERE sig = {has_permission_User_@} AND a0 = :actor AND a1 = :action
-UNION SELECT a2 FROM fact WHERE sig = {allow_User_@} AND a0 = :actor AND a1 = :action"""
+STATED_LIST = """SELECT a2 FROM authz_fact WHERE sig = {has_permission_User_@} AND a0 = :actor AND a1 = :action
+UNION SELECT a2 FROM authz_fact WHERE sig = {allow_User_@} AND a0 = :actor AND a1 = :action"""
 
 TEAMS = """team(t) AS (
-  SELECT a1 FROM fact WHERE sig = {has_group_User_Team} AND a0 = :actor
-  UNION SELECT g.a1 FROM team CROSS JOIN fact g WHERE g.sig = {has_group_Team_Team} AND g.a0 = team.t)"""
+  SELECT a1 FROM authz_fact WHERE sig = {has_group_User_Team} AND a0 = :actor
+  UNION SELECT g.a1 FROM team CROSS JOIN authz_fact g WHERE g.sig = {has_group_Team_Team} AND g.a0 = team.t)"""
 
 UP = """up(f) AS (
-  SELECT a2 FROM fact WHERE sig = {has_relation_Doc_Folder} AND a0 = :resource AND a1 = 'folder'
+  SELECT a2 FROM authz_fact WHERE sig = {has_relation_Doc_Folder} AND a0 = :resource AND a1 = 'folder'
   UNION
-  SELECT p.a2 FROM up CROSS JOIN fact p
+  SELECT p.a2 FROM up CROSS JOIN authz_fact p
   WHERE p.sig = {has_relation_Folder_Folder} AND p.a0 = up.f AND p.a1 = 'parent')"""
 
 
@@ -47,12 +48,12 @@ def on_doc(roles: str, with_context: bool) -> str:
     """That the actor has one of the roles on the document, itself or through folders and teams."""
     brought = f"UNION ALL SELECT 1 FROM c CROSS JOIN up WHERE c.a0 = :actor AND c.a1 IN ({roles}) AND c.a2 = up.f"
     return f"""EXISTS (
-  SELECT 1 FROM fact WHERE sig = {{has_role_User_Doc}} AND a0 = :actor AND a1 IN ({roles}) AND a2 = :resource
+  SELECT 1 FROM authz_fact WHERE sig = {{has_role_User_Doc}} AND a0 = :actor AND a1 IN ({roles}) AND a2 = :resource
   UNION ALL
-  SELECT 1 FROM up CROSS JOIN fact x
+  SELECT 1 FROM up CROSS JOIN authz_fact x
   WHERE x.sig = {{has_role_User_Folder}} AND x.a0 = :actor AND x.a1 IN ({roles}) AND x.a2 = up.f
   UNION ALL
-  SELECT 1 FROM team CROSS JOIN up CROSS JOIN fact x
+  SELECT 1 FROM team CROSS JOIN up CROSS JOIN authz_fact x
   WHERE x.sig = {{has_role_Team_Folder}} AND x.a0 = team.t AND x.a1 IN ({roles}) AND x.a2 = up.f
   {brought if with_context else ""})"""
 
@@ -61,17 +62,17 @@ def down(name: str, roles: str, with_context: bool) -> str:
     """The folders on which the actor has one of the roles, and all below them."""
     brought = f"UNION SELECT a2 FROM c WHERE a0 = :actor AND a1 IN ({roles})"
     return f"""{name}(f) AS (
-  SELECT a2 FROM fact WHERE sig = {{has_role_User_Folder}} AND a0 = :actor AND a1 IN ({roles})
-  UNION SELECT x.a2 FROM team CROSS JOIN fact x
+  SELECT a2 FROM authz_fact WHERE sig = {{has_role_User_Folder}} AND a0 = :actor AND a1 IN ({roles})
+  UNION SELECT x.a2 FROM team CROSS JOIN authz_fact x
   WHERE x.sig = {{has_role_Team_Folder}} AND x.a0 = team.t AND x.a1 IN ({roles})
   {brought if with_context else ""}
-  UNION SELECT p.a0 FROM {name} CROSS JOIN fact p
+  UNION SELECT p.a0 FROM {name} CROSS JOIN authz_fact p
   WHERE p.sig = {{has_relation_Folder_Folder}} AND p.a2 = {name}.f AND p.a1 = 'parent')"""
 
 
 def docs(folders: str, roles: str) -> str:
-    return f"""SELECT a2 AS d FROM fact WHERE sig = {{has_role_User_Doc}} AND a0 = :actor AND a1 IN ({roles})
-UNION SELECT p.a0 FROM {folders} CROSS JOIN fact p
+    return f"""SELECT a2 AS d FROM authz_fact WHERE sig = {{has_role_User_Doc}} AND a0 = :actor AND a1 IN ({roles})
+UNION SELECT p.a0 FROM {folders} CROSS JOIN authz_fact p
 WHERE p.sig = {{has_relation_Doc_Folder}} AND p.a2 = {folders}.f AND p.a1 = 'folder'"""
 
 
@@ -120,43 +121,43 @@ def listing(name: str, action: str, kind: str, brought: str, tables, rows, actor
 
 def direct(with_context: bool) -> str:
     brought = "OR EXISTS (SELECT 1 FROM c WHERE a0 = :actor AND a1 IN ('writer', 'admin') AND a2 = :resource)"
-    return f"""EXISTS (SELECT 1 FROM fact WHERE sig = {{has_role_User_Project}} AND a0 = :actor
+    return f"""EXISTS (SELECT 1 FROM authz_fact WHERE sig = {{has_role_User_Project}} AND a0 = :actor
   AND a1 IN ('writer', 'admin') AND a2 = :resource) {brought if with_context else ""}"""
 
 
 def organisation(with_context: bool) -> str:
     brought = "UNION ALL SELECT 1 FROM c WHERE a0 = :actor AND a1 IN ('reader', 'writer', 'admin') AND a2 = :resource"
     return f"""EXISTS (
-  SELECT 1 FROM fact WHERE sig = {{has_role_User_Repo}} AND a0 = :actor
+  SELECT 1 FROM authz_fact WHERE sig = {{has_role_User_Repo}} AND a0 = :actor
     AND a1 IN ('reader', 'writer', 'admin') AND a2 = :resource
   UNION ALL
-  SELECT 1 FROM fact r CROSS JOIN fact o
+  SELECT 1 FROM authz_fact r CROSS JOIN authz_fact o
   WHERE r.sig = {{has_relation_Repo_Org}} AND r.a0 = :resource AND r.a1 = 'organization'
     AND o.sig = {{has_role_User_Org}} AND o.a0 = :actor AND o.a1 IN ('member', 'admin') AND o.a2 = r.a2
   UNION ALL
-  SELECT 1 FROM fact WHERE sig = {{is_public_Repo}} AND a0 = :resource
+  SELECT 1 FROM authz_fact WHERE sig = {{is_public_Repo}} AND a0 = :resource
   {brought if with_context else ""})"""
 
 
 def intersection(with_context: bool) -> str:
-    verified = "EXISTS (SELECT 1 FROM fact WHERE sig = {is_verified_User} AND a0 = :actor)"
+    verified = "EXISTS (SELECT 1 FROM authz_fact WHERE sig = {is_verified_User} AND a0 = :actor)"
     return f"{verified} AND {on_doc(VIEWERS, with_context)} AND {on_doc(AUDITORS, with_context)}"
 
 
 def exclusion(with_context: bool) -> str:
-    return f"""NOT EXISTS (SELECT 1 FROM fact WHERE sig = {{is_banned_User}} AND a0 = :actor)
-  AND NOT EXISTS (SELECT 1 FROM fact WHERE sig = {{is_locked_Doc}} AND a0 = :resource)
+    return f"""NOT EXISTS (SELECT 1 FROM authz_fact WHERE sig = {{is_banned_User}} AND a0 = :actor)
+  AND NOT EXISTS (SELECT 1 FROM authz_fact WHERE sig = {{is_locked_Doc}} AND a0 = :resource)
   AND {on_doc(VIEWERS, with_context)}"""
 
 
 def repositories(with_context: bool) -> str:
     brought = "UNION SELECT a2 FROM c WHERE a0 = :actor AND a1 IN ('reader', 'writer', 'admin')"
-    return f"""SELECT a2 FROM fact WHERE sig = {{has_role_User_Repo}} AND a0 = :actor
+    return f"""SELECT a2 FROM authz_fact WHERE sig = {{has_role_User_Repo}} AND a0 = :actor
     AND a1 IN ('reader', 'writer', 'admin')
-  UNION SELECT r.a0 FROM fact o CROSS JOIN fact r
+  UNION SELECT r.a0 FROM authz_fact o CROSS JOIN authz_fact r
   WHERE o.sig = {{has_role_User_Org}} AND o.a0 = :actor AND o.a1 IN ('member', 'admin')
     AND r.sig = {{has_relation_Repo_Org}} AND r.a2 = o.a2 AND r.a1 = 'organization'
-  UNION SELECT a0 FROM fact WHERE sig = {{is_public_Repo}}
+  UNION SELECT a0 FROM authz_fact WHERE sig = {{is_public_Repo}}
   {brought if with_context else ""}"""
 
 
@@ -166,13 +167,13 @@ def documents(with_context: bool) -> str:
 
 def commented(with_context: bool) -> str:
     return f"""SELECT d FROM ({docs("viewed", VIEWERS)}) x
-WHERE NOT EXISTS (SELECT 1 FROM fact WHERE sig = {{is_banned_User}} AND a0 = :actor)
-  AND NOT EXISTS (SELECT 1 FROM fact l WHERE l.sig = {{is_locked_Doc}} AND l.a0 = x.d)"""
+WHERE NOT EXISTS (SELECT 1 FROM authz_fact WHERE sig = {{is_banned_User}} AND a0 = :actor)
+  AND NOT EXISTS (SELECT 1 FROM authz_fact l WHERE l.sig = {{is_locked_Doc}} AND l.a0 = x.d)"""
 
 
 def signed(with_context: bool) -> str:
     return f"""SELECT v.d FROM ({docs("viewed", VIEWERS)}) v
-WHERE EXISTS (SELECT 1 FROM fact WHERE sig = {{is_verified_User}} AND a0 = :actor)
+WHERE EXISTS (SELECT 1 FROM authz_fact WHERE sig = {{is_verified_User}} AND a0 = :actor)
   AND v.d IN ({docs("audited", AUDITORS)})"""
 
 

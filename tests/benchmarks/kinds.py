@@ -159,7 +159,7 @@ def stored_pairs(making: Making, question: Handwritten, count: int) -> list[tupl
 
 def stored(making: Making, key: str, count: int) -> list[tuple[str, str]]:
     """Those of stored facts; neighbours in the key would share pages, so every so manieth of many."""
-    rows = making.database.prepared(f"SELECT a0, a2 FROM fact WHERE sig = {{{key}}} LIMIT {50 * count}")({})
+    rows = making.database.prepared(f"SELECT a0, a2 FROM authz_fact WHERE sig = {{{key}}} LIMIT {50 * count}")({})
     spread = rows[:: max(1, len(rows) // count)][:count]
     return [tuple(row) for row in spread]
 

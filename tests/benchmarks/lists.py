@@ -25,27 +25,28 @@ RUNS = 15
 USERS = ("1", "5", "7")
 HEAD = 'actor User {} resource Doc { permissions = ["read"]; }\n'
 FRIENDS_OF_FRIENDS = """
-WITH one(id) AS (SELECT a1 FROM fact WHERE sig = {friend_User_User} AND a0 = :user
-                 UNION SELECT a0 FROM fact WHERE sig = {friend_User_User} AND a1 = :user),
+WITH one(id) AS (SELECT a1 FROM authz_fact WHERE sig = {friend_User_User} AND a0 = :user
+                 UNION SELECT a0 FROM authz_fact WHERE sig = {friend_User_User} AND a1 = :user),
      two(id) AS (SELECT id FROM one
-                 UNION SELECT f.a1 FROM one CROSS JOIN fact f WHERE f.sig = {friend_User_User} AND f.a0 = one.id
-                 UNION SELECT f.a0 FROM one CROSS JOIN fact f WHERE f.sig = {friend_User_User} AND f.a1 = one.id)
-SELECT DISTINCT d.a0 FROM two CROSS JOIN fact d WHERE d.sig = {author_Doc_User} AND d.a1 = two.id ORDER BY 1 LIMIT 10001
+                 UNION SELECT f.a1 FROM one CROSS JOIN authz_fact f WHERE f.sig = {friend_User_User} AND f.a0 = one.id
+                 UNION SELECT f.a0 FROM one CROSS JOIN authz_fact f WHERE f.sig = {friend_User_User} AND f.a1 = one.id)
+SELECT DISTINCT d.a0 FROM two CROSS JOIN authz_fact d
+WHERE d.sig = {author_Doc_User} AND d.a1 = two.id ORDER BY 1 LIMIT 10001
 """
 DENIED = """
-WITH denied(id) AS (SELECT a1 FROM fact WHERE sig = {deny_User_Doc} AND a0 = :user
-                    UNION SELECT d.a1 FROM fact g CROSS JOIN fact d
+WITH denied(id) AS (SELECT a1 FROM authz_fact WHERE sig = {deny_User_Doc} AND a0 = :user
+                    UNION SELECT d.a1 FROM authz_fact g CROSS JOIN authz_fact d
                      WHERE g.sig = {in_group_User_Group} AND g.a0 = :user AND d.sig = {deny_Group_Doc} AND d.a0 = g.a1
-                    UNION SELECT d.a0 FROM fact f CROSS JOIN fact d
+                    UNION SELECT d.a0 FROM authz_fact f CROSS JOIN authz_fact d
                      WHERE f.sig = {deny_User_Folder} AND f.a0 = :user AND d.sig = {inside_Doc_Folder} AND d.a1 = f.a1)
-SELECT DISTINCT d.a0 FROM fact g CROSS JOIN fact r CROSS JOIN fact d
+SELECT DISTINCT d.a0 FROM authz_fact g CROSS JOIN authz_fact r CROSS JOIN authz_fact d
  WHERE g.sig = {in_group_User_Group} AND g.a0 = :user AND r.sig = {reads_Group_Folder} AND r.a0 = g.a1
    AND d.sig = {inside_Doc_Folder} AND d.a1 = r.a1 AND d.a0 NOT IN (SELECT id FROM denied) ORDER BY 1 LIMIT 10001
 """
 LABELLED = """
-SELECT d.a0 FROM fact t CROSS JOIN fact d
+SELECT d.a0 FROM authz_fact t CROSS JOIN authz_fact d
  WHERE t.sig = {in_tenant_User_Tenant} AND t.a0 = :user AND d.sig = {of_tenant_Doc_Tenant} AND d.a1 = t.a1
-   AND NOT EXISTS (SELECT 1 FROM fact l CROSS JOIN fact b WHERE l.sig = {label_Doc_String} AND l.a0 = d.a0
+   AND NOT EXISTS (SELECT 1 FROM authz_fact l CROSS JOIN authz_fact b WHERE l.sig = {label_Doc_String} AND l.a0 = d.a0
                     AND b.sig = {blocked_User_String} AND b.a0 = :user AND b.a1 = l.a1) ORDER BY 1 LIMIT 10001
 """
 
@@ -61,14 +62,15 @@ WORLDS = (
     World(
         "levels compared",
         HEAD + 'has_permission(u: User, "read", d: Doc) if clearance(u, l) and level(d, need) and l >= need;',
-        """SELECT d.a0 FROM fact c CROSS JOIN fact d WHERE c.sig = {clearance_User_Integer} AND c.a0 = :user
+        """SELECT d.a0 FROM authz_fact c CROSS JOIN authz_fact d WHERE c.sig = {clearance_User_Integer} AND c.a0 = :user
         AND d.sig = {level_Doc_Integer} AND CASE WHEN d.sig = {level_Doc_Integer} THEN CAST(d.a1 AS integer) END
         <= CAST(c.a1 AS integer) ORDER BY 1 LIMIT 10001""",
     ),
     World(
         "attributes untyped",
         HEAD + 'has_permission(u: User, "read", d: Doc) if has(u, key, value) and needs(d, key, value);',
-        """SELECT DISTINCT d.a0 FROM fact h CROSS JOIN fact d WHERE h.sig = {has_User_String_String} AND h.a0 = :user
+        """SELECT DISTINCT d.a0 FROM authz_fact h CROSS JOIN authz_fact d
+        WHERE h.sig = {has_User_String_String} AND h.a0 = :user
         AND d.sig = {needs_Doc_String_String} AND d.a1 = h.a1 AND d.a2 = h.a2 ORDER BY 1 LIMIT 10001""",
     ),
     World(

@@ -55,7 +55,7 @@ def one_by_one(clients: Clients, requests: list[Request]) -> list[float]:
 
 
 def loading(server: Served) -> Iterator[Verdict]:
-    stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
+    stored = server.database.prepared("SELECT count(*) FROM authz_fact")({})[0][0]
     rate, rate_of_processor = (stored / each for each in server.loading)
     said = f"{rate:,.0f} facts/s of {stored:,} ({rate_of_processor:,.0f} in a second of its processor)"
     yield "load_facts >= 100,000 facts/s, with its start", said, rate >= 100_000
@@ -67,7 +67,7 @@ def batches(server: Served) -> Iterator[Verdict]:
         times = one_by_one(clients, requests)
     number = server.database.number("has_role_User_Repo")
     rows = f"SELECT {number}, a0, a1, a2, '', '' FROM ({ROLES[server.database.vendor]}) x"
-    insert = f"INSERT INTO fact (sig, a0, a1, a2, a3, a4) {rows}"
+    insert = f"INSERT INTO authz_fact (sig, a0, a1, a2, a3, a4) {rows}"
     insert = server.database.prepared(f"{insert} WHERE true ON CONFLICT DO NOTHING")
     floor = []
     for turn in range(BATCHES, 2 * BATCHES):

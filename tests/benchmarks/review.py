@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", dest="everything")
     asked = parser.parse_args()
     with served(asked.database, Size(asked.facts)) as server:
-        stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
+        stored = server.database.prepared("SELECT count(*) FROM authz_fact")({})[0][0]
         print(f"{stored:,} facts on {asked.database}", flush=True)
         revisions = list(changed(server, asked.changes))
         for (name, first), (_, last) in pairwise(revisions):
@@ -64,7 +64,7 @@ def changed(server: Served, changes: int) -> Iterator[tuple[str, int]]:
 
 
 def offset(server: Served) -> int:
-    return server.database.prepared('SELECT "offset" FROM environment')({})[0][0]
+    return server.database.prepared('SELECT "offset" FROM authz_environment')({})[0][0]
 
 
 def reviewed(server: Served, name: str, *options: str) -> None:

@@ -105,7 +105,7 @@ class Scale:
         shown = ", ".join(f"CASE WHEN {self.not_string(place)} THEN 1 ELSE 0 END AS e{place}" for place in places)
         self.rows(
             f"CREATE TABLE template AS SELECT f.sig, f.since, {', '.join(f'f.{each}' for each in NAMES)}, {shown}"
-            " FROM fact f JOIN signature s ON s.id = f.sig"
+            " FROM authz_fact f JOIN authz_signature s ON s.id = f.sig"
         )
 
     def not_string(self, place: int) -> str:
@@ -118,14 +118,14 @@ class Scale:
             upto = min(companies, self.companies + AT_ONCE // COMPANY)
             numbers = f"SELECT {self.companies} UNION ALL SELECT i + 1 FROM n WHERE i < {upto - 1}"
             self.rows(
-                f"INSERT INTO fact (sig, {', '.join(NAMES)}, since) WITH RECURSIVE n(i) AS ({numbers})"
+                f"INSERT INTO authz_fact (sig, {', '.join(NAMES)}, since) WITH RECURSIVE n(i) AS ({numbers})"
                 f" SELECT sig, {ids}, since FROM n, template"
             )
             self.companies = upto
 
     def settle(self) -> None:
         if self.kind == "postgres":  # on SQLite, statements choose their indexes without statistics
-            self.rows("VACUUM ANALYZE fact")
+            self.rows("VACUUM ANALYZE authz_fact")
 
     # ---- what it takes -------------------------------------------------------------------------------------------
 
@@ -136,8 +136,8 @@ class Scale:
             yield f"disk {size / 1e9:.2f} GB, {size / count:.0f} bytes a fact"
             return
         sizes = self.rows(
-            "SELECT c.relname, pg_relation_size(c.oid) FROM pg_class c WHERE c.oid = 'fact'::regclass"
-            " OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'fact'::regclass) ORDER BY 2 DESC"
+            "SELECT c.relname, pg_relation_size(c.oid) FROM pg_class c WHERE c.oid = 'authz_fact'::regclass"
+            " OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'authz_fact'::regclass) ORDER BY 2 DESC"
         )
         total = sum(size for _, size in sizes)
         yield f"disk {total / 1e9:.2f} GB, {total / count:.0f} bytes a fact"

@@ -120,7 +120,7 @@ def filled(
     lines.unlink()
     if url.startswith("postgres"):
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE fact")
+            connection.execute("VACUUM ANALYZE authz_fact")
             connection.execute("CHECKPOINT")  # or the load would be written out while others are measured
     return taken
 

@@ -33,7 +33,7 @@ EMPTY = {"actor_type": "User", "actor_id": "user-1", "action": "read", "resource
 def main() -> int:
     asked = parsed()
     with served(asked.database, Size(asked.facts)) as server:
-        stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
+        stored = server.database.prepared("SELECT count(*) FROM authz_fact")({})[0][0]
         print(f"{stored:,} facts on {asked.database}, loaded at {stored / server.loading[0]:,.0f} facts/s")
         rows = list(measured(server, asked.only, asked.seconds))
     print()

@@ -21,10 +21,10 @@ from policy.rules.program import Signature
 from policy.values import STRING
 
 TABLE = """
-CREATE TABLE fact (sig INTEGER, a0 TEXT, a1 TEXT, a2 TEXT, a3 TEXT, a4 TEXT,
+CREATE TABLE authz_fact (sig INTEGER, a0 TEXT, a1 TEXT, a2 TEXT, a3 TEXT, a4 TEXT,
                    PRIMARY KEY (sig, a0, a1, a2, a3, a4)) WITHOUT ROWID;
-CREATE INDEX by_a1 ON fact (sig, a1, a2, a0);
-CREATE INDEX by_a2 ON fact (sig, a2, a1, a0);
+CREATE INDEX by_a1 ON authz_fact (sig, a1, a2, a0);
+CREATE INDEX by_a2 ON authz_fact (sig, a2, a1, a0);
 """
 NOW = 1_000_000
 
@@ -60,7 +60,7 @@ class Engine:
     def store_all(self, signature: Signature, rows: Iterable[tuple[str, ...]]) -> None:
         number = self.number(signature)
         whole = [(number, *ids, *[""] * (5 - len(ids))) for ids in rows]
-        insert = "INSERT OR IGNORE INTO fact (sig, a0, a1, a2, a3, a4) VALUES (?, ?, ?, ?, ?, ?)"
+        insert = "INSERT OR IGNORE INTO authz_fact (sig, a0, a1, a2, a3, a4) VALUES (?, ?, ?, ?, ?, ?)"
         self.database.executemany(insert, whole)
 
     # ---- compiled -----------------------------------------------------------------------------------------------

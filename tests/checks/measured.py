@@ -25,8 +25,8 @@ VERSION = f"SQLite {sqlite3.sqlite_version}"
 HEADING = "    steps     rows  answers  question"
 
 COUNTING = """
-ALTER TABLE fact RENAME TO counted_fact;
-CREATE VIEW fact AS SELECT * FROM counted_fact WHERE is_read(sig);
+ALTER TABLE authz_fact RENAME TO counted_fact;
+CREATE VIEW authz_fact AS SELECT * FROM counted_fact WHERE is_read(sig);
 """
 
 

@@ -388,11 +388,11 @@ def elsewhere(api):
             other.set_autocommit(False)
             number = api_number(api)
             cursor.execute(
-                'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s',
+                'UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s',
                 (new_moment(), api.environment.pk),
             )
             row = "(%s, 'ann', 'reader', 'd', '', '')"
-            cursor.execute(f"INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES {row}", (number,))
+            cursor.execute(f"INSERT INTO authz_fact (sig, a0, a1, a2, a3, a4) VALUES {row}", (number,))
             yield other.commit
     finally:
         other.close()

@@ -108,7 +108,7 @@ def test_a_fact_that_came_to_its_end_since_then_counted_then(admin, version, rep
     store(repos, last | {"expires_at": text_of(now() + 10**10)})
     then = now()
     with connection.cursor() as cursor:  # nothing is stored at its end, only time goes by
-        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", (then + 1,))
+        cursor.execute("UPDATE authz_fact SET expires_at = %s WHERE expires_at IS NOT NULL", (then + 1,))
     said = words(admin.get(url("review", version), {asked: text_of(then)}))
     assert ("has User:eve read Repo:x" if asked == "at" else "lost User:eve read Repo:x") in said
 

@@ -71,7 +71,7 @@ def add_others() -> None:
     ]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO fact (sig, {', '.join(columns)}, since)"
+            f"INSERT INTO authz_fact (sig, {', '.join(columns)}, since)"
             f" WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {OTHERS})"
-            f" SELECT sig, {', '.join(ids)}, fact.since FROM n, fact JOIN signature ON signature.id = sig"
+            f" SELECT sig, {', '.join(ids)}, fact.since FROM n, fact JOIN authz_signature ON signature.id = sig"
         )

@@ -84,7 +84,7 @@ def test_an_end_is_said(repos):
 def test_a_fact_of_before_revisions_says_so(repos):
     store(repos, WRITER)
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET since = 0")
+        cursor.execute("UPDATE authz_fact SET since = 0")
     Environment.objects.filter(pk=repos.environment.pk).update(horizon=17)
     (leaf,) = explained(repos, "User:bob", "write", "Repo:b")
     assert leaf["since"] == {"revision": None, "at": None, "author": None, "kind": None, "before": 17}

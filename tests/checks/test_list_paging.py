@@ -163,7 +163,7 @@ def end_soon() -> None:
     """Have what was to end later end now, as if that time had passed."""
     end = clock.now() + 1
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
+        cursor.execute("UPDATE authz_fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
     while clock.now() <= end:
         time.sleep(0.001)
 

@@ -72,7 +72,7 @@ def test_an_explanation_asks_only_what_is_not_known_yet(repos):
     with counted() as statements:
         assert repos.post("/explain", body).json()["allowed"]
     # The decision; then, down to two facts, only what leaves a choice between rules.
-    assert len([text for text in statements if "FROM fact" in text]) <= 8, statements
+    assert len([text for text in statements if "FROM authz_fact" in text]) <= 8, statements
 
 
 def test_the_text_of_a_statement_depends_on_no_value_and_no_number(repos):

@@ -7,7 +7,7 @@ from tests.checks.conftest import about, fact, publish, store, value
 
 ANN_READS = about("User:ann", action="read")
 HOSTILE = [
-    "o'hara", '"; DROP TABLE fact; --', "%s %d %%", "$1 ?1 :v0", "a\\b", "naïve ü 漢字 🙂", "line\nbreak\ttab",
+    "o'hara", '"; DROP TABLE authz_fact; --', "%s %d %%", "$1 ?1 :v0", "a\\b", "naïve ü 漢字 🙂", "line\nbreak\ttab",
     " padded ", "a:b", "{}", "[]", "null", "0", "-", "a" * 512,
 ]  # fmt: skip
 

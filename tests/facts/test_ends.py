@@ -45,11 +45,11 @@ def shown(api) -> dict[str, str | None]:
 
 
 def stored() -> list[tuple]:
-    return fetched("SELECT a0, since, expires_at FROM fact ORDER BY a0")
+    return fetched("SELECT a0, since, expires_at FROM authz_fact ORDER BY a0")
 
 
 def past() -> list[tuple]:
-    return fetched("SELECT a0, since, until, expires_at FROM past_fact ORDER BY a0, since, until")
+    return fetched("SELECT a0, since, until, expires_at FROM authz_past_fact ORDER BY a0, since, until")
 
 
 def fetched(statement: str) -> list[tuple]:
@@ -67,7 +67,7 @@ def let_pass(*users: str) -> None:
     """Time goes by, until what these have has ended."""
     with connection.cursor() as cursor:
         for user in users:
-            cursor.execute("UPDATE fact SET expires_at = %s WHERE a0 = %s", (clock.now() - 1, user))
+            cursor.execute("UPDATE authz_fact SET expires_at = %s WHERE a0 = %s", (clock.now() - 1, user))
             assert cursor.rowcount == 1
 
 
@@ -311,8 +311,8 @@ def test_random_batches_end_as_facts_that_are_said_one_after_the_other(api):
 
 
 def as_of(number: int) -> dict[str, str | None]:
-    then = f"SELECT a0, expires_at FROM fact WHERE since <= {number} UNION ALL"
-    rows = fetched(f"{then} SELECT a0, expires_at FROM past_fact WHERE since <= {number} AND until > {number}")
+    then = f"SELECT a0, expires_at FROM authz_fact WHERE since <= {number} UNION ALL"
+    rows = fetched(f"{then} SELECT a0, expires_at FROM authz_past_fact WHERE since <= {number} AND until > {number}")
     assert len(rows) == len(dict(rows))
     return {name: None if end is None else clock.short_text_of(end) for name, end in rows}
 

@@ -20,7 +20,7 @@ def filled(api, ended: int, lasting: int = 2) -> None:
     facts = [as_fact(f"u{n}", SOON) for n in range(ended)]
     store.apply(api.environment.pk, [Inserts([*facts, *[as_fact(f"v{n}", SOON) for n in range(lasting)]])])
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET expires_at = %s WHERE a0 LIKE %s", (clock.now() - 1, "u%"))
+        cursor.execute("UPDATE authz_fact SET expires_at = %s WHERE a0 LIKE %s", (clock.now() - 1, "u%"))
 
 
 def test_what_has_ended_becomes_past(api):
@@ -38,9 +38,9 @@ def test_what_has_ended_becomes_past(api):
 
 def test_where_nothing_ends_nothing_is_written(api):
     insert(api, member("ann"), member("ben", SOON))
-    moment = fetched('SELECT "offset", moment FROM environment')
+    moment = fetched('SELECT "offset", moment FROM authz_environment')
     pruning.sweep_all()
-    assert fetched('SELECT "offset", moment FROM environment') == moment
+    assert fetched('SELECT "offset", moment FROM authz_environment') == moment
 
 
 def test_a_sweep_goes_batch_by_batch(api, monkeypatch):
@@ -154,7 +154,7 @@ def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
     filled(api, ended, lasting=200)
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("ANALYZE fact")
+            cursor.execute("ANALYZE authz_fact")
     for plan in plans(lambda: pruning._expired(api.environment.pk, 10)):
         assert "fact_expires_at" in plan and "SCAN fact" not in plan and "Seq Scan" not in plan, plan
     (plan,) = plans(lambda: read.stats(api.environment.pk))

@@ -263,10 +263,11 @@ def test_another_end_is_told_as_inserted_only(api):
             names = "sig, a0, a1, a2, a3, a4"
             mine = "a0 <> 'u0'"
             cursor.execute(
-                f"INSERT INTO past_fact ({names}, since, until, expires_at) SELECT {names}, since, %s, NULL FROM fact"
-                f" WHERE {mine}", (turn.offset,)
+                f"INSERT INTO authz_past_fact ({names}, since, until, expires_at)"
+                f" SELECT {names}, since, %s, NULL FROM authz_fact WHERE {mine}", (turn.offset,)
             )  # fmt: skip
-            cursor.execute(f"UPDATE fact SET since = %s, expires_at = 4000000000000000 WHERE {mine}", (turn.offset,))
+            ends = "expires_at = 4000000000000000"
+            cursor.execute(f"UPDATE authz_fact SET since = %s, {ends} WHERE {mine}", (turn.offset,))
         record(api.environment.pk, [Done(turn.offset, Kind.FACTS, NOBODY, None, 4, 4)])
 
     def ask(path: str) -> dict:

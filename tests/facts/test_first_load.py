@@ -21,7 +21,7 @@ def untouched(db, monkeypatch):
     monkeypatch.setattr(loading, "_TRIES", 2)
     monkeypatch.setattr(loading, "CHUNK", 3)
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE fact")
+        cursor.execute("TRUNCATE authz_fact")
 
 
 @pytest.fixture
@@ -58,7 +58,8 @@ def indexes() -> list[tuple]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'fact' ORDER BY indexname")
         found = cursor.fetchall()
-        cursor.execute("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'fact'::regclass")
+        mine = "conrelid = 'authz_fact'::regclass"
+        cursor.execute(f"SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE {mine}")
         return [*found, *sorted(cursor.fetchall())]
 
 
@@ -99,7 +100,7 @@ def test_wrong_lines_leave_nothing_behind(environment, alone):
 def test_whoever_reads_the_table_all_the_time_holds_nothing_up(environment, alone):
     before = indexes()
     with somebody_else() as other:
-        assert other.execute("SELECT count(*) FROM fact").fetchone() == (0,)  # and keeps its lock
+        assert other.execute("SELECT count(*) FROM authz_fact").fetchone() == (0,)  # and keeps its lock
         assert loaded(environment, *roles("ann", "bob")).inserted == 2
     assert (alone, users(environment), indexes()) == ([], ["ann", "bob"], before)
 
@@ -107,13 +108,13 @@ def test_whoever_reads_the_table_all_the_time_holds_nothing_up(environment, alon
 def test_whoever_began_before_sees_no_facts_and_who_begins_after_sees_all(environment, alone):
     with somebody_else() as other:
         other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        other.execute("SELECT count(*) FROM environment")
+        other.execute("SELECT count(*) FROM authz_environment")
         loaded(environment, *roles("ann", "bob"))
-        by_index = "SELECT count(*) FROM fact WHERE sig > 0 AND a0 = 'ann'"
-        assert other.execute("SELECT count(*) FROM fact").fetchone() == (0,)
+        by_index = "SELECT count(*) FROM authz_fact WHERE sig > 0 AND a0 = 'ann'"
+        assert other.execute("SELECT count(*) FROM authz_fact").fetchone() == (0,)
         assert other.execute(by_index).fetchone() == (0,)
         other.execute("COMMIT")
-        assert other.execute("SELECT count(*) FROM fact").fetchone() == (2,)
+        assert other.execute("SELECT count(*) FROM authz_fact").fetchone() == (2,)
         assert other.execute(by_index).fetchone() == (1,)
     assert alone == [2]
 
@@ -123,14 +124,14 @@ def test_facts_that_somebody_stores_meanwhile_stay(environment, alone, monkeypat
 
     def after_another() -> None:
         with somebody_else() as other:
-            other.execute("INSERT INTO fact (sig, a0) VALUES (987654, 'theirs')")
+            other.execute("INSERT INTO authz_fact (sig, a0) VALUES (987654, 'theirs')")
         whole()
 
     monkeypatch.setattr(loading, "_lock", after_another)
     before = indexes()
     assert loaded(environment, *roles("ann", "bob")).inserted == 2
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM fact")
+        cursor.execute("SELECT count(*) FROM authz_fact")
         assert cursor.fetchone() == (3,)
     assert (alone, users(environment), indexes()) == ([], ["ann", "bob"], before)
 
@@ -151,7 +152,7 @@ def test_nobody_waits_for_a_file_that_is_still_read(environment, alone):
         yield from roles("gus", "hal", "ida")
         with somebody_else() as other:
             other.execute("SET lock_timeout = 1000")
-            assert other.execute("SELECT count(*) FROM fact").fetchone() == (0,)
+            assert other.execute("SELECT count(*) FROM authz_fact").fetchone() == (0,)
 
     assert load(environment.id, enumerate(lines(), 1)).inserted == 9
     assert (alone, len(users(environment))) == ([], 9)

@@ -212,11 +212,11 @@ def set_end(environment: Environment, given: Fact, end: int | None, by: By = ANN
             names = "sig, a0, a1, a2, a3, a4"
             key = "sig = %s AND a0 = %s AND a1 = %s AND a2 = %s AND a3 = %s AND a4 = %s"
             cursor.execute(
-                f"INSERT INTO past_fact ({names}, since, until, expires_at) SELECT {names}, since, %s, expires_at"
-                f" FROM fact WHERE {key}",
+                f"INSERT INTO authz_past_fact ({names}, since, until, expires_at) SELECT {names}, since, %s, expires_at"
+                f" FROM authz_fact WHERE {key}",
                 [turn.offset, *row],
             )
-            cursor.execute(f"UPDATE fact SET since = %s, expires_at = %s WHERE {key}", [turn.offset, end, *row])
+            cursor.execute(f"UPDATE authz_fact SET since = %s, expires_at = %s WHERE {key}", [turn.offset, end, *row])
         record(environment.id, [Done(turn.offset, Kind.FACTS, by, turn.policy_version_id, 1, 1)])
     return turn.offset
 
@@ -461,7 +461,7 @@ def test_as_of_a_revision_the_last_that_had_begun_counts(environment):
 def test_what_was_there_before_revisions_says_so(environment):
     insert(environment, MEMBER)
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET since = 0 WHERE sig = %s", [row_of(environment, MEMBER)[0]])
+        cursor.execute("UPDATE authz_fact SET since = 0 WHERE sig = %s", [row_of(environment, MEMBER)[0]])
     Environment.objects.filter(pk=environment.pk).update(horizon=17)
     assert told(environment, MEMBER) == "since before revision 17"
 

@@ -29,7 +29,7 @@ def prune_all() -> list[Pruned]:
 
 def past() -> list[tuple[str, int, int]]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT a0, since, until FROM past_fact ORDER BY until, a0")
+        cursor.execute("SELECT a0, since, until FROM authz_past_fact ORDER BY until, a0")
         return cursor.fetchall()
 
 

@@ -21,12 +21,12 @@ def filled(db):
             ids = [f"'{column}-' || (n % {97 + place}) || '-' || n" for place, column in enumerate(COLUMNS[:arity])]
             empty = ["''"] * (len(COLUMNS) - arity)
             cursor.execute(
-                f"INSERT INTO fact (sig, {', '.join(COLUMNS)}) WITH RECURSIVE rows(n) AS"
+                f"INSERT INTO authz_fact (sig, {', '.join(COLUMNS)}) WITH RECURSIVE rows(n) AS"
                 f" (SELECT 0 UNION ALL SELECT n + 1 FROM rows WHERE n < {ROWS - 1})"
                 f" SELECT {number}, {', '.join([*ids, *empty])} FROM rows"
             )
         if connection.vendor == "postgresql":
-            cursor.execute("ANALYZE fact")
+            cursor.execute("ANALYZE authz_fact")
     return db
 
 
@@ -45,7 +45,7 @@ def test_more_arguments_are_searched_by_index(filled, arity, positions):
 @pytest.mark.parametrize("given", ["a0", "a2"])
 def test_a_list_of_names_next_to_the_entity_stays_in_the_index(filled, given):
     plan = plan_of(
-        f"SELECT a0, a2 FROM fact f WHERE f.sig = 3 AND f.{given} = %s AND f.a1 IN (%s, %s)", ("x", "y", "z")
+        f"SELECT a0, a2 FROM authz_fact f WHERE f.sig = 3 AND f.{given} = %s AND f.a1 IN (%s, %s)", ("x", "y", "z")
     )
     assert is_search(plan, given), plan
     assert "COVERING" in plan or "PRIMARY KEY" in plan or "Index Only" in plan or "Index Cond" in plan, plan
@@ -54,7 +54,7 @@ def test_a_list_of_names_next_to_the_entity_stays_in_the_index(filled, given):
 def plan_of_look_up(arity: int, bound: tuple[int, ...]) -> str:
     args = [Argument("T", "x") if position in bound else Argument() for position in range(arity)]
     conditions, ids = id_conditions(args)
-    return plan_of(f"SELECT a0, a1, a2 FROM fact f WHERE f.sig = {arity}{conditions}", ids)
+    return plan_of(f"SELECT a0, a1, a2 FROM authz_fact f WHERE f.sig = {arity}{conditions}", ids)
 
 
 def plan_of(statement: str, ids: tuple[str, ...]) -> str:

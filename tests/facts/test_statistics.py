@@ -19,8 +19,8 @@ has_permission(u: User, "read", d: Doc) if has_relation(d, "folder", f) and open
 @pytest.fixture(autouse=True)
 def nothing_counted(db):
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM fact")
-        cursor.execute("ANALYZE fact")
+        cursor.execute("DELETE FROM authz_fact")
+        cursor.execute("ANALYZE authz_fact")
     table._stored.take(table._stored.number)
 
 
@@ -30,7 +30,7 @@ def in_folders(number: int) -> list[dict]:
 
 def counted() -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'fact'::regclass")
+        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'authz_fact'::regclass")
         return int(cursor.fetchone()[0])
 
 

@@ -199,7 +199,7 @@ def test_neighbors_that_all_insert_or_all_delete_are_one_statement(api):
 
 def past() -> list[tuple[str, int, int]]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT a0, since, until FROM past_fact ORDER BY until, a0")
+        cursor.execute("SELECT a0, since, until FROM authz_past_fact ORDER BY until, a0")
         return cursor.fetchall()
 
 
@@ -219,7 +219,7 @@ def test_it_makes_no_difference_how_a_group_is_stored(api, monkeypatch, seed):
         assert told(api, "zoe").status_code == 200
         before = current_offset(api.environment.pk)
         with connection.cursor() as cursor:
-            cursor.execute("DELETE FROM past_fact")
+            cursor.execute("DELETE FROM authz_past_fact")
         words = [word for steps in groups for word in committed(api, [writer_of(api, step) for step in steps])]
         assert ("INSERT" in words) is not are_few
         made = [(number - before, *counts) for number, *counts in revisions_of(api) if number > before]
@@ -271,7 +271,7 @@ def test_they_share_a_commit_and_have_an_offset_each(api):
     assert users(api) == [f"u{n}" for n in range(5)]
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(DISTINCT xmin::text) FROM fact")
+            cursor.execute("SELECT count(DISTINCT xmin::text) FROM authz_fact")
             assert cursor.fetchone() == (1,)
 
 
@@ -500,7 +500,8 @@ def seen(environment_id: int) -> tuple[int, frozenset[str]]:
     joined = "string_agg(a0, ',')" if connection.vendor == "postgresql" else "group_concat(a0, ',')"
     with connection.cursor() as cursor:
         cursor.execute(
-            f'SELECT "offset", (SELECT {joined} FROM fact) FROM environment WHERE id = %s', (environment_id,)
+            f'SELECT "offset", (SELECT {joined} FROM authz_fact) FROM authz_environment WHERE id = %s',
+            (environment_id,),
         )
         offset, found = cursor.fetchone()
     return offset, frozenset(found.split(",") if found else ())

@@ -83,8 +83,8 @@ def test_stored_facts_say_of_which_revision_they_are(api):
             found = [api.get(path) for path in asked]
         assert [each["OsoOffset"] for each in found] == [offset] * 4
         assert [len(each.json()) for each in found] == [count, count, 0, 1]
-        assert len([text for text in statements if "FROM fact" in text]) == 4
-        alone = [text for text in statements if '"offset"' in text and "FROM fact" not in text]
+        assert len([text for text in statements if "FROM authz_fact" in text]) == 4
+        alone = [text for text in statements if '"offset"' in text and "FROM authz_fact" not in text]
         assert not [text for text in alone if "api_key" not in text]
 
 

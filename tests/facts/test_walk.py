@@ -20,7 +20,7 @@ from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
 
 HOSTILE = [
-    "a", "A", "ab", "a%", "a_", "a\\", "a'", 'a"', "a\n", "a\x1f", "%", "_", "\\", "'; DROP TABLE fact; --",
+    "a", "A", "ab", "a%", "a_", "a\\", "a'", 'a"', "a\n", "a\x1f", "%", "_", "\\", "'; DROP TABLE authz_fact; --",
     "é", "e\u0301", "ß", "ss", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff", "\U0010ffff\U0010ffff",
     "a\U0010ffff", "☃", "😀", " ", " a", "a ",
 ]  # fmt: skip
@@ -162,12 +162,12 @@ def test_counts_are_exact_up_to_a_bound_and_true_beyond_it(environment, db, monk
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_postgresql_says_about_how_many(environment):
     with connection.cursor() as cursor:
-        cursor.execute("VACUUM FULL fact")  # a sample of pages that other tests left nearly empty says little
+        cursor.execute("VACUUM FULL authz_fact")  # a sample of pages that other tests left nearly empty says little
     kinds = stored(
         environment, *[fact("p", f"U:{n}", "S:x") for n in range(4000)], *[fact("q", f"U:{n}") for n in range(1000)]
     )
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE fact")
+        cursor.execute("ANALYZE authz_fact")
     for steps, number in (
         (search_columns(kinds), 5000),
         (search_columns(kinds[:1]), 4000),

@@ -72,7 +72,7 @@ def test_a_statement_that_takes_long_is_let_be_while_the_database_answers(server
     client = running.fresh_client()
     assert client.post("/facts", fact("before")).status_code == 200
     with psycopg.connect(server.url("hanging")) as connection:
-        connection.execute('UPDATE environment SET "offset" = "offset"')
+        connection.execute('UPDATE authz_environment SET "offset" = "offset"')
         found = []
         waiting = threading.Thread(target=lambda: found.append(client.post("/facts", fact("later"), timeout=WITHIN)))
         waiting.start()

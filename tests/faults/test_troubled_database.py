@@ -107,7 +107,7 @@ def test_what_postgresql_says_is_told(db, asking, code, status, told, caplog):
             "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
             f" $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{code}'; END $$"
         )
-        cursor.execute("CREATE TRIGGER made_up BEFORE INSERT ON revision EXECUTE FUNCTION fail()")
+        cursor.execute("CREATE TRIGGER made_up BEFORE INSERT ON authz_revision EXECUTE FUNCTION fail()")
     try:
         answer = asking.post("/facts", fact("ben"))
     finally:

@@ -6,7 +6,8 @@ import pytest
 
 from checks.asking.limits import Deadline
 from checks.errors import QueryTooSlow
-from localsql.bindings import bindings_from_text, check_column, key_from_text
+from localsql.binding_keys import key_from_text
+from localsql.bindings import bindings_from_text, check_column
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Family
 from localsql.errors import BindingRejected, ColumnRejected
 from tests.yardstick import seconds_at_most

@@ -76,7 +76,7 @@ def test_sql_has_loaded_facts_until_their_end(api, said, is_swept):
     assert all(f"'{name}'" in said() for name in facts)
     end = clock.now() + 1
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
+        cursor.execute("UPDATE authz_fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
     while clock.now() <= end:
         time.sleep(0.001)
     if is_swept:

@@ -10,8 +10,9 @@ from django.test import Client
 
 from facts import store
 from facts.store import Inserts
-from policy import admin, publishing
+from policy import publishing
 from policy.models import PolicyVersion
+from policy.pages import admin
 from tests.policy.test_publishing import OTHER, POLICY, TESTED, role, tests_fail, tests_pass  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.one_database

@@ -204,7 +204,7 @@ def test_a_server_that_takes_no_changes_is_let_go(watching, cluster):
     before = connections["default"].connection
     with pytest.raises(NoPrimary), changing(), connections["default"].cursor() as cursor:
         cursor.execute("SET TRANSACTION READ ONLY")
-        cursor.execute("UPDATE environment SET slug = slug")
+        cursor.execute("UPDATE authz_environment SET slug = slug")
     connections["default"].ensure_connection()
     assert connections["default"].connection is not before
 

@@ -224,7 +224,7 @@ def test_a_change_by_hand_counts_by_its_moment(api, watching, cluster, patient):
     wait_for(lambda: may(api, "ann", "a"), "the fact counts")
     for each in cluster.standbys:
         pause(each)
-    cluster.primary.asked("DELETE FROM fact; UPDATE environment SET moment = moment + 7", DATABASE)
+    cluster.primary.asked("DELETE FROM authz_fact; UPDATE authz_environment SET moment = moment + 7", DATABASE)
     wait_for(lambda: not may(api, "ann", "a"), "the fact is gone", within=5)
 
 
@@ -332,12 +332,12 @@ def test_a_conflict_with_recovery_is_no_error(api, watching, cluster):
         mine = connections["default"]
         mine.ensure_connection()
         with postgresql.snapshot(mine.connection):
-            postgresql.rows(mine.connection, "SELECT count(*) FROM fact", [])
+            postgresql.rows(mine.connection, "SELECT count(*) FROM authz_fact", [])
             where.append(mine.alias)
             if mine.alias != "default":
-                cluster.primary.asked("DELETE FROM fact", DATABASE)
-                cluster.primary.asked("VACUUM fact", DATABASE)
-                postgresql.rows(mine.connection, "SELECT count(*) FROM fact, pg_sleep(2)", [])
+                cluster.primary.asked("DELETE FROM authz_fact", DATABASE)
+                cluster.primary.asked("VACUUM authz_fact", DATABASE)
+                postgresql.rows(mine.connection, "SELECT count(*) FROM authz_fact, pg_sleep(2)", [])
         return AttemptResult(mine.alias, _seen(api))
 
     assert read(_caller(api), None, attempt) == "default"

@@ -65,7 +65,7 @@ def test_new_connections_lead_to_the_server_that_has_taken_over_and_never_back(s
     another.close()
     assert api.post("/facts", fact("p", ("T", "after"))).status_code == 200, "the outdated connection was replaced"
     assert port() == standby.port and old.closed
-    stored = [each.asked("SELECT count(*) FROM fact", DATABASE) for each in (split.primary, standby)]
+    stored = [each.asked("SELECT count(*) FROM authz_fact", DATABASE) for each in (split.primary, standby)]
     assert stored == [[(1,)], [(2,)]]
     look = Server("default")
     assert look.ask("SELECT inet_server_port()") == [(standby.port,)], "replicas are compared with the new one"

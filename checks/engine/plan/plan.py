@@ -146,6 +146,11 @@ class FactScan:
     signature: Signature
     store: str
 
+    @property
+    def is_row(self) -> bool:
+        """Return whether its facts are rows of the tables of facts; if not, the store is a table of its own."""
+        return self.store in ("stored", "inline")
+
     def __str__(self) -> str:
         return f"s{self.number} <- {self.store} {self.signature}"
 

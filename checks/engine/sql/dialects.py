@@ -6,11 +6,25 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from enum import StrEnum
 
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
 from policy.core.clock import is_to_come, now_in
 
+
+class IdKind(StrEnum):
+    """How a column of an application's table holds ids: what their text is, and what they are compared as."""
+
+    TEXT = "text"  # compared byte by byte, by an index too
+    COLLATED = "collated"  # text whose collation is unknown, or may treat different texts as equal
+    INTEGER = "integer"
+    UUID = "uuid"
+    BOOLEAN = "boolean"
+
+
+_UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
 _NEAR = 2**63 - 3  # the largest number to which 2 can be added, and its negative reduced by 2, within 64 bits
 
@@ -88,6 +102,43 @@ class SQLite:
         SQLite converts any text to some number, without a test; PostgreSQL returns NULL for text that is no number.
         """
         return ("CAST(", *text, " AS INTEGER)")
+
+    def id_text(self, column: str, kind: IdKind) -> str:
+        """Return a column's id as text; NULL if it holds none."""
+        match kind:
+            case IdKind.TEXT:
+                return f"{column} COLLATE BINARY"
+            case IdKind.UUID:  # Django stores 32 digits
+                parts = (f"substr({column}, {start}, {size})" for start, size in _UUID_PARTS)
+                return "(" + " || '-' || ".join(parts) + ")"
+            case IdKind.BOOLEAN:
+                return f"(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
+        return f"CAST({column} AS TEXT) COLLATE BINARY"
+
+    def id_value(self, text: Text, kind: IdKind) -> Text | None:
+        """Return a text as a value to compare such a column with; NULL if no id is written like that.
+
+        Return None if columns of this kind are compared as text.
+        """
+        match kind:
+            case IdKind.TEXT:
+                return text
+            case IdKind.INTEGER:
+                number: Text = ("CAST(", *text, " AS INTEGER)")
+                return ("(CASE WHEN CAST(", *number, " AS TEXT) = ", *text, " THEN ", *number, " END)")
+            case IdKind.UUID:
+                digits: Text = ("replace(", *text, ", '-', '')")
+                whole: Text = ("length(", *text, ") = 36 AND length(", *digits, ") = 32 AND ")
+                dashes = joined(" AND ", (("substr(", *text, f", {at}, 1) = '-'") for at in (9, 14, 19, 24)))
+                test: Text = (*whole, *digits, " NOT GLOB '*[^0-9a-f]*' AND ", *dashes)
+                return ("(CASE WHEN ", *test, " THEN ", *digits, " END)")
+            case IdKind.BOOLEAN:
+                return ("(CASE ", *text, " WHEN 'true' THEN 1 WHEN 'false' THEN 0 END)")
+        return None
+
+    def failing(self, message: str, column: str) -> str:
+        """Return an expression that fails when it is evaluated; the column keeps it from being evaluated earlier."""
+        return f"json('{message}' || {column})"
 
     def neighbours(self, rows: Text) -> Text:
         """Return a SELECT of the whole numbers next to those in the column `v` of the rows, all as text."""
@@ -190,6 +241,30 @@ class PostgreSQL:
         # May be evaluated before the signature is tested, and so on texts that are not numbers.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
+
+    def id_text(self, column: str, kind: IdKind) -> str:
+        if kind is IdKind.TEXT:
+            return column
+        return f'CAST({column} AS text) COLLATE "C"'
+
+    def id_value(self, text: Text, kind: IdKind) -> Text | None:
+        whole: Text = ("CAST(", *text, " AS text)")
+        match kind:
+            case IdKind.TEXT:  # the collation of the column, so that its index is used
+                return (*whole, ' COLLATE "default"')
+            case IdKind.INTEGER:
+                least, most = -(2**63), 2**63 - 1
+                fits: Text = ("CAST(", *whole, f" AS numeric) BETWEEN {least} AND {most}")
+                number: Text = ("CASE WHEN ", *fits, " THEN CAST(", *whole, " AS bigint) END")
+                return ("(CASE WHEN ", *whole, " ~ '^(0|-?[1-9][0-9]{0,18})$' THEN ", *number, " END)")
+            case IdKind.UUID:
+                return ("(CASE WHEN ", *whole, f" ~ '^{_UUID}$' THEN CAST(", *whole, " AS uuid) END)")
+            case IdKind.BOOLEAN:
+                return ("(CASE ", *whole, " WHEN 'true' THEN true WHEN 'false' THEN false END)")
+        return None
+
+    def failing(self, message: str, column: str) -> str:
+        return f"CAST('{message}' || {column} AS boolean)"
 
     def neighbours(self, rows: Text) -> Text:
         near = f"v BETWEEN {-_NEAR} AND {_NEAR}"

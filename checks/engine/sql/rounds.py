@@ -98,6 +98,8 @@ class ArmKeyMaker:
     def _source(self, source: PlanSource) -> Hashable:
         self.ranks.setdefault(source.number, len(self.ranks))
         match source:
+            case FactScan(_, signature, store) if not source.is_row:
+                return store, signature
             case FactScan(number, signature, store):
                 shared = self.holes.get(number)
                 if shared is None:

@@ -133,7 +133,7 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
 # ---- Lookups of stored facts that may expire, and of facts as of an earlier revision ------------------------------
 # As of a revision, facts are looked up among both stored and past facts:
 #
-#     PostgreSQL   LATERAL (SELECT … FROM fact f0 WHERE … UNION ALL SELECT … FROM past_fact f0 WHERE …) f0
+#     PostgreSQL   LATERAL (SELECT … FROM authz_fact f0 WHERE … UNION ALL SELECT … FROM authz_past_fact f0 WHERE …) f0
 #     SQLite       json_each((SELECT json_group_array(json_array(a0, a1)) FROM (… UNION ALL …))) f0
 #
 # SQLite has no LATERAL, but an argument of a table function may mention the preceding tables: the rows come as JSON
@@ -251,6 +251,10 @@ class StoredRenderer(StoredOperands):
         """Return the answer columns o0 …"""
         return [self._out(out, f"o{index}") for index, out in enumerate(end.outs)]
 
+    def shown_outs(self, end: Exit) -> list[Column]:
+        """Return the answer columns in the form for the statement's caller."""
+        return self.outs(end)
+
     def _out(self, term: Term, name: str) -> Column:
         if isinstance(term, Var):
             return (f"NULL AS {name}",)
@@ -323,7 +327,7 @@ class StoredRenderer(StoredOperands):
     ) -> tuple[list[Text], list[Text]]:
         """Like `read`, but each stored fact that is joined has a SELECT of its own.
 
-            CROSS JOIN LATERAL (SELECT * FROM fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
+            CROSS JOIN LATERAL (SELECT * FROM authz_fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
 
         So it is looked up by all that is known before it. Context facts have no index: the database joins them as it
         likes. Facts that are tested with EXISTS come first, so that a slower test is often not run at all.

@@ -9,8 +9,9 @@ one:
     NumberHole    a hole for such a number in an arm for many, which reads it from a table
     Reads         the FROM of an arm, where that table of numbers is read first
 
-    SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
-    ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
+    SELECT 1 FROM authz_fact f0 WHERE f0.sig = 3 AND …
+    UNION ALL SELECT 1 FROM authz_fact f0 WHERE f0.sig = 4 AND … UNION ALL …
+    ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN authz_fact f0 WHERE f0.sig = n.column1 AND …
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def fused(text: Iterable[Piece]) -> Text:
     """Join adjacent SQL into one piece: texts that it becomes part of iterate over all pieces again.
 
     ("SELECT ", "1", " FROM ", "fact f0", " WHERE ", "f0.a0 = ", :doc)
-    ->  ("SELECT 1 FROM fact f0 WHERE f0.a0 = ", :doc)
+    ->  ("SELECT 1 FROM authz_fact f0 WHERE f0.a0 = ", :doc)
     """
     found: list[Piece] = []
     words: list[str] = []
@@ -310,6 +311,31 @@ def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
             assert not isinstance(piece, (Unnamed, NumberHole)), "a finished statement has nothing open"
             texts.append(mark(piece))
     return Statement("".join(texts), tuple(numbers))
+
+
+def embedded(text: Text) -> tuple[str, tuple[Const | Other | Slot, ...]]:
+    """Return text for a statement with the placeholder `%s`: each use of a value is a parameter of its own."""
+    taken: list[Const | Other | Slot] = []
+
+    def mark(piece: Const | Other | Slot) -> str:
+        taken.append(piece)
+        return "%s"
+
+    texts = []
+    for piece in text:
+        match piece:
+            case str():
+                texts.append(piece.replace("%", "%%"))
+            case ConstantSet(ids=ids, is_table=False):
+                column = replace(piece, column=piece.column.replace("%", "%%"))
+                texts.append(_chosen(column, [mark(Const(each)) for each in sorted(ids)]))
+            case ConstantSet(ids=ids):
+                texts.append(_chosen(piece, [mark(Const(each)) for each in sorted(ids)]))
+            case Const() | Other() | Slot():
+                texts.append(mark(piece))
+            case _:
+                texts.append(str(piece))
+    return "".join(texts), tuple(taken)
 
 
 def _chosen(constants: ConstantSet, placeholders: list[str]) -> str:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandError
 
 from facts.pruning import prune, sweep
+from policy.core.config import settings
 from policy.errors import Unavailable
 from policy.management.command import ServiceCommand, above_zero, counted
 from policy.models import Environment

@@ -212,7 +212,7 @@ def test_facts_that_end_are_in_step_as_long_as_they_last(published, staff, confi
 def end(environment, name: str) -> None:
     """Have the end of a fact come."""
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE fact SET expires_at = 1 WHERE a0 = %s", (name,))
+        cursor.execute("UPDATE authz_fact SET expires_at = 1 WHERE a0 = %s", (name,))
 
 
 def test_a_file_that_is_not_there_and_one_that_is_wrong(published, staff, config):

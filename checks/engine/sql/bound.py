@@ -1,0 +1,222 @@
+"""Facts that are rows of an application's own tables, in the database that has the stored facts.
+
+A plan reads them as it reads stored facts: each binding is a store of its signature. In SQL, a binding is a subquery
+whose columns may hold text, numbers or UUIDs. Ids are text everywhere else:
+
+    bound text = stored id          b0.col1 = f0.a2
+    bound number = a parameter      b0.col1 = <$1 as a number, NULL unless it is written like one>     (uses an index)
+    stored id = bound number        f0.a2 = CAST(b0.col1 AS text)                                      (uses an index)
+
+Of two columns that are compared, the one that is read later in the join stays as it is, so that its index is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checks.engine.plan.plan import ArgumentPosition, Branch, Exit, FactScan, PlanSource
+from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
+from checks.engine.sql.dialects import IdKind
+from checks.engine.sql.stored import Scoped, StoredRenderer
+from checks.engine.sql.text import Column, Formed, Shown, Text, joined
+from policy.rules.program import Signature
+
+_STORE = "bound:"
+TEXTS = (IdKind.TEXT, IdKind.COLLATED)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    name: str  # in the subquery
+    kind: IdKind
+    may_be_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTable:
+    """The rows of a subquery as facts of a signature; an argument is a column, or the same constant in all of them."""
+
+    signature: Signature
+    sql: str
+    args: tuple[BoundColumn | str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundTables:
+    """All bindings of an application. Compared by identity: others make other statements."""
+
+    tables: Sequence[BoundTable] = ()
+    by_signature: Mapping[Signature, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found: dict[Signature, tuple[str, ...]] = {}
+        for index, table in enumerate(self.tables):
+            found[table.signature] = (*found.get(table.signature, ()), f"{_STORE}{index}")
+        object.__setattr__(self, "by_signature", found)
+
+    def stores(self, signature: Signature) -> tuple[str, ...]:
+        return self.by_signature.get(signature, ())
+
+    def table(self, store: str) -> BoundTable:
+        return self.tables[int(store.removeprefix(_STORE))]
+
+
+NO_TABLES = BoundTables()
+
+
+class Element(Formed):
+    """An answer as an element of a set that a column is looked up in."""
+
+
+OUTER = "outer_id"  # the slot of the value that is a column of the enclosing statement: its text
+OUTER_COLUMN = "outer_column"  # the same column as it is
+
+
+@dataclass
+class BoundRenderer(StoredRenderer):
+    """Renders plans over stored facts and an application's tables."""
+
+    bound: BoundTables = NO_TABLES
+    elements: IdKind | None = None  # what the answers are compared with; None: they are shown as text
+    outer: IdKind | None = None  # what the enclosing statement's column holds, if a value of the question is one
+
+    # ---- sources --------------------------------------------------------------------------------------------------
+
+    def letter(self, source: PlanSource) -> str:
+        return "b" if isinstance(source, FactScan) and not source.is_row else super().letter(source)
+
+    def table(self, source: PlanSource, branch: Branch, scope: Scoped) -> Text:
+        if isinstance(source, FactScan) and not source.is_row:
+            return (f"({self.bound.table(source.store).sql})",)
+        return super().table(source, branch, scope)
+
+    def _named(self, source: PlanSource, branch: Branch, scope: Scoped) -> Text:
+        table = super()._named(source, branch, scope)
+        is_unnamed = isinstance(source, FactScan) and not source.is_row and not scope.names[source.number]
+        return (*table, " b") if is_unnamed else table  # PostgreSQL requires an alias for a subquery
+
+    def _fact_tests(self, source: FactScan, scope: Scoped) -> list[Text]:
+        if source.is_row:
+            return super()._fact_tests(source, scope)
+        return self._row_is_fact(source.store, scope.names[source.number])
+
+    def _row_is_fact(self, store: str, alias: str) -> list[Text]:
+        """Return the tests that a row has an id for each argument: neither NULL nor an empty text."""
+        tests: list[Text] = []
+        for column in self.bound.table(store).args:
+            if isinstance(column, BoundColumn):
+                name = f"{alias}.{column.name}" if alias else column.name
+                if column.kind in TEXTS:
+                    tests.append((f"{name} <> ''",))
+                elif column.may_be_null:
+                    tests.append((f"{name} IS NOT NULL",))
+        return tests
+
+    def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
+        if store in ("stored", "inline"):
+            return super()._mentioned(position, store)
+        table = self.bound.table(store)
+        column = table.args[position.index]
+        shown = self.dialect.seed((Const(column),)) if isinstance(column, str) else (self._text_of(column, "m"),)
+        where = joined(" AND ", self._row_is_fact(store, "m"))
+        return ("SELECT ", *shown, f" FROM ({table.sql}) m", *((" WHERE ", *where) if where else ()))
+
+    # ---- columns --------------------------------------------------------------------------------------------------
+
+    def _argument(self, term: Term, scope: Scoped) -> BoundColumn | str | None:
+        """Return the column of a table that the term is, or its constant; None for all other terms."""
+        source = scope.seen.get(term.source) if isinstance(term, Col) else None
+        if not isinstance(source, FactScan) or source.is_row or not isinstance(term, Col):
+            return None
+        return self.bound.table(source.store).args[int(term.name.removeprefix("a"))]
+
+    def operand(self, operand: Term, scope: Scoped) -> Text:
+        argument = self._argument(operand, scope)
+        if argument is None or not isinstance(operand, Col):
+            return super().operand(operand, scope)
+        return (Const(argument),) if isinstance(argument, str) else (self._at(operand, scope),)
+
+    def _at(self, column: Col, scope: Scoped) -> str:
+        argument = self._argument(column, scope)
+        if not isinstance(argument, BoundColumn):
+            return super()._at(column, scope)
+        return self._text_of(argument, scope.names[column.source])
+
+    def _text_of(self, column: BoundColumn, alias: str) -> str:
+        return self.dialect.id_text(f"{alias}.{column.name}" if alias else column.name, column.kind)
+
+    def _itself(self, column: Col, argument: BoundColumn, scope: Scoped) -> str:
+        alias = scope.names[column.source]
+        return f"{alias}.{argument.name}" if alias else argument.name
+
+    def shown_outs(self, end: Exit) -> list[Column]:
+        if self.elements is None:
+            return self.outs(end)
+        return [(f"NULL AS o{k}",) if isinstance(out, Var) else Element(out, tuple) for k, out in enumerate(end.outs)]
+
+    def shown(self, column: Shown, scope: Scoped) -> Text:
+        if isinstance(column, Element):
+            return self._element(column.term, scope)
+        if isinstance(self._argument(column.term, scope), str) and isinstance(column, Formed):
+            return column.form(self.dialect.text_value(self.operand(column.term, scope)))
+        return super().shown(column, scope)
+
+    def _element(self, term: Term, scope: Scoped) -> Text:
+        argument, kind = self._argument(term, scope), self.elements
+        assert kind is not None, "elements are of a kind"
+        if isinstance(argument, BoundColumn) and argument.kind is kind and isinstance(term, Col):
+            return (
+                (self._text_of(argument, scope.names[term.source]),)
+                if kind in TEXTS
+                else (self._itself(term, argument, scope),)
+            )
+        text = self.dialect.text_value(self.operand(term, scope))
+        value = self.dialect.id_value(text, kind)
+        return self.dialect.bytewise(text) if value is None else value
+
+    # ---- comparisons ----------------------------------------------------------------------------------------------
+
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
+        argument = self._argument(operand, scope)
+        if not isinstance(argument, str):
+            return super().among(operand, ids, scope)
+        return ("1 = 1",) if argument in ids else ("1 = 0",)
+
+    def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        one, other = (self._argument(side, scope) for side in (left, right))
+        if one is None and other is None:
+            return super().equal(left, right, scope)
+        if isinstance(other, BoundColumn) and not (isinstance(one, BoundColumn) and self._is_later(left, right, scope)):
+            left, right, one, other = right, left, other, one
+        if not isinstance(one, BoundColumn) or not isinstance(left, Col):
+            return joined(" = ", (self.dialect.text_value(self.operand(side, scope)) for side in (left, right)))
+        if isinstance(right, Col) and not isinstance(other, str) and self._is_later(right, left, scope):
+            return (*self.operand(left, scope), " = ", *self.operand(right, scope))
+        if isinstance(other, BoundColumn) and isinstance(right, Col) and one.kind == other.kind != IdKind.COLLATED:
+            return (f"{self._itself(left, one, scope)} = {self._itself(right, other, scope)}",)
+        value = self.dialect.id_value(self.operand(right, scope), one.kind)
+        if right == Slot(OUTER) and one.kind == self.outer:
+            value = (Slot(OUTER_COLUMN),)
+        if value is None:
+            return (*self.operand(left, scope), " = ", *self.dialect.text_value(self.operand(right, scope)))
+        itself = self.operand(left, scope) if one.kind is IdKind.TEXT else (self._itself(left, one, scope),)
+        return (*itself, " = ", *value)
+
+    def _is_later(self, one: Operand, other: Operand, scope: Scoped) -> bool:
+        """Return whether a column is read after another one."""
+        order = list(scope.names)
+        assert isinstance(one, Col) and isinstance(other, Col), "columns are read"
+        return order.index(one.source) > order.index(other.source)
+
+    def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        sides = (self.dialect.bytewise(self.dialect.text_value(self.operand(each, scope))) for each in (left, right))
+        return joined(" <> ", sides)
+
+    def number(self, operand: Operand, scope: Scoped) -> Text:
+        argument = self._argument(operand, scope)
+        if isinstance(argument, BoundColumn) and argument.kind is IdKind.INTEGER and isinstance(operand, Col):
+            return (self._itself(operand, argument, scope),)
+        if argument is not None:
+            return self.dialect.integer(self.dialect.text_value(self.operand(operand, scope)))
+        return super().number(operand, scope)

@@ -1,0 +1,91 @@
+"""What a project says of its models: which rows are facts, and which value an object is.
+
+Read when Django starts, so it imports nothing of the engine: `tables` reads it for the first check.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db.models import Field, Model, QuerySet
+
+BoundRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
+
+
+class ModelBinding(NamedTuple):
+    """The rows of a queryset as facts; `place` is the line that says so."""
+
+    text: str
+    rows: BoundRows
+    place: str
+
+    @property
+    def queryset(self) -> QuerySet[Any, Any]:
+        return self.rows() if callable(self.rows) else self.rows
+
+
+class ModelType(NamedTuple):
+    name: str  # of the type in the policy
+    column: str  # whose value is the id
+
+
+@dataclass
+class Registry:
+    """Bindings and types of this process. `version` grows with each, so that nobody uses older ones."""
+
+    bindings: list[ModelBinding] = field(default_factory=list)
+    types: dict[type[Model], ModelType] = field(default_factory=dict)
+    version: int = 0
+
+    def type_of(self, model: type[Model]) -> ModelType:
+        concrete = model._meta.concrete_model or model
+        return self.types.get(concrete) or ModelType(concrete._meta.object_name or "", "pk")
+
+    def model_of(self, name: str) -> type[Model]:
+        """Return the model of a type: the one that `type_of` gave that name, else the user model or one so called."""
+        found = [model for model, known in self.types.items() if known.name == name]
+        if not found:
+            models = [get_user_model(), *(each for each in apps.get_models() if each not in self.types)]
+            found = [each for each in models if each._meta.object_name == name]
+        if not found:
+            raise LookupError(f"no model has the type `{name}`; call type_of(YourModel, name={name!r}) in authz.py")
+        if len(found) > 1 and found[0] is not get_user_model():
+            labels = ", ".join(each._meta.label for each in found)
+            raise LookupError(f"several models are called `{name}` ({labels}); call type_of for the one that is meant")
+        return found[0]
+
+
+registry = Registry()
+
+
+def bind(fact: str, rows: BoundRows) -> None:
+    """Let the rows of a queryset be facts, in addition to those that are stored.
+
+        bind("has_relation(Document:_, folder, Folder:_)", Document.objects.values_list("pk", "folder_id"))
+
+    Each `_` is a column of `values_list`, in order; a word without a type is the same text in all facts. A row with
+    NULL or an empty text is no fact. A function that returns the queryset is called once, before the first check.
+    """
+    frame = sys._getframe(1)
+    registry.bindings.append(ModelBinding(fact, rows, f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+    registry.version += 1
+
+
+def type_of(model: type[Model], name: str = "", column: str = "pk") -> None:
+    """Say which type of the policy a model has (default: its own name), and which column is the id (default: `pk`)."""
+    concrete = model._meta.concrete_model or model
+    registry.types[concrete] = ModelType(name or concrete._meta.object_name or "", column)
+    registry.version += 1
+
+
+def id_field(model: type[Model]) -> Field[Any, Any]:
+    """Return the field whose value is the id of a model's objects."""
+    column = registry.type_of(model).column
+    found = model._meta.pk if column == "pk" else model._meta.get_field(column)
+    assert isinstance(found, Field), "an id is a column"
+    return found

@@ -1,0 +1,67 @@
+"""Check access in Django REST framework.
+
+class Documents(ModelViewSet):
+    queryset = Document.objects.all()
+    permission_classes = [Permitted]
+    filter_backends = [PermittedFilter]
+    permitted_actions = {"create": ("edit", Folder, "folder")}     # other actions have defaults
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from rest_framework.filters import BaseFilterBackend
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+import localsql.django as authz  # imports the engine when it is used
+
+# By the name of the view's action, else by the method. A tuple is an action on another object, which the request's
+# data name: a model, and the field with its key.
+Wanted = str | tuple[str, type[Model], str]
+DEFAULTS: Mapping[str, Wanted] = {
+    "GET": "read", "HEAD": "read", "OPTIONS": "read", "PUT": "edit", "PATCH": "edit", "DELETE": "delete",
+}  # fmt: skip
+
+
+def wanted(view: Any, *names: str | None) -> Wanted | None:
+    """Return what the view maps the first of these names to."""
+    known = {**DEFAULTS, **getattr(view, "permitted_actions", {})}
+    return next((known[name] for name in names if name in known), None)
+
+
+class Permitted(BasePermission):
+    """Lets requests pass whose action the policy allows on the object. A request for none of the actions is denied."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        found = wanted(view, getattr(view, "action", None), request.method)
+        if not isinstance(found, tuple):
+            return found is not None
+        action, model, name = found
+        resource = model._default_manager.filter(pk=_key(model, request.data.get(name))).first()
+        return resource is not None and authz.authorize(request.user, action, resource)
+
+    def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
+        found = wanted(view, getattr(view, "action", None), request.method)
+        return isinstance(found, str) and authz.authorize(request.user, found, obj)
+
+
+class PermittedFilter(BaseFilterBackend):
+    """Leaves those objects that the user may read (`permitted_actions["list"]`), so that all others are not found."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        action = wanted(view, "list", "GET")
+        if not isinstance(action, str):
+            return queryset.none()
+        return queryset.filter(authz.permitted(request.user, action, queryset.model))
+
+
+def _key(model: type[Model], raw: object) -> Any:
+    """Return the key in a request; None, which no object has, if it is none."""
+    try:
+        return model._meta.pk.to_python(raw)
+    except Exception:  # ValidationError, ValueError, TypeError: by the field
+        return None

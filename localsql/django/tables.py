@@ -1,0 +1,175 @@
+"""Bindings of models -> tables of the engine, and objects -> values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Field, Model, QuerySet, UUIDField
+from django.db.models.expressions import Col
+from django.db.models.sql.constants import LOUTER
+
+from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables
+from checks.engine.sql.dialects import IdKind
+from facts.wire import id_from_json, name_from_json
+from localsql.binding_keys import BindingKey, key_from_text
+from localsql.django.bindings import ModelBinding, registry
+from localsql.errors import BindingRejected
+from policy.errors import MalformedRequest
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+# ---- tables -------------------------------------------------------------------------------------------------------
+
+_TEXT = re.compile(r"(n?varchar|character varying|text)\b")
+_WHOLE = re.compile(r"((small|big)?int(eger)?|(small|big)?serial)\b")
+_KINDS = {INTEGER: IdKind.INTEGER, BOOLEAN: IdKind.BOOLEAN}
+
+_made: tuple[int, str, BoundTables] | None = None
+_making = Lock()
+
+
+def current() -> BoundTables:
+    """Return the tables of all bindings, compiled once in a process."""
+    global _made
+    connection = connections[DEFAULT_DB_ALIAS]
+    if _made is None or _made[:2] != (registry.version, connection.vendor):
+        with _making:
+            version = registry.version
+            _made = version, connection.vendor, BoundTables([table_of(each, connection) for each in registry.bindings])
+    return _made[2]
+
+
+def table_of(binding: ModelBinding, connection: BaseDatabaseWrapper) -> BoundTable:
+    """Return a binding as a table. Raise `BindingRejected` if its columns do not fit, or cannot be compared exactly."""
+    key = key_from_text(binding.text)
+    sql, columns = compiled(binding.queryset, connection, binding.text)
+    if len(columns) != len(key.columns):
+        raise BindingRejected(binding.text, f"has {len(key.columns)} `_`, but the queryset has {len(columns)} columns")
+    args: list[BoundColumn | str] = [constant or "" for constant in key.constants]
+    for index, column in zip(key.columns, columns):
+        _check_kind(binding.text, key, index, column.kind)
+        args[index] = column
+    return BoundTable(key.signature, sql, tuple(args))
+
+
+def _check_kind(text: str, key: BindingKey, index: int, kind: IdKind) -> None:
+    type_name = key.signature.types[index]
+    wanted = _KINDS.get(type_name)
+    if (wanted is not None and kind is not wanted) or (wanted is None and kind is IdKind.BOOLEAN):
+        raise BindingRejected(text, f"argument {index + 1} is of type {type_name}, but its column holds {kind} values")
+
+
+def compiled(queryset: QuerySet[Any, Any], connection: BaseDatabaseWrapper, text: str) -> tuple[str, list[BoundColumn]]:
+    """Return a queryset's SQL, with its constants as literals, and its columns."""
+    if queryset.db != connection.alias:
+        raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
+    query = queryset.query.clone()
+    if not query.is_sliced:
+        query.clear_ordering(force=True)
+    compiler = query.get_compiler(connection=connection)
+    sql, params = compiler.as_sql(with_col_aliases=True)
+    select = compiler.select
+    kinds = [_column(text, entry[0], connection, compiler.query) for entry in select]
+    for other in query.combined_queries:
+        inner = other.get_compiler(connection=connection)
+        inner.as_sql()
+        if [_column(text, entry[0], connection, inner.query)[0] for entry in inner.select] != [k for k, _ in kinds]:
+            raise BindingRejected(text, "the querysets that it combines have columns of different types")
+    names = [alias or f"col{index}" for index, (_, _, alias) in enumerate(select, 1)]
+    if query.combinator:
+        names = [f"col{index}" for index in range(1, len(select) + 1)]
+        sql = f"WITH rows_of({', '.join(names)}) AS ({sql}) SELECT {', '.join(names)} FROM rows_of"
+    quoted = [connection.ops.quote_name(name) for name in names]
+    columns = [BoundColumn(name, kind, may_be_null) for name, (kind, may_be_null) in zip(quoted, kinds)]
+    return with_literals(sql, params, connection), columns
+
+
+def with_literals(sql: str, params: Sequence[object], connection: BaseDatabaseWrapper) -> str:
+    """Return SQL with the constants of a binding in place of its parameters, quoted by the database or its driver."""
+    if connection.vendor == "postgresql":
+        connection.ensure_connection()
+        return str(connection.ops.compose_sql(sql, params))  # type: ignore[attr-defined]
+    with connection.cursor() as cursor:
+        literals = []
+        for value in params:
+            cursor.execute("SELECT quote(%s)", [value])  # type: ignore[list-item]  # as Django's compiler returns it
+            literals.append(cursor.fetchone()[0])
+    return sql % tuple(literals)
+
+
+def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: Any) -> tuple[IdKind, bool]:
+    """Return what a column holds, and whether it may be NULL."""
+    field = expression.output_field
+    kind = kind_of(field, connection, isinstance(expression, Col))
+    if kind is None:
+        raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
+    is_sure = isinstance(expression, Col) and not field.null and expression.alias in query.alias_map
+    join = query.alias_map.get(expression.alias) if is_sure else None
+    return kind, not is_sure or getattr(join, "join_type", None) == LOUTER
+
+
+def kind_of(field: Field[Any, Any], connection: BaseDatabaseWrapper, is_column: bool = True) -> IdKind | None:
+    """Return how the values of a field are compared with ids; None if they cannot be, exactly."""
+    while field.remote_field is not None and hasattr(field, "target_field"):
+        field = field.target_field
+    if isinstance(field, UUIDField):
+        return IdKind.UUID
+    db_type = (field.db_type(connection) or "").lower()
+    if _TEXT.match(db_type):
+        is_plain = is_column and not getattr(field, "db_collation", None)
+        return IdKind.TEXT if is_plain else IdKind.COLLATED
+    if _WHOLE.match(db_type):
+        return IdKind.INTEGER
+    return IdKind.BOOLEAN if db_type in ("bool", "boolean") else None
+
+
+# ---- values -------------------------------------------------------------------------------------------------------
+# An object is the value of its model's type with its key as the id. A pair is a type and an id; a text, a number and a
+# bool are a String, an Integer and a Boolean. Nobody (an anonymous user) is a user whom no fact mentions.
+
+NOBODY = ""
+
+
+def value_of(thing: object) -> Value:
+    if isinstance(thing, Model):
+        known = registry.type_of(thing.__class__)
+        key = getattr(thing, known.column)
+        if key is None:
+            raise ValueError(f"this {known.name} is not saved, so it has no id; save it first")
+        return Value(known.name, str(key)) if type(key) is int else _checked(known.name, id_text(key))
+    match thing:
+        case Value(type_name, text):
+            return _checked(type_name, text)
+        case bool():
+            return Value(BOOLEAN, str(thing).lower())
+        case int():
+            return _checked(INTEGER, str(thing))
+        case str():
+            return _checked(STRING, thing)
+        case (str() as type_name, key):
+            return _checked(type_name, id_text(key))
+    if getattr(thing, "is_anonymous", False):
+        return Value(registry.type_of(get_user_model()).name, NOBODY)
+    raise TypeError(f"{thing!r} is not a value; pass a model's object, a pair (type, id), a text, a number or a bool")
+
+
+def id_text(key: object) -> str:
+    match key:
+        case bool():
+            return str(key).lower()
+        case str() | int() | UUID():
+            return str(key)
+    raise TypeError(f"{key!r} is not an id; use a text, a whole number or a UUID")
+
+
+def _checked(type_name: str, text: str) -> Value:
+    try:
+        return Value(name_from_json(type_name, "type"), id_from_json(type_name, text, "id"))
+    except MalformedRequest as reason:
+        raise ValueError(f"{type_name}:{text!r}: {reason}") from None

@@ -1,0 +1,37 @@
+"""Test a project's policy and views: facts in one line, and assertions that say why.
+
+    class Access(Authorized, TestCase):
+        def test_viewers_read(self):
+            self.fact("has_role", self.ann, "viewer", self.folder)
+            self.assert_allowed(self.ann, "read", self.document)
+            self.assert_denied(self.ben, "read", self.document)
+
+With pytest, the fixture `authz` has the same methods: `pytest_plugins = ["localsql.django.pytest_plugin"]`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localsql.django.asking import authorize, explain, facts
+from localsql.django.environment import asker
+from policy.publishing import publish
+
+
+class Authorized:
+    """A mixin for Django's `TestCase`."""
+
+    def policy(self, text: str) -> None:
+        """Replace the policy."""
+        publish(asker().environment_id, text, "")
+
+    def fact(self, predicate: str, *args: Any) -> None:
+        facts.insert((predicate, *args))
+
+    def assert_allowed(self, user: object, action: str, resource: object) -> None:
+        if not authorize(user, action, resource):
+            raise AssertionError(f"should be allowed:\n{explain(user, action, resource)}")
+
+    def assert_denied(self, user: object, action: str, resource: object) -> None:
+        if authorize(user, action, resource):
+            raise AssertionError(f"should be denied:\n{explain(user, action, resource)}")

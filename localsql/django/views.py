@@ -1,0 +1,106 @@
+"""Check access in views, with Django's permission system, and in Django REST framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from django.contrib.auth.backends import BaseBackend
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils.decorators import method_decorator
+
+import localsql.django as authz  # imports the engine when it is used, not as Django starts
+from policy.core.config import settings
+
+
+def requires(action: str, model: type[Model], key: str = "pk") -> Callable[[Any], Any]:
+    """Let a view run only if the user may perform the action on the object that the URL names.
+
+        @requires("read", Document, "pk")
+        def document(request, pk): …
+
+    It decorates functions and class-based views. Without such an object, the response is 404. Anonymous users are sent
+    to the login page if they may not; others get 403.
+    """
+
+    def decorated(view: Any) -> Any:
+        if isinstance(view, type):
+            return method_decorator(requires(action, model, key), name="dispatch")(view)
+        if iscoroutinefunction(view):
+            raise TypeError("`requires` decorates synchronous views; in an async one, await sync_to_async(require)(…)")
+
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            resource = get_object_or_404(model, pk=kwargs[key])
+            if not request.user.is_authenticated and not authz.authorize(request.user, action, resource):
+                return redirect_to_login(request.get_full_path())
+            authz.require(request.user, action, resource)
+            return view(request, *args, **kwargs)
+
+        return checked
+
+    return decorated
+
+
+# ---- Django's permissions -----------------------------------------------------------------------------------------
+
+
+class PermissionBackend(BaseBackend):
+    """Answers `user.has_perm("documents.edit_document", document)` by the policy: the action is `edit`.
+
+    Without an object, it says nothing: other backends do. `AUTHZ["PERMISSIONS"]` maps Django's words to actions, such
+    as `{"view": "read", "change": "edit"}`.
+    """
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        if obj is None or not isinstance(obj, Model) or not (user_obj.is_active or user_obj.is_anonymous):
+            return False
+        label, _, codename = perm.partition(".")
+        if label != obj._meta.app_label:
+            return False
+        word = codename.removesuffix(f"_{obj._meta.model_name}")
+        return authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
+
+
+# ---- the admin ----------------------------------------------------------------------------------------------------
+
+
+class PermittedAdmin:
+    """A mixin for `ModelAdmin`: staff see, change and delete what the policy lets them.
+
+    `permitted_actions` maps Django's words to actions. What concerns no object, such as adding, stays with Django's own
+    permissions.
+    """
+
+    permitted_actions: Mapping[str, str] = {"view": "read", "change": "edit", "delete": "delete"}
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        found = super().get_queryset(request)  # type: ignore[misc]
+        return found.filter(authz.permitted(request.user, self.permitted_actions["view"], found.model))
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self._may(request, "view", obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self._may(request, "change", obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self._may(request, "delete", obj)
+
+    def _may(self, request: HttpRequest, word: str, obj: Model | None) -> bool:
+        if not (request.user.is_active and request.user.is_staff):
+            return False
+        return obj is None or authz.authorize(request.user, self.permitted_actions[word], obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Refuse the bulk action unless each object may be deleted."""
+        action = self.permitted_actions["delete"]
+        if not all(authz.authorize(request.user, action, each) for each in objs):
+            raise PermissionDenied
+        return super().get_deleted_objects(objs, request)  # type: ignore[misc]

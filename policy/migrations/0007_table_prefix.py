@@ -1,0 +1,24 @@
+"""Tables get a prefix, so that they can be in the database of any project.
+
+Migrations of other apps that name tables in SQL come first: they know the names before.
+"""
+
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("policy", "0006_note_and_figures"),
+        ("facts", "0005_signature_narrow"),
+        ("localsql", "0001_initial"),
+    ]
+
+    operations = [
+        migrations.AlterModelTable(name=name, table=f"authz_{table}")
+        for name, table in (
+            ("environment", "environment"),
+            ("policyversion", "policy_version"),
+            ("revision", "revision"),
+            ("policydraft", "policy_draft"),
+        )
+    ]

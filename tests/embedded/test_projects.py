@@ -1,0 +1,65 @@
+"""Run the example project by itself: its tests, on both databases, and what it costs to start."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.service import ROOT
+
+WIKI = ROOT / "authz_project" / "examples" / "wiki"
+HEAVY = {"granian", "whitenoise", "prometheus_client", "sqlglot", "environ", "opentelemetry", "orjson", "ply"}
+
+
+def run(*arguments: str, **environment: str) -> str:
+    paths = os.pathsep.join((str(WIKI), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=WIKI, text=True, capture_output=True, timeout=600,
+        env={**os.environ, "PYTHONPATH": paths, "DJANGO_SETTINGS_MODULE": "wiki.settings", **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_example_passes_its_tests(kind, database_urls):
+    url = "sqlite://:memory:" if kind == "sqlite" else database_urls(kind, "wiki")
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.embedded.settings", "WIKI_DATABASE_URL": url}
+    assert "OK" in run("manage.py", "test", "tests.embedded.wiki", "--noinput", **settings)
+
+
+START = """
+import sys, json
+import django.conf, wiki.settings as settings
+if "without" in sys.argv:
+    settings.INSTALLED_APPS = [a for a in settings.INSTALLED_APPS if a not in ("policy", "facts", "checks", "localsql")]
+    sys.modules["documents.authz"] = sys.modules["documents.admin"] = sys
+import django
+django.setup()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_project_starts_with_few_more_modules():
+    bare, with_engine = (set(json.loads(run("-c", START, *more))) for more in (("without",), ()))
+    added = with_engine - bare - {"documents.authz", "documents.admin"}
+    assert {each.partition(".")[0] for each in added}.isdisjoint(HEAVY)
+    assert len(added) <= 30, sorted(added)
+    assert not [each for each in added if each.startswith(("checks.engine", "checks.asking", "policy.language"))]
+
+
+def test_what_protects_the_example_is_short():
+    lines = (Path(WIKI) / "documents" / "authz.py").read_text().splitlines()
+    settings = (Path(WIKI) / "wiki" / "settings.py").read_text().partition("# ---- what protects it\n")[2].splitlines()
+    words = ("permitted", "requires", "authz", "facts", "who(")
+    uses = [
+        line
+        for path in (WIKI / "documents").rglob("*")
+        if path.suffix in (".py", ".html") and path.name != "authz.py"
+        for line in path.read_text().splitlines()
+        if any(word in line.lower() for word in words)
+    ]
+    assert len(lines) + len(settings) + len(uses) < 60

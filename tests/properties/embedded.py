@@ -1,0 +1,339 @@
+"""A random case inside a Django project: some of its facts are rows of models, the others are stored.
+
+`Project` takes the place of the adapter: it makes the tables, stores the rest, and asks by the functions that a project
+calls. What these cannot ask is asked by the endpoints, of the same engine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+from django.apps.registry import Apps
+from django.conf import settings
+from django.db import NotSupportedError, OperationalError, connection, models, transaction
+from django.db.models import Exists, OuterRef, Q
+from django.test import override_settings
+
+from authz_project.keys import caller_of_token
+from checks.asking import run
+from checks.asking.question import BUILT_IN
+from localsql.django import actions, authorize, bind, facts, permitted, querysets, type_of, who
+from localsql.django.bindings import registry
+from localsql.django.tables import current
+from policy.errors import AuthzError
+from policy.rules.program import Signature
+from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
+from tests.localsql.moving import renamed
+from tests.properties import ask_adapter
+from tests.properties.ask_adapter import LIMITS, Caller, Fact, PastLimit
+from tests.properties.differences import Outcome, outcomes
+from tests.properties.questions import Actions, Ask, Authorize, List, Refused, values_in
+from tests.properties.random_policies import Case
+
+Made = Callable[[], models.Field]
+
+
+def is_number(text: str) -> bool:
+    try:
+        return str(int(text)) == text and -(2**63) <= int(text) < 2**63
+    except ValueError:
+        return False
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+# What a column may be, and which ids it can hold.
+COLUMNS: dict[str, tuple[Made, Callable[[str], bool]]] = {
+    "text": (lambda: models.TextField(null=True), bool),
+    "char": (lambda: models.CharField(max_length=600, null=True), bool),
+    "sure": (lambda: models.CharField(max_length=600), bool),
+    "loose": (lambda: models.TextField(null=True, db_collation=_loose()), bool),
+    "number": (lambda: models.BigIntegerField(null=True), is_number),
+    "small": (lambda: models.IntegerField(null=True), lambda text: is_number(text) and abs(int(text)) < 2**31),
+    "uuid": (lambda: models.UUIDField(null=True), is_uuid),
+    "truth": (lambda: models.BooleanField(null=True), lambda text: text in ("true", "false")),
+}
+FOR_TEXTS = ("text", "char", "sure", "loose")
+
+
+def _loose() -> str:
+    return "NOCASE" if connection.vendor == "sqlite" else "und-x-icu"
+
+
+def kinds_for(type_name: str, ids: Iterable[str]) -> tuple[str, ...]:
+    if type_name in (INTEGER, BOOLEAN):
+        return ("number",) if type_name == INTEGER else ("truth",)
+    ids = list(ids)
+    fitting = [name for name in ("number", "small", "uuid") if ids and all(map(COLUMNS[name][1], ids))]
+    return (*FOR_TEXTS, *fitting * 3)
+
+
+@dataclass
+class Project:
+    rng: Random
+    models: list[type[models.Model]] = field(default_factory=list)
+    everything: dict[str, type[models.Model]] = field(default_factory=dict)  # by type, a table of all its ids
+    bound: int = 0
+    stored: int = 0
+    waits: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    # ---- tables ---------------------------------------------------------------------------------------------
+
+    def model(self, columns: dict[str, models.Field], key: str = "") -> type[models.Model]:
+        name = f"T{len(self.models)}"
+        meta = type("Meta", (), {"app_label": "somebody", "apps": Apps(), "db_table": f"somebody_{name.lower()}"})
+        made = type(name, (models.Model,), {**columns, "__module__": __name__, "Meta": meta})
+        with connection.schema_editor() as editor:
+            editor.create_model(made)
+        self.models.append(made)
+        return made
+
+    def end(self) -> None:
+        for made in self.models:
+            with connection.schema_editor() as editor:
+                editor.delete_model(made)
+        self.models.clear()
+        registry.bindings.clear()
+        registry.types.clear()
+        registry.version += 1
+
+    def store(self, caller: Caller, given: Iterable[Fact]) -> None:
+        """Make tables of some facts, and store the others."""
+        by_signature = defaultdict(list)
+        for predicate, row in given:
+            by_signature[Signature(predicate, tuple(value.type for value in row))].append(row)
+        for signature, rows in by_signature.items():
+            is_bound = [self.rng.random() < self.rng.choice((0, 0.5, 0.9, 1)) for _ in rows]
+            mine = [row for row, chosen in zip(rows, is_bound) if chosen]
+            self.stored += len(rows) - len(mine)
+            stored = [(signature.predicate, *row) for row, chosen in zip(rows, is_bound) if not chosen]
+            if self.rng.random() < 0.5:
+                with transaction.atomic():
+                    facts.insert(*stored)
+            else:
+                facts.insert(*stored)
+            if mine:
+                self.bind(signature, mine)
+
+    def bind(self, signature: Signature, rows: list[tuple[Value, ...]]) -> None:
+        self.bound += len(rows)
+        constant = {}
+        for index, kind in enumerate(signature.types):
+            ids = {row[index].id for row in rows}
+            if kind == STRING and len(ids) == 1 and self.rng.random() < 0.4 and all(map(str.isalnum, ids)):
+                constant[index] = next(iter(ids))
+        kinds = {
+            index: self.rng.choice(kinds_for(kind, {row[index].id for row in rows}))
+            for index, kind in enumerate(signature.types)
+            if index not in constant
+        }
+        if not kinds:
+            kinds, constant = {0: "text"}, {index: text for index, text in constant.items() if index}
+        made = self.model(
+            {f"c{index}": COLUMNS[kind][0]() for index, kind in kinds.items()}
+            | {"live": models.BooleanField(default=True)}
+        )
+        objects = [made(**{f"c{index}": _python(kind, row[index].id) for index, kind in kinds.items()}) for row in rows]
+        for index, kind in kinds.items():  # rows that are no facts
+            for nothing in (None, "") if kind in FOR_TEXTS else (None,):
+                if kind != "sure" or nothing is not None:
+                    values = {f"c{other}": getattr(objects[0], f"c{other}") for other in kinds}
+                    objects.append(made(**{**values, f"c{index}": nothing}))
+        objects.append(made(live=False, **{f"c{index}": _other(kind) for index, kind in kinds.items()}))
+        made.objects.bulk_create(objects)
+        names = [f"c{index}" for index in kinds]
+        rows_of = made.objects.filter(live=True).values_list(*names)
+        is_loose = "loose" in kinds.values()  # by such a collation, a DISTINCT of the queryset itself leaves out ids
+        if self.rng.random() < 0.2:
+            rows_of = rows_of.union(rows_of, all=is_loose or self.rng.random() < 0.5)
+        elif self.rng.random() < 0.2 and not is_loose:
+            rows_of = rows_of.distinct()
+        args = (f"{t}:{constant[i]}" if i in constant else f"{t}:_" for i, t in enumerate(signature.types))
+        bind(f"{signature.predicate}({', '.join(args)})", rows_of)
+
+    def tables_of_ids(self, values: Iterable[Value]) -> None:
+        ids = defaultdict(set)
+        for value in values:
+            if value.type not in PRIMITIVES:
+                ids[value.type].add(value.id)
+        for type_name, some in ids.items():
+            kind = self.rng.choice(kinds_for(type_name, some))
+            unknown = {"number": "77123", "small": "77123", "uuid": str(UUID(int=5))}.get(kind, "nobody knows")
+            made = self.model({"key": COLUMNS[kind][0]()})
+            made.objects.bulk_create([made(key=_python(kind, text)) for text in sorted(some | {unknown})])
+            type_of(made, name=type_name, column="key")
+            self.everything[type_name] = made
+
+    # ---- asking ---------------------------------------------------------------------------------------------
+
+    def ask(self, caller: Caller, question: Ask) -> Any:
+        if caller.context:
+            return ask_adapter.ask(caller, question)
+        with self.somewhere():
+            try:
+                return self.asked(caller, question)
+            except AuthzError as refused:
+                if any(refused.message.startswith(words) for words in LIMITS.values()):
+                    raise PastLimit from None
+                return Refused(refused.message)
+
+    def asked(self, caller: Caller, question: Ask) -> Any:
+        match question:
+            case Authorize(actor, action, resource):
+                allowed = authorize(actor, action, resource)
+                self.compare_row(actor, action, resource, allowed)
+                return allowed
+            case Actions(actor, resource):
+                return sorted(actions(actor, resource))
+            case List(actor, action, type_name):
+                said = ask_adapter.ask(caller, question)
+                self.compare_rows(actor, action, type_name, said)
+                return said
+        return ask_adapter.ask(caller, question)
+
+    def compare_row(self, actor: Value, action: str, resource: Value, allowed: bool) -> None:
+        """What querysets say of one row: as a condition, negated, beside others, annotated, by another column."""
+        model = self.everything.get(resource.type)
+        if model is None:
+            return
+        with _refused_for_rounds(self.waits):
+            condition = permitted(actor, action, model)
+            one = _one(model, resource)
+            way = self.rng.randrange(8)
+            found = {
+                0: lambda: model.objects.filter(one, condition).exists(),
+                1: lambda: not model.objects.filter(one).exclude(condition).exists(),
+                2: lambda: not model.objects.filter(one, ~condition).exists(),
+                3: lambda: model.objects.annotate(may=condition).get(one).may,
+                4: lambda: model.objects.filter(one).filter(Q(condition) | Q(pk=None)).exists(),
+                5: lambda: model.objects.filter(
+                    one, Exists(model.objects.filter(condition, key=OuterRef("key")))
+                ).exists(),
+                7: lambda: bool(model.objects.filter(one, condition).order_by("-pk")[:2]),
+                6: lambda: model.objects.filter(one).filter(pk__in=model.objects.filter(condition)).exists(),
+            }[way]()
+            assert bool(found) == allowed, f"way {way} of permitted says {found} of {actor} {action} {resource}"
+            users = self.everything.get(actor.type)
+            if users is not None:
+                found = who(action, resource, users).filter(_one(users, actor)).exists()
+                assert found == allowed, f"who says {found} of {actor} {action} {resource}"
+
+    def compare_rows(self, actor: Value, action: str, type_name: str, said: object) -> None:
+        model = self.everything.get(type_name)
+        if model is None:
+            return
+        with _refused_for_rounds(self.waits):
+            keys = {_text(key) for key in model.objects.values_list("key", flat=True)}
+            each = {key for key in keys if authorize(actor, action, Value(type_name, key))}
+            if not isinstance(said, Refused):
+                assert each == (keys if "*" in said else keys & {*said}), "lists and checks agree"
+            condition = permitted(actor, action, model)
+            found = {_text(key) for key in model.objects.filter(condition).values_list("key", flat=True)}
+            assert found == each, f"permitted has {sorted(found)}, not {sorted(each)}"
+            union = model.objects.filter(condition).union(model.objects.filter(~condition))
+            assert {_text(row.key) for row in union} == keys, "each row is permitted, or not"
+            assert model.objects.filter(condition).count() + model.objects.exclude(condition).count() == len(keys)
+
+    @contextmanager
+    def somewhere(self) -> Iterator[None]:
+        """Ask inside or outside of a transaction, after changes that are rolled back."""
+        way = self.rng.randrange(3)
+        if way == 0:
+            yield
+            return
+        with transaction.atomic():
+            if way == 1:
+                self.change_and_roll_back()
+            yield
+
+    def change_and_roll_back(self) -> None:
+        """Delete and store things, ask, and undo all of it."""
+        point = transaction.savepoint()
+        for made in self.models:
+            made.objects.all().delete()
+        with _any_refusal():
+            facts.delete((self.rng.choice(BUILT_IN[2:]), None, None, None))
+        with _any_refusal():
+            facts.insert(("has_role", Value("User", "rolled back"), "reader", Value("Repo", "rolled back")))
+        with _any_refusal():
+            authorize(Value("User", "u1"), "read", Value("Repo", "r1"))
+        transaction.savepoint_rollback(point)
+
+
+@contextmanager
+def _any_refusal() -> Iterator[None]:
+    try:
+        with transaction.atomic():
+            yield
+    except AuthzError:
+        pass
+
+
+@contextmanager
+def _refused_for_rounds(waits: dict[str, int]) -> Iterator[None]:
+    """What one statement cannot say is refused, and counted; so is what nests too deep for this SQLite's parser."""
+    try:
+        yield
+        waits["querysets"] += 1
+    except OperationalError as failure:
+        assert "parser stack overflow" in str(failure)
+        waits["querysets too deep for the parser"] += 1
+    except NotSupportedError as refused:
+        assert "joins two of its own answers" in str(refused)
+        waits["refused querysets"] += 1
+
+
+def _one(model: type[models.Model], value: Value) -> Q:
+    keys = [key for key in model.objects.values_list("key", flat=True) if _text(key) == value.id]
+    if model._meta.get_field("key").get_internal_type() in ("TextField", "CharField"):
+        return Q(pk__in=[row.pk for row in model.objects.all() if row.key == value.id])
+    return Q(key__in=keys)
+
+
+def _python(kind: str, text: str) -> object:
+    return {"number": int, "small": int, "uuid": UUID, "truth": "true".__eq__}.get(kind, str)(text)
+
+
+def _other(kind: str) -> object:
+    return {"number": 4711, "small": 4711, "uuid": UUID(int=11), "truth": True}.get(kind, "not live")
+
+
+def _text(key: object) -> str:
+    return str(key)
+
+
+@contextmanager
+def project(rng: Random, slug: str) -> Iterator[Project]:
+    """Let the engine be part of this process's project, in this environment."""
+    made = Project(rng)
+    inside = override_settings(AUTHZ={**settings.AUTHZ, "ENVIRONMENT": slug})
+    many = patch.object(querysets, "_MANY", rng.choice((1, 2, 5_000)))  # both forms of pages
+    try:
+        storing = patch.object(ask_adapter, "store", made.store)
+        with inside, many, storing, patch.object(run, "_application", lambda: current):
+            yield made
+    finally:
+        made.end()
+
+
+def differences(case: Case, seed: int, new_key: Callable[[], str]) -> tuple[list[Outcome], Project]:
+    """Return the outcomes of the case inside a project."""
+    rng = Random(seed)
+    if rng.random() < 0.7:
+        case, _ = renamed(case, rng)
+    key = new_key()
+    with project(rng, caller_of_token(key).environment) as made:
+        made.tables_of_ids([*case.ids, *(v for each in case.questions for v in values_in(each.ask))])
+        return outcomes(case, lambda: key, made.ask), made

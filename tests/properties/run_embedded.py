@@ -1,0 +1,86 @@
+"""Hold the engine inside a Django project against the oracle for as long as you like.
+
+    python -m tests.properties.run_embedded --questions 20000 --database postgres
+
+Some facts of each random policy are rows of models, the others are stored. Questions are asked inside and outside of
+transactions: by `authorize` and the like, by querysets, and by the endpoints. Prints what disagrees, and a count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import sys
+import time
+import traceback
+from collections import Counter
+from random import Random
+
+from django.core.management import call_command
+
+from tests import standalone
+from tests.properties.patience import TookTooLong, at_most
+from tests.properties.run_long import database, keys
+
+WHOLE_CASE = 120  # seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=20_000, help="to end after")
+    parser.add_argument("--policies", type=int, default=1_000_000, help="to end after")
+    parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
+    parser.add_argument("--minutes", type=float, default=600, help="to end after")
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    options = parser.parse_args()
+    with database(options.database) as url:
+        standalone.set_up(url)
+        logging.disable()
+        call_command("migrate", verbosity=0)
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    from tests.properties.ask_adapter import PolicyRefused
+    from tests.properties.embedded import differences
+    from tests.properties.every_way import in_every_way
+    from tests.properties.written import some_case
+
+    new_key, tally, began = keys(), Counter(), time.monotonic()
+    for seed in itertools.islice(itertools.count(options.seed), options.policies):
+        asked = tally["right"] + tally["WRONG"] + tally["querysets"]
+        if asked >= options.questions or time.monotonic() > began + 60 * options.minutes:
+            break
+        rng = Random(seed)
+        case = in_every_way(some_case(seed, rng, (), False), rng, 1)
+        try:
+            with at_most(WHOLE_CASE):
+                found, project = differences(case, seed, new_key)
+        except PolicyRefused:
+            tally["policies refused"] += 1
+            continue
+        except TookTooLong:
+            tally[f"cases given up after {WHOLE_CASE} s"] += 1
+            continue
+        except Exception:
+            tally["WRONG"] += 1
+            print(f"==== seed {seed}\n{traceback.format_exc()}", flush=True)
+            continue
+        tally["policies"] += 1
+        tally.update(project.waits)
+        tally["facts of models"] += project.bound
+        tally["stored facts"] += project.stored
+        for outcome in found:
+            tally["right" if outcome.is_right else "WRONG"] += 1
+            if not outcome.is_right:
+                print(f"==== seed {seed}\n{outcome}", flush=True)
+    for name, count in sorted(tally.items()):
+        print(f"{count:8d} {name}")
+    asked = tally["right"] + tally["WRONG"] + tally["querysets"]
+    print(f"{tally['WRONG']} wrong of {asked} in {time.monotonic() - began:.0f} s")
+    return 1 if tally["WRONG"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
