@@ -5,9 +5,7 @@ They take longer to import than the engine, so other projects do without them.
 
 from importlib import import_module
 
-from django.apps import apps
+from policy.core.config import is_service, settings
 
-from policy.core.config import settings
-
-if apps.is_installed("authz_project") or settings.ADMIN:
+if is_service() or settings.ADMIN:
     import_module("checks.ask_pages.admin")

@@ -22,6 +22,7 @@ from facts.indexes import PAST, STORED, condition, hint
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from policy.core import memory
 from policy.core.clock import now_in
+from policy.core.config import is_service
 
 # ---- select -------------------------------------------------------------------------------------------------------
 
@@ -337,6 +338,8 @@ class PostgresqlTable:
 
     def lift_time_limit(self) -> None:
         """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
+        if not is_service():
+            return  # the transaction is that of an application, with a timeout of its own
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
 

@@ -1,10 +1,12 @@
 from importlib import import_module
 from typing import Any
 
-from django.apps import AppConfig, apps
+from django.apps import AppConfig
 from django.core import checks
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
+
+from policy.core.config import is_service
 
 
 class LocalSqlConfig(AppConfig):
@@ -13,7 +15,7 @@ class LocalSqlConfig(AppConfig):
 
     def ready(self) -> None:
         """Inside a project, find its `authz.py` modules; check them, and publish its policy after `migrate`."""
-        if apps.is_installed("authz_project"):
+        if is_service():
             return
         autodiscover_modules("authz")
         checks.register(_check, "authz")

@@ -17,7 +17,6 @@ from time import monotonic, sleep
 from time import time as time_here
 from typing import Any, Protocol, cast
 
-from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
@@ -30,7 +29,7 @@ from checks.engine.sql.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
 from policy.core import clock, memory, notifications, spans
 from policy.core.cache import configured
-from policy.core.config import settings
+from policy.core.config import is_service, settings
 from policy.core.memory import budget
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
@@ -45,12 +44,11 @@ def dialect() -> Dialect:
 # Inside an application (a Django project without `authz_project`), questions run in its transactions, and rows of its
 # tables are facts. The app above finds them. It is named here and imported when needed.
 BOUND_TABLES = "localsql.django.tables.current"
-PROJECT = "authz_project"
 
 
 @cache
 def _application() -> Callable[[], BoundTables] | None:
-    found: Callable[[], BoundTables] | None = None if apps.is_installed(PROJECT) else import_string(BOUND_TABLES)
+    found: Callable[[], BoundTables] | None = None if is_service() else import_string(BOUND_TABLES)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -25,8 +26,11 @@ from localsql.django.bindings import registry
 from localsql.django.environment import with_asker
 from localsql.django.querysets import asked, permitted, permitted_actors
 from localsql.django.tables import value_of
+from policy.core.config import settings
 from policy.core.journal import By
 from policy.values import STRING, Value
+
+log = logging.getLogger("authz.denied")
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
@@ -57,10 +61,16 @@ def explain(user: object, action: str, resource: object) -> Explained:
 def require(user: object, action: str, resource: object) -> None:
     """Raise `PermissionDenied` unless the user may perform the action on the resource.
 
-    Its message says what is missing. Django shows messages of exceptions with `DEBUG` only, and logs them.
+    What is missing is in its message with `DEBUG` only, as some error pages and APIs show messages to the client. The
+    logger `authz.denied` has it at level INFO.
     """
-    if not authorize(user, action, resource):
-        raise PermissionDenied(str(explain(user, action, resource)))
+    if authorize(user, action, resource):
+        return
+    if not (settings.DEBUG or log.isEnabledFor(logging.INFO)):
+        raise PermissionDenied
+    reason = str(explain(user, action, resource))
+    log.info("%s", reason)
+    raise PermissionDenied(*((reason,) if settings.DEBUG else ()))
 
 
 class Explained:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.apps import apps
 from django.conf import LazySettings
 from django.conf import settings as django_settings
 
@@ -42,6 +43,11 @@ DEFAULTS: dict[str, Any] = {
     "DECISION_LOG_DENIED": False,
     "DECISION_LOG_CONTEXT": True,
 }
+
+
+def is_service() -> bool:
+    """Return whether this is the service's own project, rather than another one that has its apps."""
+    return apps.is_installed("authz_project")
 
 
 class TopLevel(Mapping[str, Any]):

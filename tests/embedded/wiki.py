@@ -93,7 +93,10 @@ class Checks(World, TestCase):
         assert "has_role(User:" in str(explain(self.ann, "edit", self.plan))
         denied = explain(self.ben, "edit", self.plan)
         assert not denied.allowed and "denied" in str(denied)
-        with self.assertRaisesRegex(PermissionDenied, "denied"):
+        with self.assertRaisesRegex(PermissionDenied, "^$"), self.assertLogs("authz.denied", "INFO") as logged:
+            require(self.ben, "edit", self.plan)
+        assert "denied" in logged.output[0]
+        with override_settings(DEBUG=True), self.assertRaisesRegex(PermissionDenied, "denied"):
             require(self.ben, "edit", self.plan)
         require(self.ann, "edit", self.plan)
 
