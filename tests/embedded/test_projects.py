@@ -14,12 +14,15 @@ WIKI = ROOT / "authz_project" / "examples" / "wiki"
 HEAVY = {"granian", "whitenoise", "prometheus_client", "sqlglot", "environ", "opentelemetry", "orjson", "ply"}
 
 
-def run(*arguments: str, **environment: str) -> str:
+def surroundings(**variables: str) -> dict[str, str]:
+    """Return the environment of a program of the example."""
     paths = os.pathsep.join((str(WIKI), str(ROOT)))
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=WIKI, text=True, capture_output=True, timeout=600,
-        env={**os.environ, "PYTHONPATH": paths, "DJANGO_SETTINGS_MODULE": "wiki.settings", **environment},
-    )  # fmt: skip
+    return {**os.environ, "PYTHONPATH": paths, "DJANGO_SETTINGS_MODULE": "wiki.settings", **variables}
+
+
+def run(*arguments: str, **variables: str) -> str:
+    command, env = [sys.executable, *arguments], surroundings(**variables)
+    done = subprocess.run(command, cwd=WIKI, text=True, capture_output=True, timeout=600, env=env)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
     return done.stdout + done.stderr
 
