@@ -66,12 +66,12 @@ def add_others() -> None:
     """The same facts, with other ids: all but the names of roles and relations."""
     columns = [f"a{place}" for place in range(5)]
     ids = [
-        f"CASE WHEN {column} = '' OR signature.types ->> {place} = 'String' THEN {column} ELSE n.i || {column} END"
+        f"CASE WHEN {column} = '' OR s.types ->> {place} = 'String' THEN {column} ELSE n.i || {column} END"
         for place, column in enumerate(columns)
     ]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO authz_fact (sig, {', '.join(columns)}, since)"
             f" WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {OTHERS})"
-            f" SELECT sig, {', '.join(ids)}, fact.since FROM n, fact JOIN authz_signature ON signature.id = sig"
+            f" SELECT sig, {', '.join(ids)}, f.since FROM n, authz_fact f JOIN authz_signature s ON s.id = sig"
         )

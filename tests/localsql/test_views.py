@@ -295,7 +295,7 @@ def test_a_condition_filters_a_queryset_as_the_readme_says(api):
     api.post("/facts", {"predicate": "has_role", "args": shared})
     dialect = "sqlite" if connection.vendor == "sqlite" else "postgres"
     bindings = f"dialect: {dialect}\nfacts: {{}}\nsql_types: {{Repo: text}}\n"
-    body = {"query": LIST, "column": '"environment"."slug"', "data_bindings": bindings}
+    body = {"query": LIST, "column": '"authz_environment"."slug"', "data_bindings": bindings}
     condition = RawSQL(api.post("/list_query", body).json()["sql"], (), output_field=BooleanField())
     assert [each.slug for each in Environment.objects.filter(condition)] == ["default"]
     assert not Environment.objects.exclude(condition).exists()
