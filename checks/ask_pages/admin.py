@@ -23,14 +23,14 @@ from checks.picture.drawing import layout_of_sheet, picture_of
 from checks.picture.graph import sheets_of
 from checks.picture.page import KINDS as FILE_KINDS
 from checks.picture.page import PictureRequest, exported, picture_page
-from facts.pages.admin import FactAdmin
 from facts.history_pages import activated_url
 from facts.models import Signature
-from policy.pages.admin import PolicyVersionAdmin
+from facts.pages.admin import FactAdmin
 from policy.endpoint import public_url_of
 from policy.errors import AuthzError
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
+from policy.pages.admin import PolicyVersionAdmin
 from policy.pages.editing import LatestOnly, Pane, editor_url_name, program_of
 from policy.publishing import active_version
 from policy.rules.program import Program
