@@ -7,7 +7,7 @@ import pytest
 from authz_project.server import intake
 from authz_project.server.intake import SMALL, Intake
 
-POOLS = ("_changes", "_slots")
+POOLS = ("changes", "known", "guests")
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def became(monkeypatch):
 
     def of(crowded: str, method: str, path: str, feed_is_full: bool = False, query: str = "", **headers: str):
         made, told = Intake.__new__(Intake), []
-        for name in POOLS:
-            setattr(made, name, SimpleNamespace(is_crowded=name == crowded, name=name))
+        made._changes, known, guests = (SimpleNamespace(is_crowded=name == crowded, name=name) for name in POOLS)
+        made._slots = SimpleNamespace(known=known, guests=guests)
         made._refusals = SimpleNamespace(send_later=lambda send: send())
         made._waiting = SimpleNamespace(do=lambda *_: not feed_is_full and (told.append("waits") or True))
         made._do = lambda threads, *_: told.append(f"answered by {threads.name}")
@@ -37,28 +37,44 @@ def became(monkeypatch):
 
 def test_questions_are_refused_where_questions_are_crowded(became):
     question = {"content_length": "100"}
-    assert became("_slots", "POST", "/api/authorize", **question) == [(503, False)]
-    assert became("_changes", "POST", "/api/authorize", **question) == ["read"]
+    assert became("known", "POST", "/api/authorize", **question) == [(503, False)]
+    assert became("changes", "POST", "/api/authorize", **question) == ["read"]
 
 
 def test_changes_are_refused_where_changes_are_crowded(became):
     change = {"content_length": "100"}
-    assert became("_changes", "POST", "/api/facts", **change) == [(503, False)]
-    assert became("_slots", "POST", "/api/facts", **change) == ["read"]
+    assert became("changes", "POST", "/api/facts", **change) == [(503, False)]
+    assert became("known", "POST", "/api/facts", **change) == ["read"]
+
+
+def test_pages_are_refused_where_guests_are_crowded(became):
+    form = {"content_length": "100"}
+    assert became("guests", "POST", "/admin/login/", **form) == [(503, False)]
+    assert became("known", "POST", "/admin/login/", **form) == ["read"]
+    assert became("guests", "POST", "/api/authorize", **form) == ["read"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_who_has_a_known_key_waits_in_another_queue_than_others(became, monkeypatch, is_known):
+    monkeypatch.setattr(intake, "is_remembered", lambda token: is_known)
+    assert became("", "GET", "/api/facts") == ["answered by known" if is_known else "answered by guests"]
+    assert became("", "GET", "/static/admin/css/base.css") == [
+        "answered by known" if is_known else "answered by guests"
+    ]
 
 
 @pytest.mark.parametrize("crowded", POOLS)
 def test_who_reads_facts_or_waits_for_changes_has_other_threads(became, crowded):
-    assert became(crowded, "GET", "/api/facts") == ["answered by _slots"]
+    assert became(crowded, "GET", "/api/facts") == ["answered by guests"]
     assert became(crowded, "GET", "/api/changes", query="wait=10") == ["waits"]
-    assert became(crowded, "GET", "/api/changes", feed_is_full=True, query="wait=10") == ["answered by _slots"]
+    assert became(crowded, "GET", "/api/changes", feed_is_full=True, query="wait=10") == ["answered by guests"]
 
 
 def test_the_rest_of_a_large_body_is_not_waited_for(became):
-    assert became("_slots", "POST", "/api/authorize", content_length=str(SMALL)) == [(503, False)]
-    assert became("_slots", "POST", "/api/authorize", content_length=str(SMALL + 1)) == [(503, True)]
-    assert became("_slots", "POST", "/api/authorize", transfer_encoding="chunked") == [(503, True)]
+    assert became("known", "POST", "/api/authorize", content_length=str(SMALL)) == [(503, False)]
+    assert became("known", "POST", "/api/authorize", content_length=str(SMALL + 1)) == [(503, True)]
+    assert became("known", "POST", "/api/authorize", transfer_encoding="chunked") == [(503, True)]
 
 
 def test_health_is_told_whatever_is_crowded(became):
-    assert became("_slots", "GET", "/healthcheck", content_length="1")[0][0] == 200
+    assert became("known", "GET", "/healthcheck", content_length="1")[0][0] == 200

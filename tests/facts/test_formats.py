@@ -105,7 +105,7 @@ def test_a_line_that_is_wrong_says_why(line, said):
 def test_lines_that_say_nothing_and_bytes_that_are_no_text():
     lines = list(read_notation(io.BytesIO(b"\xef\xbb\xbfp(User:a);\r\n\r\n  # x\n\tp(User:\xff)")))
     assert lines[0] == (1, Fact("p", (Value("User", "a"),)))
-    assert len(lines) == 2 and "well-formed Unicode" in lines[1][1].reason
+    assert len(lines) == 2 and "not valid UTF-8" in lines[1][1].reason
 
 
 # ---- formulas ----------------------------------------------------------------------------------------------------

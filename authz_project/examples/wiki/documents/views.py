@@ -31,9 +31,7 @@ def show(request: HttpRequest, pk: int) -> HttpResponse:
     document = Document.objects.get(pk=pk)
     comments = Comment.objects.filter(permitted(request.user, "read", Document, column="document"), document=document)
     readers = who("read", document).order_by("username")[:20]
-    return render(
-        request, "documents/show.html", {"document": document, "comments": comments, "readers": readers}
-    )
+    return render(request, "documents/show.html", {"document": document, "comments": comments, "readers": readers})
 
 
 @requires("edit", Document)

@@ -1,6 +1,6 @@
 """The example of docs/django.md: a wiki of teams, with the engine inside.
 
-    python manage.py migrate
+python manage.py migrate
 """
 
 from pathlib import Path
