@@ -274,6 +274,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 AUTHZ = TopLevel()  # the settings that the apps read are those of this module
 
 STRICT_CONTEXT_FACTS = boolean("STRICT_CONTEXT_FACTS")  # reject context facts that the policy doesn't use
+STRICT_FACTS = boolean("STRICT_FACTS")  # reject facts to be stored with roles or relations that the policy doesn't know
 
 # ---- logs -------------------------------------------------------------------------------------------
 

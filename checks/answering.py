@@ -13,7 +13,7 @@ import orjson
 from checks.asking import run
 from checks.asking.session import Cache, SnapshotState, confirmed
 from checks.decisions.log import note
-from facts.accept import HEADER, Unused, line_of
+from facts.accept import HEADER, WARNING, Unused, line_of
 from policy.active import Caller, Seen
 from policy.core import spans
 from policy.core.cache import configured
@@ -31,6 +31,8 @@ class AnswerSource(Protocol):
 
     @property
     def unused(self) -> Unused: ...  # of the question's context
+    @property
+    def warning(self) -> str: ...  # about words of the question that the policy does not have
     @property
     def revision(self) -> int: ...  # of the facts
     @property
@@ -79,6 +81,8 @@ class Answering(Asking, ABC):
         if found.unused.kinds:
             headers[HEADER] = line_of(found.unused)
             log.info("request %s: context facts %s", request.id, headers[HEADER])
+        if warning := found.warning:
+            headers[WARNING] = warning
         return Response(reply.body, headers=headers)
 
     def _replica_reply(self, request: Request, who: Caller, key: CacheKey | None) -> LoggedReply:
@@ -149,6 +153,7 @@ class CachedAnswer(NamedTuple):
     body: bytes
     unused: Unused
     valid_while: SnapshotState
+    warning: str = ""
 
     @property
     def revision(self) -> int:
@@ -164,7 +169,9 @@ class CachedAnswer(NamedTuple):
 
 
 def _bytes_of(answer: CachedAnswer) -> int:
-    return len(answer.key[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
+    return (
+        len(answer.key[-1]) + len(answer.body) + len(answer.warning) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
+    )
 
 
 _answers: Cache[CacheKey, CachedAnswer] = Cache(configured.ANSWER_CACHE, _bytes_of)
@@ -208,7 +215,7 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
     """
     if found.valid_while is None or run.in_transaction():
         return
-    answer = CachedAnswer(key, body, found.unused, found.valid_while)
+    answer = CachedAnswer(key, body, found.unused, found.valid_while, found.warning)
     if _bytes_of(answer) <= configured.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AnySet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ def _what(signature: Signature) -> str:
 
 def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[UnknownName]:
     """Return the names in the facts that the policy does not know; none without a policy, which may define any."""
+    if program is None:
+        return []
     found = UnknownNames(program)
     for signature, ids in by_signature(facts).items():
         if found.concern(signature):
@@ -83,7 +85,7 @@ class UnknownNames:
     def concern(self, signature: Signature) -> bool:
         """Return whether facts of the signature have a name that may be unknown to the policy."""
         if signature not in self._known:
-            self._known[signature] = None if self.program is None else known_names(self.program, signature)
+            self._known[signature] = None if self.program is None else _known_names(self.program, signature)
         return self._known[signature] is not None
 
     def has_unknown(self, signature: Signature, names: AnySet[str]) -> bool:
@@ -104,6 +106,9 @@ class UnknownNames:
         if name in counted or len(counted) < _MOST_KEPT:
             counted[name] += facts
 
+    def named(self, signature: Signature, name: str) -> UnknownName:
+        return UnknownName(signature, name, self._hint(signature, name))
+
     @property
     def unknown_names(self) -> list[UnknownName]:
         """Return the unknown names in order of appearance."""
@@ -120,6 +125,17 @@ class UnknownNames:
             return f"did you mean `{near[0]}`?"
         listed = ", ".join(f"`{each}`" for each in known[:_MOST_LISTED])
         return f"known: {listed}{', …' if len(known) > _MOST_LISTED else ''}" if known else ""
+
+
+def _known_names(program: Program, signature: Signature) -> frozenset[str] | None:
+    """Return `known_names`; found once for each signature that the program accepts, since they are few."""
+    if signature in program.memo:
+        found: frozenset[str] | None = program.memo[signature]
+        return found
+    found = known_names(program, signature)
+    if program.accepts(signature.predicate, signature.types):
+        program.memo[signature] = found
+    return found
 
 
 def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
@@ -171,18 +187,20 @@ class Unaccepted(NamedTuple):
 
 
 class FactRejected(AuthzError):
-    """Raised for a well-formed fact that the active policy cannot use."""
+    """Raised for a well-formed fact that the active policy cannot use; `why` says so of the fact."""
 
-    def __init__(self, path: str, unaccepted: Unaccepted):
+    def __init__(self, path: str, why: str):
         self.path = path
-        super().__init__(f"{path}: the fact {unaccepted}" if path else f"the fact {unaccepted}")
+        super().__init__(f"{path}: {why}" if path else why)
 
 
 # ---- facts to be stored ----------------------------------------------------------------------------------------
 
 
-def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None) -> None:
+def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None, is_strict: bool = False) -> None:
     """Reject facts that the policy cannot use; without a policy, every fact may become useful.
+
+    Facts to be stored (`is_strict`) must also have known roles and relations, if `STRICT_FACTS` is set.
 
     `path` is that of the array in the request, None if the request is a single fact, or if there is no request.
     """
@@ -190,12 +208,22 @@ def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None
         return
     for signature in useless(program, facts)[:1]:
         place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
-        raise FactRejected(place, unaccepted_of(program, signature))
+        raise FactRejected(place, f"the fact {unaccepted_of(program, signature)}")
+    if is_strict and settings.STRICT_FACTS:
+        for unknown in unknown_names(program, facts)[:1]:
+            place = "" if path is None else f"{path}[{_place_of_name(facts, unknown)}]"
+            raise FactRejected(place, str(replace(unknown, facts=1)))
+
+
+def _place_of_name(facts: Sequence[Fact], unknown: UnknownName) -> int:
+    """Return the index of the first fact with the name."""
+    signature, name = unknown.signature, unknown.name
+    return next(i for i, each in enumerate(facts) if each.signature == signature and each.args[PLACE].id == name)
 
 
 def check_signature(program: Program, signature: Signature) -> None:
     if not program.accepts(signature.predicate, signature.types):
-        raise FactRejected("", unaccepted_of(program, signature))
+        raise FactRejected("", f"the fact {unaccepted_of(program, signature)}")
 
 
 # ---- expiries of facts to be stored ---------------------------------------------------------------------------------
@@ -347,10 +375,11 @@ def _shape(pattern: tuple[frozenset[str], ...]) -> str:
     return ", ".join("|".join(sorted(types)[:3]) + ("|…" if len(types) > 3 else "") for types in pattern)
 
 
-# ---- response header for ignored context facts -----------------------------------------------------------------------
-# Callers are told which context facts were ignored, in printable ASCII.
+# ---- response headers ------------------------------------------------------------------------------------------------
+# Callers are told which context facts were ignored, and which words the policy does not have, in printable ASCII.
 
 HEADER = "X-Unused-Context-Facts"
+WARNING = "X-Authz-Warning"  # names unknown words of a question, or of facts that were stored
 LONGEST = 1_000  # characters
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from django.conf import settings
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
@@ -66,18 +67,21 @@ def load(
     report: Callable[[int], None] = lambda read: None,
     by: By = NOBODY,
     ends_stay: bool = False,
+    is_strict: bool = False,
 ) -> Loaded:
     """Store the facts of all lines, or raise `LinesRejected` and store none; with `skip_bad`, skip the invalid lines.
 
     A line is a `Fact`, the JSON of one, or a `BadLine`. With `ends_stay`, no line is stored if one of them has a fact
-    that is already stored with another expiry, not even with `skip_bad`.
+    that is already stored with another expiry, not even with `skip_bad`. With `is_strict`, or the setting
+    `STRICT_FACTS`, a line whose role or relation the policy does not know is invalid.
     """
     with spans.lasting("load"), changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
         with fact_table().expect_many(), loader_of_database() as loader:
-            filing = _Filing(environment_id, turn.offset, program, skip_bad, loader.settle)
+            is_strict = is_strict or settings.STRICT_FACTS
+            filing = _Filing(environment_id, turn.offset, program, skip_bad, is_strict, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):
                 right = list(filter(None, rows))
@@ -116,12 +120,19 @@ class _Filing:
     """Converts lines to rows, and collects the invalid ones. `settle` is called before the database is used."""
 
     def __init__(
-        self, environment_id: int, since: int, program: Program | None, skip_bad: bool, settle: Callable[[], None]
+        self,
+        environment_id: int,
+        since: int,
+        program: Program | None,
+        skip_bad: bool,
+        is_strict: bool,
+        settle: Callable[[], None],
     ):
         self.environment_id = environment_id
         self.since = since
         self.program = program
         self.skip_bad = skip_bad
+        self.is_strict = is_strict
         self.settle = settle
         self.read = 0
         self.some_end = False  # among the rows made last
@@ -161,8 +172,18 @@ class _Filing:
         """Count names that the policy does not know. There is nearly always none, which is quick to detect."""
         column, signature = 1 + PLACE, self.named[kind]
         if self.names.has_unknown(signature, {row[column] for row in rows if row is not None and row[0] == kind}):
+            if self.is_strict:
+                self._refuse_unknown_names(kind, rows, numbers)
+                return
             met = [(row[column], number) for row, number in zip(rows, numbers) if row is not None and row[0] == kind]
             self.names.take(signature, [name for name, _ in met], [number for _, number in met])
+
+    def _refuse_unknown_names(self, kind: int, rows: list[NewRow | None], numbers: list[int]) -> None:
+        column, signature = 1 + PLACE, self.named[kind]
+        for place, row in enumerate(rows):
+            if row is not None and row[0] == kind and self.names.has_unknown(signature, {row[column]}):
+                rows[place] = None
+                self._refuse(BadLine(numbers[place], str(self.names.named(signature, row[column]))))
 
     def _with_care(self, number: int, line: object) -> NewRow | None:
         try:

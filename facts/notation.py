@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import BinaryIO, TextIO
@@ -38,12 +38,17 @@ def pattern_from_text(text: str) -> FactPattern:
     return wire.pattern_from_json(_as_json(_parsed(text)), "")
 
 
-def value_from_text(text: str) -> Value:
-    """Parse an actor or a resource, such as `User:ann`, as the API would accept it."""
+def value_from_text(text: str, suggest: Callable[[str], Sequence[str]] = lambda text: ()) -> Value:
+    """Parse an actor or a resource, such as `User:ann`, as the API would accept it.
+
+    `suggest` returns what may have been meant by a text without a type: `8` -> `User:8`.
+    """
     match pattern_from_text(f"value({text})").args if text else ():
         case (Argument(str() as type_name, str() as written),) if type_name != STRING:
             return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
-    raise MalformedRequest("", f"`{text}` is not a valid value; write it as `User:alice`")
+    meant = [f"`{each}`" for each in suggest(text)[:3]] if text and ":" not in text else []
+    hint = f"did you mean {' or '.join(meant)}?" if meant else "write it as `User:alice`"
+    raise MalformedRequest("", f"`{text}` is not a valid value; {hint}")
 
 
 def action_from_text(text: str) -> str:

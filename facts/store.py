@@ -85,7 +85,7 @@ def _accepted(program: Program | None, changes: Iterable[Change]) -> list[Change
     accepted: list[Change] = []
     for change in changes:
         if isinstance(change, Inserts):
-            check_facts(program, change.facts, change.path)
+            check_facts(program, change.facts, change.path, is_strict=True)
             if change.is_late and some_end(change.facts):
                 facts, ended = parted_by_end(change.facts)
                 accepted += [Deletes([exact_pattern(fact) for fact in ended])] if ended else []
@@ -313,6 +313,7 @@ def rows_to_end(
 class Applied:
     offset: int
     deleted: int = 0
+    version_id: int | None = None  # the policy version that accepted the facts
 
 
 def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Applied:
@@ -327,7 +328,7 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
         accepted = _accepted(program_of_version(turn.policy_version_id), changes)
         work = _make(environment_id, turn, [RevisionChanges(turn.offset, by, accepted)], limit)
         fact_table().note_stored(work.inserted)
-    return Applied(turn.offset, work.deleted)
+    return Applied(turn.offset, work.deleted, turn.policy_version_id)
 
 
 def clear(environment_id: int, by: By = NOBODY) -> Applied:
@@ -378,7 +379,7 @@ SMALL = 100  # maximum number of facts and patterns of a change that may share a
 MOST = 100  # writers of one commit
 
 
-def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
+def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
     """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
         return run_with_connection(partial(_apply_alone, caller, changes, request_id))
@@ -399,7 +400,7 @@ def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") ->
             raise writer.error
         finally:
             writer.error = None  # else error and traceback form a cycle until a garbage collection
-    return writer.offset
+    return Applied(writer.offset, version_id=writer.version_id)
 
 
 def _may_share(changes: Sequence[Change]) -> bool:
@@ -411,10 +412,10 @@ def _may_share(changes: Sequence[Change]) -> bool:
     return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
 
 
-def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> int:
+def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
     with changing():
         who = confirm(caller)
-        return apply(who.environment_id, changes, By(who.author, request_id)).offset
+        return apply(who.environment_id, changes, By(who.author, request_id))
 
 
 # ---- waiting -----------------------------------------------------------------------------------------------------
@@ -432,6 +433,7 @@ class _Writer:
     since: float = field(default_factory=time.monotonic)
     author: str = ""  # once its key is confirmed
     offset: int = 0
+    version_id: int | None = None
     error: Exception | None = None
     is_alone: bool = False
 
@@ -549,7 +551,7 @@ StoringWay = Callable[[int, WriterTurn, Sequence[_Writer]], tuple[Sequence[_Writ
 def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer], way: StoringWay) -> None:
     accepted, inserted = way(queue.environment_id, turn, group)
     # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
-    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn))
     fact_table().note_stored(inserted)
 
 
@@ -678,10 +680,11 @@ def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChang
     ]
 
 
-def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
-    """Hand on the lead, and wake the accepted writers. Their offsets are consecutive from `first`."""
+def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], turn: WriterTurn) -> None:
+    """Hand on the lead, and wake the accepted writers. Their offsets are consecutive from the turn's."""
     queue.hand_on(leader)
-    for offset, each in enumerate(accepted, first):
+    for offset, each in enumerate(accepted, turn.offset):
+        each.version_id = turn.policy_version_id
         each.offset = offset
         each.woken.set()
 

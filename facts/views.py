@@ -4,6 +4,7 @@ from functools import partial
 from typing import ClassVar
 
 from facts import feed, history, read, store, wire
+from facts.accept import WARNING, printable, sentences, unknown_names
 from facts.feed import as_json
 from facts.serializers import (
     CHANGES,
@@ -22,7 +23,7 @@ from facts.serializers import (
     pattern_from_query,
 )
 from facts.store import Change, Deletes, Inserts
-from policy.active import NOTHING_SEEN, Caller
+from policy.active import NOTHING_SEEN, Caller, program_of_version
 from policy.core import spans
 from policy.core.journal import By
 from policy.endpoint import (
@@ -54,7 +55,7 @@ class Batch(Endpoint):
     docs: ClassVar = {
         "POST": Doc(
             "Insert and delete facts",
-            ref("Message"),
+            ref("ChangeMade"),
             "Steps are applied in order, in one transaction. Inserting a stored fact or deleting a missing one is "
             "not an error. `expires_at` sets when an inserted fact expires; inserting a stored fact again "
             "replaces its expiry.",
@@ -95,7 +96,7 @@ class FactsEndpoint(Endpoint):
     def post(self, request: Request) -> Response:
         fact = FACT.decode(request.data, "")
         response = _apply(request, [Inserts([fact], None)], "")
-        response.data = wire.fact_to_json(fact)
+        response.data = wire.fact_to_json(fact)  # warnings are only in the header: the response is the fact
         return response
 
     def delete(self, request: Request) -> Response:
@@ -154,7 +155,10 @@ class BulkChange(Endpoint):
     body = Bulk
     docs: ClassVar = {
         "POST": Doc(
-            "Delete facts, then insert facts", ref("Message"), is_body_optional=True, deprecated_for="POST /api/batch"
+            "Delete facts, then insert facts",
+            ref("ChangeMade"),
+            is_body_optional=True,
+            deprecated_for="POST /api/batch",
         )
     }
 
@@ -167,7 +171,7 @@ class BulkChange(Endpoint):
 class BulkLoad(Endpoint):
     scopes: ClassVar = {"POST": Scope.FACTS}
     body = FACTS
-    docs: ClassVar = {"POST": Doc("Insert facts", ref("Message"), deprecated_for="POST /api/batch")}
+    docs: ClassVar = {"POST": Doc("Insert facts", ref("ChangeMade"), deprecated_for="POST /api/batch")}
 
     def post(self, request: Request) -> Response:
         with spans.lasting("load"):
@@ -235,4 +239,18 @@ def _apply(request: Request, changes: list[Change], message: str) -> Response:
     if spans.is_on:
         entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
         spans.note("change", entries=sum(entries))
-    return changed(message, store.apply_as(unconfirmed_caller(request), changes, request.id))
+    applied = store.apply_as(unconfirmed_caller(request), changes, request.id)
+    response = changed(message, applied.offset)
+    if warnings := _warnings(applied.version_id, changes):
+        response.headers[WARNING] = printable("; ".join(warnings))
+        # Some published clients fail on a member that they do not know.
+        if not is_published_client(request):
+            response.data = {"message": message, "warnings": warnings}
+    return response
+
+
+def _warnings(version_id: int | None, changes: list[Change]) -> list[str]:
+    """Return sentences about roles and relations in stored facts that the policy does not know."""
+    program = program_of_version(version_id)
+    facts = (change.facts for change in changes if isinstance(change, Inserts))
+    return sentences([name for each in facts for name in unknown_names(program, each)])

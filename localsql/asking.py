@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from checks.asking import limits, run
+from checks.asking.advice import warning_on
 from checks.asking.open_policy import AskedPolicy, policy_of, program_of
 from checks.asking.question import Outline, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.session import (
@@ -59,6 +60,7 @@ class LocalSql(NamedTuple):
     unused: Unused
     version_id: int | None
     seen: Seen  # the environment's state in the snapshot
+    warning: str  # about words of the query that the policy does not have
     valid_while: None = None  # not cached
 
     @property
@@ -118,7 +120,9 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
                     is_known = _knows_signatures(shaped, session)
                 if state.version != session.version or not is_known:
                     return None, state.version if is_known else NEW_SIGNATURE
-                return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen), session.version
+                warning = warning_on(session.program, (question,))
+                sql = _sql(shaped, render)
+                return LocalSql(sql, useful.unused, session.version, state.seen, warning), session.version
 
         with clauses.bounded(settings.PLANNING_TIMEOUT):
             found = settled(asker, None, attempt)

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from authz_project.environments import facts_text
 from authz_project.openapi.schemas import SHAPES, parameters_of, schema_of_body, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
-from facts.accept import LONGEST
+from facts.accept import LONGEST, WARNING
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
 from policy.scopes import Scope
 from policy.templatetags.sentences import CODE, MARK, with_code
@@ -216,7 +216,8 @@ def statuses(operation: Operation) -> dict[int, str]:
 
 def _responses(operation: Operation) -> JSONObject:
     answer, has_context = operation.doc.answer, operation.endpoint.takes_context
-    success = _response("Success.", answer, operation.has_offset, has_context=has_context)
+    stores = operation.method == "POST" and answer in (ref("ChangeMade"), ref("StoredFact"))
+    success = _response("Success.", answer, operation.has_offset, has_context=has_context, warns=has_context or stores)
     if operation.example["answer"]:
         success["content"]["application/json"]["example"] = operation.example["answer"]
     responses = {"200": success}
@@ -239,9 +240,14 @@ def _refusal(operation: Operation, status: int) -> Schema:
 
 
 def _response(
-    description: str, schema: Schema, has_offset: bool = False, retry: bool = False, has_context: bool = False
+    description: str,
+    schema: Schema,
+    has_offset: bool = False,
+    retry: bool = False,
+    has_context: bool = False,
+    warns: bool = False,
 ) -> JSONObject:
-    given = {"OsoOffset": has_offset, "Retry-After": retry, UNUSED_FACTS: has_context}
+    given = {"OsoOffset": has_offset, "Retry-After": retry, UNUSED_FACTS: has_context, WARNING: warns}
     names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
@@ -262,6 +268,11 @@ _HEADERS = {
     UNUSED_FACTS: {
         "description": "Only present if context facts are not used in policy. Names them, with suggestions, in "
         f"printable ASCII of at most {LONGEST:,} characters.",
+        "schema": {"type": "string", "maxLength": LONGEST},
+    },
+    WARNING: {
+        "description": "Only present if the policy does not have a type, action, role or relation of the request. "
+        f"Names it, with a suggestion, in printable ASCII of at most {LONGEST:,} characters.",
         "schema": {"type": "string", "maxLength": LONGEST},
     },
     "Retry-After": {"description": "Seconds.", "schema": {"type": "string", "pattern": "^[0-9]+$"}},

@@ -166,6 +166,18 @@ QUESTIONS: dict[str, Schema] = {
         },
     ),
     "Message": answered("", {"message": text()}),
+    "ChangeMade": answered(
+        "",
+        {"message": text()},
+        {
+            "warnings": many(
+                text(),
+                "Only present if stored facts have roles or relations that the policy does not know. Not sent to "
+                "clients that send `X-OsoApiVersion`.",
+                minItems=1,
+            )
+        },
+    ),
     "Unready": answered(
         "",
         {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from django.urls import reverse
 
-from checks.asking.advice import Unknown, unknown_in_question, unknown_words
+from checks.asking.advice import Unknown, Untyped, typed_values, unknown_in_question, unknown_words
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import values_in_rules
@@ -20,6 +20,7 @@ from facts import wire
 from facts.mentioned_ids import MentionedAsOf, known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.wire import Argument, Fact
+from policy.active import program_of_version
 from policy.core import clock
 from policy.core.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
@@ -228,7 +229,7 @@ def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "
             raise Incomplete(f"enter {'a start time or revision' if field.name == 'from' else _with_article(field)}")
     if kind.name == CHANGED and fields["actor"].endswith(":*"):
         raise MalformedRequest("", "enter one actor; to see changes for all actors, use the access review")
-    asked = {field.name: _read(field, fields.get(field.name, "")) for field in kind.fields if field.completed}
+    asked = {field.name: _read(field, fields.get(field.name, ""), version) for field in kind.fields if field.completed}
     action = asked.get("action")
     context = tuple(fact_from_text(line) for line in fields.get("context", "").splitlines() if line.strip())
     is_then = kind.is_of_a_moment
@@ -246,7 +247,7 @@ def _with_article(field: QuestionField) -> str:
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label}, such as `{field.example}`"
 
 
-def _read(field: QuestionField, text: str) -> Asked | None:
+def _read(field: QuestionField, text: str, version: PolicyVersion) -> Asked | None:
     if not text:
         return None
     match field.completed:
@@ -254,7 +255,7 @@ def _read(field: QuestionField, text: str) -> Asked | None:
             return Asked(STRING, (_name(text),))
         case "types" | "actor-types":
             return Asked(wire.name_from_json(_type_in(text), field.label.lower()))
-    return _value(text)
+    return _value(text, lambda text: typed_values(program_of_version(version.pk), field.name, text))
 
 
 def _name(text: str) -> str:
@@ -267,13 +268,13 @@ def _name(text: str) -> str:
     return wire.id_from_json(STRING, text, "action")
 
 
-def _value(text: str) -> Asked:
+def _value(text: str, suggest: Callable[[str], Sequence[str]] = lambda text: ()) -> Asked:
     """Read a value such as `User:ann`; `User:*` is any."""
     type_name, colon, an_id = text.rpartition(":")
     if colon and an_id == "*" and type_name not in PRIMITIVES:
         return Asked(type_name, (ANY,))
     try:
-        found = value_from_text(text)
+        found = value_from_text(text, suggest)
     except MalformedRequest:
         type_name, colon, an_id = text.partition(":")
         if not (colon and an_id and type_name.isidentifier()):
@@ -413,7 +414,7 @@ def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
     ]
 
 
-def _is_named(unknown: Unknown, asked: PageQuestion) -> bool:
+def _is_named(unknown: Unknown | Untyped, asked: PageQuestion) -> bool:
     """Return whether the user named the word; types of actors are not named if all of them are included."""
     return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
 
@@ -422,14 +423,14 @@ def _types_of(asked: PageQuestion) -> list[str]:
     return [each.type for each in (asked.actor, asked.resource) if each is not None]
 
 
-def _note(unknown: Unknown, fields: Fields) -> Note:
+def _note(unknown: Unknown | Untyped, fields: Fields) -> Note:
     meant = unknown.meant
     known = [_correction(unknown, word, fields) for word in unknown.known[:MOST_WORDS]]
     more = len(unknown.known) - len(known)
     return Note(unknown.sentence, meant and _correction(unknown, meant, fields), tuple(known), more)  # type: ignore[arg-type]
 
 
-def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:
+def _correction(unknown: Unknown | Untyped, word: str, fields: Fields) -> Correction:
     if unknown.noun == "action" and fields.get("action"):
         return Correction(word, asked_again(fields, action=word))
     if unknown.noun == "type":

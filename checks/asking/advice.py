@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from checks.asking.open_policy import OpenProgram
-from checks.asking.question import NAME, Outline, Question, TypedId
-from checks.asking.session import StatementKey
+from checks.asking.question import EVERY, NAME, Outline, Question, TypedId
 from checks.engine.compile import Root
 from checks.explain.cases import ANY
+from facts.accept import printable
 from policy.rules.declarations import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
-from policy.values import STRING, Value
+from policy.values import PRIMITIVES, STRING, Value, quoted
+
+if TYPE_CHECKING:  # sessions import this
+    from checks.asking.session import StatementKey
 
 # ---- redacted -----------------------------------------------------------------------------------------------------
 # Questions without ids, for logs: types, and names that the policy has.
@@ -46,6 +49,9 @@ def redacted_root(root: Root) -> str:
 # Such a question is denied. If a person rather than a program reads the answer, it includes this reason.
 
 
+_ACTOR_AND_RESOURCE = ((0, "actor"), (2, "resource"))
+
+
 class Naming(NamedTuple):
     """How a predicate takes a name: which argument is the name, which one owns it, which names blocks declare."""
 
@@ -53,6 +59,7 @@ class Naming(NamedTuple):
     place: int
     owner: int
     declared: Callable[[TypeDef], Iterable[str]]
+    entities: tuple[tuple[int, str], ...] = _ACTOR_AND_RESOURCE  # the arguments that are no names, and their kinds
 
 
 _PERMISSION = Naming("action", 1, 2, lambda known: known.permissions)
@@ -60,8 +67,13 @@ NAMINGS = {
     ("allow", 3): _PERMISSION,
     ("has_permission", 3): _PERMISSION,
     ("has_role", 3): Naming("role", 1, 2, lambda known: known.roles),
-    ("has_relation", 3): Naming("relation", 1, 0, lambda known: known.relations),
+    ("has_relation", 3): Naming("relation", 1, 0, lambda known: known.relations, ()),
 }
+
+
+_LONGEST = 100  # characters of a word in a warning
+_MOST_WARNED = 5  # unknown words in a warning; the others are only counted
+_MOST_SUGGESTED = 3
 
 
 class Unknown(NamedTuple):
@@ -83,14 +95,86 @@ class Unknown(NamedTuple):
     def meant(self) -> str | None:
         return nearest(self.word, self.known)
 
+    @property
+    def warning(self) -> str:
+        """Return a short form for a header: `unknown action "raed" (did you mean "read"?)`."""
+        meant = self.meant
+        known = ", ".join(map(quoted, self.known[:_MOST_WARNED]))
+        more = ", ..." if len(self.known) > _MOST_WARNED else ""
+        hint = f"did you mean {quoted(meant)}?" if meant else f"known: {known}{more}" if known else "none are declared"
+        return f"unknown {self.noun} {quoted(self.word[:_LONGEST])} ({hint})"
+
+
+class Untyped(NamedTuple):
+    """An actor or a resource without a type: a string or number, as 8, where the policy has values as `User:8`."""
+
+    noun: str  # actor or resource
+    word: str
+    meant: None  # there is no single word to replace it by
+    known: tuple[str, ...]  # the value with each type that it may have
+
+    def __str__(self) -> str:
+        return f"{self.sentence} ({self._hint})"
+
+    @property
+    def sentence(self) -> str:
+        return f"the {self.noun} `{self.word[:_LONGEST]}` has no type"
+
+    @property
+    def warning(self) -> str:
+        return str(self)
+
+    @property
+    def _hint(self) -> str:
+        return did_you_mean_one_of(self.known)
+
+
+def did_you_mean_one_of(values: Sequence[str]) -> str:
+    """Return `did you mean `User:8`?`, with a few of the values."""
+    return f"did you mean {' or '.join(f'`{each}`' for each in values[:_MOST_SUGGESTED])}?"
+
+
+def warning_on(program: Program, questions: Iterable[Question]) -> str:
+    """Return a line for the header `X-Authz-Warning` about unknown words in questions; empty if there are none."""
+    found = dict.fromkeys(each for question in questions for each in unknown_in_question(program, question))
+    told = [each.warning for each in list(found)[:_MOST_WARNED]]
+    more = len(found) - len(told)
+    return printable("; ".join([*told, *([f"and {more} more"] if more else [])]))
+
+
+def may_be_unknown(program: Program, outline: Outline) -> bool:
+    """Return whether a question of this outline may have a word that the policy does not have.
+
+    This is found once for each statement, so that questions with known words need no further look.
+    """
+    if isinstance(program, OpenProgram):
+        return False
+    given = {name: (type_name, kind, place) for name, type_name, kind, place in outline.variables}
+    return not all(map(program.knows, outline.types)) or any(
+        _may_be_unknown(program, predicate, [given[name] for name in names]) for predicate, names in outline.calls
+    )
+
+
+def _may_be_unknown(program: Program, predicate: str, terms: list[tuple[str, str, str]]) -> bool:
+    naming = NAMINGS.get((predicate, len(terms)))
+    if naming is None:
+        return False
+    if any(terms[place][0] in PRIMITIVES for place, _ in naming.entities):
+        return True
+    type_name, kind, word = terms[naming.place]
+    if type_name != STRING or kind == EVERY:
+        return False
+    known = _known_names(program, predicate, terms[naming.owner][0], naming)
+    return known is not None and (kind != NAME or word not in known)
+
 
 def advice_on_question(program: Program, question: Question) -> list[str]:
     """Return a sentence for each word that the policy does not have."""
     return list(map(str, unknown_in_question(program, question)))
 
 
-def unknown_in_question(program: Program, question: Question) -> list[Unknown]:
-    found: dict[Unknown, None] = {}
+def unknown_in_question(program: Program, question: Question) -> list[Unknown | Untyped]:
+    found: dict[Unknown | Untyped, None] = {}
     for predicate, names in question.calls:
         asked = [question.variables[name] for name in names]
         terms = [(each.type, each.ids[0] if each.ids else None) for each in asked]
@@ -102,21 +186,44 @@ def advice(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[s
     yield from map(str, unknown_words(program, predicate, terms))
 
 
-def unknown_words(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[Unknown]:
+def unknown_words(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[Unknown | Untyped]:
     if isinstance(program, OpenProgram):
         return
     unknown = [name for name, _ in terms if not program.knows(name)]
     yield from (Unknown("type", name, "", tuple(sorted(program.types))) for name in dict.fromkeys(unknown))
     naming = NAMINGS.get((predicate, len(terms)))
-    if naming is not None and terms[naming.owner][0] not in unknown:
+    if naming is None or terms[naming.owner][0] in unknown:
+        return
+    untyped = list(_untyped(program, predicate, terms, naming))
+    yield from untyped
+    if not any(each.noun == "resource" for each in untyped):  # which would have the name
         yield from _unknown_name(program, predicate, terms, naming)
+
+
+def _untyped(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[Untyped]:
+    """Yield the actor and the resource that are strings or numbers, if no rule or fact has such a value there."""
+    patterns = program.types_by_predicate.get((predicate, len(terms)), ())
+    for place, kind in naming.entities:
+        type_name, word = terms[place]
+        if type_name not in PRIMITIVES or word in (None, ANY):
+            continue
+        if not any(type_name in each[place] for each in patterns):
+            known = typed_values(program, kind, str(word))
+            if known:
+                yield Untyped(kind, str(word), None, known)
+
+
+def typed_values(program: Program, kind: str, text: str) -> tuple[str, ...]:
+    """Return `User:8` for "8", with each type of that kind, actor or resource."""
+    types = sorted(name for name, each in program.types.items() if each.kind == kind)
+    return tuple(f"{name}:{text[:_LONGEST]}" for name in types)
 
 
 def _unknown_name(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[Unknown]:
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
     if type_name != STRING or word is None or word == ANY:
         return
-    known = _names(program, predicate, owner, naming)
+    known = _known_names(program, predicate, owner, naming)
     if known is not None and word not in known:
         yield Unknown(naming.noun, word, owner, tuple(sorted(known)))
 
@@ -125,6 +232,14 @@ def _instead(word: str, names: list[str]) -> str:
     meant = did_you_mean(word, names)
     known = f"declared: {listed(names)}" if names else "none are declared"
     return f" ({meant} {known})" if meant else f" ({known})"
+
+
+def _known_names(program: Program, predicate: str, owner: str, naming: Naming) -> frozenset[str] | None:
+    key = ("names", predicate, owner)
+    if key not in program.memo:
+        found = _names(program, predicate, owner, naming)
+        program.memo[key] = None if found is None else frozenset(found)
+    return program.memo[key]
 
 
 def _names(

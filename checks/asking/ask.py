@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from checks.asking import by_rows, run
+from checks.asking.advice import warning_on
 from checks.asking.question import Asked, Check, Page, Question, allow
 from checks.asking.session import (
     UNKNOWN_REVISION,
@@ -43,6 +44,7 @@ StatementsOf = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[
 # Up to 50 questions per statement; more take several statements in one snapshot.
 TOGETHER: StatementsOf = partial(LiveSession.statements_for, at_once=50)
 _IS_TIMELESS = attrgetter("is_timeless")  # of a `Ready`
+_IS_DOUBTFUL = attrgetter("is_doubtful")
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------
@@ -59,6 +61,12 @@ class Answered(NamedTuple):
     state: SnapshotState  # in the snapshot that the answer was read from
     valid_while: SnapshotState | None = None  # the answer may be cached while this state lasts; None: not cacheable
     since: Seen | None = None  # read before the facts that decided what to ask; None: nothing was
+    is_doubtful: bool = False  # whether the questions may have words that the policy does not have
+
+    @property
+    def warning(self) -> str:
+        """Return the questions' words that the policy does not have, as a header line; empty if there are none."""
+        return warning_on(self.session.program, self.questions) if self.is_doubtful else ""
 
     @property
     def seen(self) -> Seen:
@@ -174,7 +182,9 @@ def answered(
             check_known(asker.environment_id, moment)
         lasts = moment is None and not depends and not run.is_embedded() and all(map(_IS_TIMELESS, statements))
         revision = state.offset if moment is None else moment.revision
-        found = Answered(session, asked, rows, useful.unused, revision, state, state if lasts else None, since)
+        doubtful = not statements or any(map(_IS_DOUBTFUL, statements))
+        valid = state if lasts else None
+        found = Answered(session, asked, rows, useful.unused, revision, state, valid, since, doubtful)
         return found, state.version if moment is None or statements else session.version
 
     with run.question_time():

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
+from checks.asking.advice import may_be_unknown
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.session import (
     Cache,
@@ -56,6 +57,7 @@ class CompiledOutline(NamedTuple):
     expression: AnswerExpression | None
     misses_signatures: bool  # whether it relies on a signature having no facts
     marks: Marks  # of the environment's signatures when it was compiled
+    is_doubtful: bool  # whether such questions may have words that the policy does not have
 
     @property
     def reads(self) -> int:
@@ -92,6 +94,8 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
             for places in rows[each.outline].values():
                 alone = session.statements_for([questions[places[0]]], context, given=given)
                 found += [_at(places, ready) for ready in alone]
+    if found and (len(known) < len(rows) or any(each.is_doubtful for each in known)):
+        found[0] = found[0]._replace(is_doubtful=True)
     return found
 
 
@@ -123,7 +127,8 @@ def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> Compi
     if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
         shape, columns, rules = key.shape((0,)), _columns_of(outline), session.rules_of(key)
         expression = expression_of(rules, shape, columns, key.dialect, numbering)
-    return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks)
+    doubtful = may_be_unknown(session.program_of(key), outline)
+    return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks, doubtful)
 
 
 def _columns_of(outline: Outline) -> tuple[str, ...]:

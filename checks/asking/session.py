@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from checks.asking import limits, run
+from checks.asking.advice import may_be_unknown
 from checks.asking.open_policy import AskedPolicy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.engine.answers import AnswerRow, answers_of
@@ -289,6 +290,7 @@ class Ready(NamedTuple):
     slots: dict[str, object]
     read: Callable[[list[Fetched]], StatementResult]
     is_timeless: bool
+    is_doubtful: bool = False  # whether its questions may have words that the policy does not have
 
 
 class PreparedStatement(NamedTuple):
@@ -303,6 +305,7 @@ class PreparedStatement(NamedTuple):
     marks: Marks = Marks()  # of the environment's signatures when it was compiled
     is_timeless: bool = True  # whether the answer is independent of the clock
     reads: int = 0  # number of tables that its plans read
+    is_doubtful: bool = False  # whether its questions may have words that the policy does not have
 
     @classmethod
     def of(
@@ -412,7 +415,9 @@ class Session(ABC):
         places = key.places(self.program_of(key))
         made, numbering = self._made(key, places)
         numbers = {signature: numbering.of(signature) for signature in key.inline}
-        return PreparedStatement.of(made, places, numbers, numbering.marks)
+        program = self.program_of(key)
+        doubtful = any(may_be_unknown(program, each) for each in key.asked if isinstance(each, Outline))
+        return PreparedStatement.of(made, places, numbers, numbering.marks)._replace(is_doubtful=doubtful)
 
     def _made(self, key: StatementKey, places: tuple[int, ...]) -> tuple[Compiled, Numbering]:
         """Compile the questions at these positions."""
@@ -501,7 +506,8 @@ class LiveSession(Session):
                 if context:
                     slots["facts"] = inline_rows(context, prepared.numbers.__getitem__)
                 read = partial(prepared.confirmed, start, page)
-                found.append(Ready(prepared.statement, prepared.rounds, slots, read, prepared.is_timeless))
+                timeless, doubtful = prepared.is_timeless, prepared.is_doubtful
+                found.append(Ready(prepared.statement, prepared.rounds, slots, read, timeless, doubtful))
         return found
 
     def given(self) -> dict[str, object]:

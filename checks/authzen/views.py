@@ -173,6 +173,8 @@ def _together(found: Sequence[Answered]) -> tuple[Answered, int | None]:
     states = {each.valid_while for each in found}
     versions = {each.session.version for each in found}
     whole = last if len(states) == 1 else last._replace(valid_while=None)
+    if any(each.is_doubtful for each in found):  # the warning is about the questions of all
+        whole = whole._replace(questions=[one for each in found for one in each.questions], is_doubtful=True)
     return whole, last.session.version if len(versions) == 1 else NEW_SIGNATURE
 
 

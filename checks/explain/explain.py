@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from checks.asking.advice import advice
+from checks.asking.advice import advice, warning_on
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.session import Asker
 from checks.asking.snapshot import Snapshot, active_snapshot
@@ -65,6 +65,7 @@ class Explanation:
     revision: int = 0  # of the facts
     version_id: int | None = None  # primary key of the same version
     seen: Seen = NOTHING_SEEN  # the environment's position then
+    warning: str = ""  # about words of the question that the policy does not have
     valid_while: None = None  # explanations are not cached
 
     @property
@@ -88,7 +89,10 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None) -> E
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
         version_id = session.policy if isinstance(session.policy, int) else None
-        return Explanation(session.cases.number, goals, session.unused, session.revision, version_id, session.seen)
+        warning = warning_on(session.program, (question,))
+        return Explanation(
+            session.cases.number, goals, session.unused, session.revision, version_id, session.seen, warning
+        )
 
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:

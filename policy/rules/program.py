@@ -6,10 +6,10 @@ golden file of rules reads like a policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from policy.language.source import NOWHERE, Problem, Source, Span
 from policy.values import INTEGER, STRING, Value
@@ -207,6 +207,11 @@ class Program:
             for rule in rules:
                 found.setdefault(key, {})[tuple(types_of(term, rule.types) for term in rule.head.args)] = None
         return {key: tuple(patterns) for key, patterns in found.items()}
+
+    @cached_property
+    def memo(self) -> dict[Hashable, Any]:
+        """Return a dictionary for what others compute from the program, by keys of the program's own words."""
+        return {}
 
     @cached_property
     def predicates(self) -> frozenset[str]:

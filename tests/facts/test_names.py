@@ -5,10 +5,11 @@ import json
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client
 
 from facts import loading, read
-from facts.accept import MOST_TOLD, sentences, stored_names, unknown_names
+from facts.accept import LONGEST, MOST_TOLD, WARNING, sentences, stored_names, unknown_names
 from facts.wire import Fact
 from policy.active import active_program
 from policy.values import Value
@@ -75,14 +76,6 @@ def test_lines_that_are_looked_at_with_care_are_looked_at_for_names(program, api
     assert [str(each) for each in loaded.unknown] == [f"line 5: {UNKNOWN}; 2 such facts"]
 
 
-def test_the_interface_answers_as_it_did(program, api):
-    wrong = as_json("has_role", "User:a", "admni", "Repo:r")
-    answers = [api.post("/facts", wrong), api.post("/batch", [{"inserts": [wrong]}])]
-    assert [answer.status_code for answer in answers] == [200, 200]
-    assert answers[0].json() == wrong and answers[1].json() == {"message": "Batch applied"}
-    assert not any("unknown" in name.lower() for answer in answers for name in answer.headers)
-
-
 def test_stored_names_are_audited(program, api, capsys):
     store(api, *[as_json("has_role", f"User:{n}", "admni", "Repo:r") for n in range(3)])
     store(api, as_json("has_role", "User:a", "reader", "Repo:r"), as_json("has_role", "User:a", "member", "Org:r"))
@@ -100,3 +93,73 @@ def test_the_admin_stores_it_and_warns(program, api):
     assert "Unknown role on Org: `admn` (did you mean `admin`?)." in page
     page = client.post("/admin/facts/signature/add/", sent | {"fact": "has_role(User:ann, admin, Org:o)"}, follow=True)
     assert "Unknown role" not in page.content.decode()
+
+
+# ---- warnings of the interface, and refusals ---------------------------------------------------------------------
+
+ADMNI = as_json("has_role", "User:a", "admni", "Repo:r")
+READER = as_json("has_role", "User:a", "reader", "Repo:r")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/batch", [{"inserts": [READER, ADMNI]}]),
+        ("/bulk", {"delete": [], "tell": [ADMNI]}),
+        ("/bulk_load", [ADMNI]),
+    ],
+)
+def test_a_write_warns_of_unknown_names(program, api, path, body):
+    """Published clients get the same bodies as before: some of them fail on members that they do not know."""
+    for headers, is_told in (({}, True), ({"X-OsoApiVersion": "0"}, False)):
+        answer = api.post(path, body, **headers)
+        assert (answer.status_code, answer[WARNING]) == (200, UNKNOWN)
+        assert answer.json().get("warnings") == ([UNKNOWN] if is_told else None)
+        assert answer.json().keys() - {"warnings"} == {"message"}
+
+
+def test_a_write_of_known_names_has_no_warning(program, api):
+    answer = api.post("/batch", [{"inserts": [READER]}, {"deletes": [ADMNI]}])
+    assert (answer.json(), WARNING in answer) == ({"message": "Batch applied"}, False)
+
+
+def test_writers_that_share_a_transaction_are_each_warned_of_their_own(program, api):
+    with_names = [api.post("/facts", fact) for fact in (ADMNI, READER, ADMNI)]
+    assert [answer.get(WARNING) for answer in with_names] == [UNKNOWN, None, UNKNOWN]
+
+
+def test_the_warning_of_a_write_is_one_line_of_ascii(program, api):
+    names = [f"{number}\r\nSet-Cookie=é🙂{'x' * 90}" for number in range(100)]
+    answer = api.post("/batch", [{"inserts": [as_json("has_role", "User:a", name, "Repo:r") for name in names]}])
+    assert answer.status_code == 200, answer.json()
+    assert answer[WARNING].isascii() and answer[WARNING].isprintable() and len(answer[WARNING]) <= LONGEST
+    assert len(answer.json()["warnings"]) == MOST_TOLD + 1
+
+
+def test_a_setting_refuses_unknown_names(program, api, settings, tmp_path):
+    settings.STRICT_FACTS = True
+    answer = api.post("/batch", [{"inserts": [READER]}, {"inserts": [READER, ADMNI, ADMNI]}])
+    assert (answer.status_code, answer.json()) == (400, {"message": f"[1].inserts[1]: {UNKNOWN}"})
+    assert api.post("/facts", ADMNI).json() == {"message": UNKNOWN}
+    assert read.find(api.environment.id, None, ()) == []
+    assert api.post("/batch", [{"deletes": [ADMNI]}, {"inserts": [READER]}]).status_code == 200
+    context = {"actor_type": "User", "actor_id": "a", "action": "read", "resource_type": "Repo", "resource_id": "r"}
+    assert api.post("/authorize", {**context, "context_facts": [ADMNI]}).status_code == 200
+    file = tmp_path / "facts.jsonl"
+    file.write_text(json.dumps(ADMNI))
+    with pytest.raises(CommandError, match="Nothing was stored"):
+        call_command("load_facts", str(file))
+
+
+def test_a_strict_load_refuses_unknown_names(program, api, tmp_path, capsys):
+    file = tmp_path / "facts.jsonl"
+    long = as_json("has_role", "User:" + "é" * 200, "admni", "Repo:r")
+    file.write_text("".join(json.dumps(each) + "\n" for each in (READER, ADMNI, long)))
+    with pytest.raises(CommandError) as refused:
+        call_command("load_facts", str(file), "--strict")
+    assert str(refused.value).splitlines()[1:] == [f"line 2: {UNKNOWN}", f"line 3: {UNKNOWN}"]
+    assert read.find(api.environment.id, None, ()) == []
+    call_command("load_facts", str(file), "--strict", "--skip-bad")
+    told = capsys.readouterr()
+    assert told.err == f"line 2: {UNKNOWN}\nline 3: {UNKNOWN}\n"
+    assert told.out == "1 fact read, 1 of them new, 2 lines skipped\n"

@@ -1,12 +1,14 @@
 """Check access, list actions, resources or actors, and explain decisions."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from checks.asking import ask
-from checks.asking.advice import advice_on_question
+from checks.asking.advice import advice_on_question, typed_values
 from checks.asking.question import Asked, Page, Question, allow, by_ids
 from checks.asking.session import Trusted
 from checks.engine.compile import Compiled
@@ -37,8 +39,26 @@ VALUES = {
 }
 
 
+DENIED, UNKNOWN = 1, 2  # exit statuses; an invalid request is UNKNOWN, too
+
+
 class Command(PolicyCommand):
-    help = "Check access, or list actions, resources or actors. Values are written as User:alice."
+    help = (
+        "Check access, or list actions, resources or actors. Values are written as User:alice. Exits with 1 if access "
+        "is denied, and with 2 if the request is invalid or names what the policy does not have."
+    )
+    status = 0
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        super().run_from_argv(argv)
+        sys.exit(self.status)
+
+    def handle(self, **options: Any) -> None:
+        try:
+            super().handle(**options)
+        except CommandError as reason:
+            reason.returncode = UNKNOWN
+            raise
 
     def add_arguments(self, parser: CommandParser) -> None:
         for kind, asked in self.subcommands(parser, "kind", KINDS).items():
@@ -70,9 +90,10 @@ class Command(PolicyCommand):
             options["actor_type"] = _actor_types(environment, moment)
         else:
             options["actor_type"] = [options.get("actor_type")]
-        questions = _questions(**options)
+        questions = _questions(environment, **options)
         if options.get("explains"):
-            self._explain(asker, questions[0], moment, self.stdout.isatty() and not options["no_color"])
+            is_allowed = self._explain(asker, questions[0], moment, self.stdout.isatty() and not options["no_color"])
+            self.status = _status(options["kind"], is_allowed, [] if is_allowed else _advice(environment, questions))
             return
         if plan:
             compiled, unused = ask.plan(asker, questions[0], Page(PAGE) if options["kind"] == "list" else None)
@@ -81,16 +102,25 @@ class Command(PolicyCommand):
             found = ask.answered(asker, questions, questions[0].context if questions else (), moment=moment)
             unused, lines = found.unused, _answer_lines(found, options["kind"])
             advice = [] if found.holds else _advice(environment, questions)
+            self.status = _status(options["kind"], found.holds, advice)
         for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
-    def _explain(self, asker: Trusted, question: Question, moment: Moment | None, is_coloured: bool) -> None:
+    def _explain(self, asker: Trusted, question: Question, moment: Moment | None, is_coloured: bool) -> bool:
         explanation = explain(asker, question, moment)
         versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version or 0)
         filename = versions.values_list("filename", flat=True).first()
         for line in explanation_to_text(explanation, filename or "", is_coloured):
             self.stdout.write(line)
+        return explanation.allowed
+
+
+def _status(kind: str, holds: bool, advice: list[str]) -> int:
+    """Return the exit status, as `grep` has it: 1 for denied, 2 if the request has words that the policy lacks."""
+    if advice:
+        return UNKNOWN
+    return DENIED if kind == "authorize" and not holds else 0
 
 
 def _advice(environment: Environment, questions: Sequence[Question]) -> list[str]:
@@ -125,22 +155,32 @@ def _shown(question: Question, name: str | None) -> str:
     return f"{type_name}:*" if name is None else shown_value(Value(type_name, name))
 
 
-def _questions(*, kind: str, context: list[str], actor_type: list[str], **options: Any) -> list[Question]:
+def _typed(environment: Environment, kind: str, text: str) -> Sequence[str]:
+    """Return suggestions for an actor or a resource that was written without a type."""
+    program = active_program(environment.pk)
+    return typed_values(program, kind, text) if program else ()
+
+
+def _questions(
+    environment: Environment, *, kind: str, context: list[str], actor_type: list[str], **options: Any
+) -> list[Question]:
     """Return the questions: for `who` one for each actor type, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
-    resource = (
-        asked_type(options["resource_type"], "RESOURCE_TYPE") if kind == "list" else asked_value(options["resource"])
-    )
+    if kind == "list":
+        resource = asked_type(options["resource_type"], "RESOURCE_TYPE")
+    else:
+        resource = asked_value(options["resource"], partial(_typed, environment, "resource"))
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",), "who": ("actor",)}[kind]
-    actors = (
-        [asked_type(name, "--actor-type") for name in actor_type] if kind == "who" else [asked_value(options["actor"])]
-    )
+    if kind == "who":
+        actors = [asked_type(name, "--actor-type") for name in actor_type]
+    else:
+        actors = [asked_value(options["actor"], partial(_typed, environment, "actor"))]
     return [allow(actor, action, resource, outs, facts) for actor in actors]
 
 
-def asked_value(text: str) -> Asked:
-    found = value_from_text(text)
+def asked_value(text: str, suggest: Callable[[str], Sequence[str]]) -> Asked:
+    found = value_from_text(text, suggest)
     return Asked(found.type, (found.id,))
 
 

@@ -28,8 +28,13 @@ class Command(PolicyCommand):
         parser.add_argument("file", metavar="FILE", help="File to read; - for standard input.")
         parser.add_argument("--format", choices=sorted(READERS), help=FORMATS_HELP)
         parser.add_argument("--skip-bad", action="store_true", help="Skip invalid lines and report them.")
+        parser.add_argument(
+            "--strict", action="store_true", help="Treat lines with unknown roles or relations as invalid."
+        )
 
-    def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:
+    def act(
+        self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, strict: bool, **options: Any
+    ) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
         with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
             size, named = size_of(file), "standard input" if file == "-" else f"`{shown_name(file)}`"
@@ -38,7 +43,8 @@ class Command(PolicyCommand):
                 shown.tell(read, share_of(source, size))
 
             try:
-                loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
+                by = by_command("load_facts")
+                loaded = load(environment.pk, read_lines(source), skip_bad, report, by, is_strict=strict)
             except LinesRejected as reason:
                 advice = f"Correct these lines of {named}, set --format, or pass --skip-bad"
                 raise CommandError(f"Nothing was stored. {advice}:\n{reason.message}") from None
