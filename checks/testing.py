@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import product
+from functools import cached_property, partial
+from itertools import islice, product
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from checks.asking import run as statements
 from checks.asking.advice import NAMINGS
 from checks.asking.limits import check, shortened
 from checks.asking.question import Asked, Question, TypedId, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
+from checks.explain.cases import ANY, Goal
+from checks.explain.explain import ExplainedGoal, explain_goal, lines_of_goal
 from policy import rules
 from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle
@@ -24,7 +28,7 @@ from policy.language.source import PolicyRejected, Problem, Span
 from policy.management.command import annotation, problem_line
 from policy.publishing import Coverage, results_of
 from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test, Var
-from policy.testing import AssertionOutcome, TestOutcome, TestReport
+from policy.testing import AssertionOutcome, Place, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted
 
 # ---- Tests of policies, each on its own facts, and the rules that they cover --------------------------------------
@@ -41,8 +45,9 @@ def run(program: Program, fail_fast: bool = False) -> TestReport:
     """Run the tests and return their results; with `fail_fast`, stop after the first failure."""
     session = FactsAlone.of_signatures(program, signatures_of(program))
     outcomes: list[TestOutcome] = []
+    explainer = _Explainer()
     for test in program.tests:
-        outcomes.append(_outcome(session, test, fail_fast))
+        outcomes.append(_outcome(session, test, fail_fast, explainer))
         if fail_fast and outcomes[-1].failures:
             break
     return TestReport(tuple(outcomes))
@@ -53,32 +58,105 @@ def signatures_of(program: Program) -> frozenset[Signature]:
     return frozenset(fact_of_atom(atom).signature for test in program.tests for atom in test.facts)
 
 
-def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
+def _outcome(session: FactsAlone, test: Test, fail_fast: bool, explainer: _Explainer) -> TestOutcome:
     outcomes: list[AssertionOutcome] = []
     test_run = _TestRun(session.over(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
-        message, too_much = _verdict(test_run, assertion)
+        message, too_much, witness = _verdict(test_run, assertion)
         line, _ = session.program.source.position(assertion.span.start)
-        outcomes.append(AssertionOutcome(assertion.text, line, not message, message, too_much))
+        outcome = AssertionOutcome(assertion.text, line, not message, message, too_much)
+        if witness is not None:
+            outcome = replace(outcome, explanation=explainer.explanation(test_run.session, assertion, witness))
+        outcomes.append(outcome)
         if fail_fast and message:
             break
     return TestOutcome(test.name, len(test.assertions), tuple(outcomes))
 
 
+# ---- why an assertion fails ---------------------------------------------------------------------------------------
+# The proof of what holds but should not, or what is missing of what should, as `ask authorize --explain` prints it.
+
+MOST_EXPLAINED = 5  # failed assertions of a run
+EXPLAINING = 2.0  # seconds of CPU time, after which no more are explained
+MOST_LINES = 16  # of an explanation
+LONGEST_LINE = 200  # characters
+
+
+@dataclass
+class _Explainer:
+    """Explains the first failures of a run, within a time limit."""
+
+    explained: int = 0
+    spent: float = 0.0
+
+    def explanation(
+        self, session: FactsAlone, assertion: Assertion, witness: TypedId
+    ) -> Callable[[Place], Sequence[str]]:
+        """Return the function for `AssertionOutcome.explanation`; `witness` is the value of the variable, if any."""
+        goal = None
+        if self.explained < MOST_EXPLAINED and self.spent < EXPLAINING:
+            self.explained += 1
+            began = session.spent
+            goal = _explained(session, assertion, witness)
+            self.spent += session.spent - began
+        return partial(_explanation, goal)
+
+
+def _explained(session: FactsAlone, assertion: Assertion, witness: TypedId) -> ExplainedGoal | None:
+    """Explain the assertion's atom; return None if that fails, since the failure alone is reported then."""
+    value = Value(witness[0], ANY if witness[1] is None else witness[1])
+    goal = Goal(
+        assertion.atom.predicate, tuple([arg if isinstance(arg, Value) else value for arg in assertion.atom.args])
+    )
+    own = replace(session, answered={})  # a limit that ends the explanation must not end the tests
+    try:
+        with nullcontext() if statements.in_transaction() else statements.snapshot():
+            return explain_goal(own, goal)
+    except AuthzError:
+        return None
+
+
+def _explanation(goal: ExplainedGoal | None, place: Place) -> Sequence[str]:
+    if goal is None:
+        return ()
+    lines = [_cut(line) for line in islice(lines_of_goal(goal, place, given="fact of the test"), MOST_LINES + 1)]
+    return lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "…"]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+
+
 # ---- one assertion -----------------------------------------------------------------------------------------------
 
 
-def _verdict(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
-    """Return why the assertion fails (empty if it passes), and whether more holds than it states."""
+class _Verdict(NamedTuple):
+    """Why an assertion fails (empty if it passes), whether more holds than it states, and a value to explain."""
+
+    message: str = ""
+    too_much: bool = False
+    witness: TypedId | None = None  # of the variable; of no type if there is none. None: nothing to explain
+
+
+_PASSED = _Verdict()
+_NO_VARIABLE: TypedId = ("", None)
+
+
+def _verdict(test_run: _TestRun, assertion: Assertion) -> _Verdict:
     try:
         if assertion.iff_values is not None:
             return _verdict_on_list(test_run, assertion)
         held = test_run.holds(assertion)
-        return ("", False) if held == assertion.expected else (_message_on_truth(assertion, held), held)
+        if held == assertion.expected:
+            return _PASSED
+        witness: TypedId | None = _NO_VARIABLE
+        if assertion.variable_type is not None:
+            witness = min(test_run.values(assertion), key=_by_type_and_id) if held else None
+        return _Verdict(_message_on_truth(assertion, held), held, witness)
     except TestsTooSlow:
         raise
     except AuthzError as refusal:
-        return refusal.message, False
+        return _Verdict(refusal.message)
 
 
 def _message_on_truth(assertion: Assertion, held: bool) -> str:
@@ -91,7 +169,7 @@ def _truth(held: bool) -> str:
     return "true" if held else "false"
 
 
-def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
+def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> _Verdict:
     """Return the verdict on an assertion that lists all values of its variable for which it holds."""
     wanted: set[TypedId] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
@@ -102,13 +180,19 @@ def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> tuple[str, boo
     except CannotEnumerate:
         found, got = None, "all values except some"
     if (found == wanted) == assertion.expected:
-        return "", False
+        return _PASSED
     message = f"expected {'' if assertion.expected else 'anything but '}{_enumerated(wanted)}, got {got}"
-    return message, found is None or not found <= wanted
+    differing = sorted((found or set()) - wanted, key=_by_type_and_id) or sorted(wanted - (found or wanted))
+    return _Verdict(message, found is None or not found <= wanted, differing[0] if differing else None)
+
+
+def _by_type_and_id(each: TypedId) -> tuple[str, bool, str]:
+    """Return a sort key: None, which stands for every value, precedes all ids of its type."""
+    return each[0], each[1] is not None, each[1] or ""
 
 
 def _enumerated(values: Iterable[TypedId]) -> str:
-    shown = [_shown(*each) for each in sorted(values, key=lambda each: (each[0], each[1] is not None, each[1] or ""))]
+    shown = [_shown(*each) for each in sorted(values, key=_by_type_and_id)]
     if len(shown) > MOST_SHOWN:
         shown = [*shown[: MOST_SHOWN - 1], f"{len(shown) - MOST_SHOWN + 1} more"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown) or "nothing"
@@ -386,6 +470,7 @@ def text(ran: Ran) -> list[str]:
             lines.append(f"  {'ok' if one.passed else 'FAIL'} {line}")
             if not one.passed:
                 lines.append(f"       {spelled_out(one.message)}")
+                lines += [f"         {spelled_out(each)}" for each in one.explanation(ran.bundle.place_of_line)]
     lines.append(results_of(ran.report) if ran.report.tests else "the policy has no tests")
     return [*lines, *coverage_lines(ran.coverage)]
 
@@ -408,7 +493,8 @@ def github(ran: Ran) -> list[str]:
         for one in test.assertions:
             if not one.passed:
                 file, line = ran.bundle.line_of_file(one.line)
-                lines.append(annotation("error", one.message, f"test {test.name}", file, line=line))
+                told = "\n".join([one.message, *one.explanation(ran.bundle.place_of_line)])
+                lines.append(annotation("error", told, f"test {test.name}", file, line=line))
     if ran.coverage:
         for file, line, rule in ran.coverage.missing:
             lines.append(annotation("warning", f"no test exercises {rule}", "Coverage", file, line=line))
@@ -474,7 +560,11 @@ def _message(test: TestOutcome) -> str:
 def _details(test: TestOutcome, ran: Ran) -> str:
     failed = [one for one in test.assertions if not one.passed]
     places = [ran.bundle.place_of_line(one.line) for one in failed]
-    return "\n".join(f"{place}: {one.message}\n  {' '.join(one.text.split())}" for place, one in zip(places, failed))
+    lines = []
+    for place, one in zip(places, failed):
+        lines += [f"{place}: {one.message}", f"  {' '.join(one.text.split())}"]
+        lines += [f"  {each}" for each in one.explanation(ran.bundle.place_of_line)]
+    return "\n".join(lines)
 
 
 # ---- formats ------------------------------------------------------------------------------------------------------

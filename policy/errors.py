@@ -61,7 +61,7 @@ class PolicyTestsFailed(AuthzError):
         self.report = report
         failed = sum(bool(test.failures) for test in report.tests)
         verb = "fails" if failed == 1 else "fail"
-        super().__init__("\n".join([f"{failed} of the policy's tests {verb}:", *report.errors]))
+        super().__init__("\n".join([f"{failed} of the policy's tests {verb}:", *report.explained_errors]))
 
     @property
     def body(self) -> dict[str, object]:

@@ -1,13 +1,25 @@
 """The results of a policy's tests: classes shared by the test runner, publishing and commands."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+Place = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
+
+
+def line_named(line: int) -> str:
+    return f"line {line}"
+
+
+def _no_lines(place: Place) -> Sequence[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class AssertionOutcome:
     """The result of an assertion; `message` says what was found instead, and is empty if the assertion passed.
 
-    `too_much`: the assertion failed because something holds that should not.
+    `too_much`: the assertion failed because something holds that should not. `explanation` returns the lines of a proof
+    of that, or of what is missing; none if the assertion passed, or if that is not known.
     """
 
     text: str  # as written
@@ -15,6 +27,7 @@ class AssertionOutcome:
     passed: bool
     message: str = ""
     too_much: bool = False
+    explanation: Callable[[Place], Sequence[str]] = field(default=_no_lines, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +66,12 @@ class TestReport:
     def errors(self) -> tuple[str, ...]:
         """Return a sentence for each failed assertion."""
         return tuple(failure for test in self.tests for failure in test.failures)
+
+    @property
+    def explained_errors(self) -> tuple[str, ...]:
+        """Return a sentence for each failed assertion, followed by its explanation in indented lines."""
+        failed = [(test, one) for test in self.tests for one in test.assertions if not one.passed]
+        return tuple(
+            "\n  ".join([f"test `{test.name}`, line {one.line}: {one.message}", *one.explanation(line_named)])
+            for test, one in failed
+        )

@@ -15,7 +15,8 @@ from django.conf import settings
 
 from authz_project.logs.formats import FACTS, most_at_once, write
 from authz_project.observers import AnsweredRequest, observe
-from checks.asking.advice import redacted_questions
+from checks.asking.advice import redacted, redacted_root
+from checks.asking.question import Outline
 from checks.asking.session import StatementKey, tables_read
 from policy.core.clock import text_of
 from policy.core.threads import start_thread
@@ -226,3 +227,9 @@ def _ended(thread: threading.ExceptHookArgs) -> None:
         return
     name = thread.thread.name if thread.thread is not None else "?"
     logging.getLogger("authz.server").critical("the thread `%s` has ended", name, exc_info=thread.exc_value)
+
+
+def redacted_questions(key: StatementKey) -> list[str]:
+    """Return a statement's questions as `allow(User _, String "read", Repository _)`, with only the policy's names."""
+    local = " in SQL" if key.tables is not None else ""
+    return [f"{redacted(each) if isinstance(each, Outline) else redacted_root(each)}{local}" for each in key.asked]

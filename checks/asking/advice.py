@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from checks.asking.open_policy import OpenProgram
 from checks.asking.question import EVERY, NAME, Outline, Question, TypedId
@@ -14,17 +14,8 @@ from policy.rules.declarations import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
 from policy.values import PRIMITIVES, STRING, Value, quoted
 
-if TYPE_CHECKING:  # sessions import this
-    from checks.asking.session import StatementKey
-
 # ---- redacted -----------------------------------------------------------------------------------------------------
 # Questions without ids, for logs: types, and names that the policy has.
-
-
-def redacted_questions(key: StatementKey) -> list[str]:
-    """Return a statement's questions as `allow(User _, String "read", Repository _)`, with only the policy's names."""
-    local = " in SQL" if key.tables is not None else ""
-    return [f"{redacted(each) if isinstance(each, Outline) else redacted_root(each)}{local}" for each in key.asked]
 
 
 def redacted(outline: Outline) -> str:

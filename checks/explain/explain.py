@@ -20,6 +20,7 @@ from policy.active import NOTHING_SEEN, Seen
 from policy.core.clock import short_text_of, text_of
 from policy.moments import Moment
 from policy.rules.program import Program
+from policy.testing import Place, line_named
 from policy.values import Value
 
 # ---- explain ------------------------------------------------------------------------------------------------------
@@ -242,24 +243,40 @@ def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bo
         verdict = paint(_GREEN, "allowed") if goal.holds else paint(_RED, "denied")
         version = f"policy version {explanation.version}" if explanation.version else "no policy"
         yield f"{verdict}  {goal.text}  {paint(_DIM, f'({version})')}"
-        if goal.note:
-            yield goal.note
-        for reason in goal.reasons:
-            yield from _drawn(reason, filename, paint)
+        yield from lines_of_goal(goal, _place_in(filename), paint)
     for sentence in (*explanation.unused.sentences, *([explanation.gap] if explanation.gap else [])):
         yield paint(_RED, sentence)
+
+
+def _place_in(filename: str) -> Place:
+    # A text made of several files has line numbers of its own, which match no file.
+    return lambda line: f"{filename}:{line}" if filename and ", " not in filename else line_named(line)
+
+
+def _unpainted(colour: str, text: str) -> str:
+    return text
+
+
+def lines_of_goal(
+    goal: ExplainedGoal, place: Place, paint: _Paint = _unpainted, given: str = "context fact"
+) -> Iterator[str]:
+    """Yield why the goal holds or not, without the verdict. `given` is what context facts are called."""
+    if goal.note:
+        yield goal.note
+    for reason in goal.reasons:
+        yield from _drawn(reason, place, paint, given)
 
 
 def _painter(is_coloured: bool) -> _Paint:
     return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
 
 
-def _drawn(root: Reason, filename: str, paint: _Paint) -> Iterator[str]:
+def _drawn(root: Reason, place: Place, paint: _Paint, given: str) -> Iterator[str]:
     """Yield the lines of a tree depth first, each with the strokes that connect it to those above."""
     waiting = [(root, "", "", "")]
     while waiting:
         reason, before, branch, below = waiting.pop()
-        first, *others = _lines(reason, filename)
+        first, *others = _lines(reason, place, given)
         yield f"{before}{branch}{_marked(reason, first, paint)}"
         trunk = before + below
         stem = "│ " if reason.because else "  "
@@ -279,7 +296,7 @@ def _marked(reason: Reason, text: str, paint: _Paint) -> str:
     return f"{paint(_GREEN, '✓')} {text}" if reason.kind in _GOOD else f"{paint(_RED, '·')} {text}"
 
 
-def _lines(reason: Reason, filename: str) -> list[str]:
+def _lines(reason: Reason, place: Place, given: str) -> list[str]:
     """Return the line of a reason, and any lines below it."""
     text = reason.text
     match reason.kind:
@@ -287,13 +304,13 @@ def _lines(reason: Reason, filename: str) -> list[str]:
             return [text]
         case "rule" | "part":
             kind = "stated at" if reason.source == "policy" else "by"
-            return [text, f"{kind} {_located(reason.rule, filename)}"]
+            return [text, f"{kind} {_located(reason.rule, place)}"]
         case "fact":
-            return [f"{text}  {_stored(reason) if reason.source == 'stored' else 'context fact'}"]
+            return [f"{text}  {_stored(reason) if reason.source == 'stored' else given}"]
         case "missing" if reason.period:
             return [f"{text}  {reason.note}; {until_text(reason.period)}"]
         case "obstacle":
-            return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
+            return [_located(reason.rule, place), *(f"holds: {met}" for met in reason.met)]
         case "absence":
             return [f"{text}  no matching fact or rule"]
         case "again":
@@ -309,11 +326,9 @@ def _stored(reason: Reason) -> str:
     return f"stored fact, {since_text(reason.period)}" if reason.period else "stored fact"
 
 
-def _located(rule: RuleText | None, filename: str) -> str:
+def _located(rule: RuleText | None, place: Place) -> str:
     """Return the rule's location and its text."""
     assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:
         return f"default rule: {rule.text}"
-    # A text made of several files has line numbers of its own, which match no file.
-    place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
-    return f"{place}: {rule.text}"
+    return f"{place(rule.line)}: {rule.text}"

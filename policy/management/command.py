@@ -398,7 +398,13 @@ def warnings(program: Program, bundle: Bundle) -> list[str]:
 
 def failures(report: TestReport, bundle: Bundle) -> list[str]:
     return [
-        f"{bundle.place_of_line(one.line)}: test `{test.name}`: {one.message}\n  {one.text}"
+        "\n  ".join(
+            [
+                f"{bundle.place_of_line(one.line)}: test `{test.name}`: {one.message}",
+                one.text,
+                *map(spelled_out, one.explanation(bundle.place_of_line)),
+            ]
+        )
         for test in report.tests
         for one in test.assertions
         if not one.passed

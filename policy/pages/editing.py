@@ -52,7 +52,7 @@ from policy.publishing import (
 )
 from policy.rules.program import Program, Test
 from policy.serializers import MAX_FILENAME
-from policy.testing import TestOutcome
+from policy.testing import TestOutcome, line_named
 
 # ---- Feedback on a text while it is being edited ------------------------------------------------------------------
 # Each process compiles one text at a time and tests one text at a time, so that editors take little time from requests
@@ -176,7 +176,14 @@ def _typed_outcome(source: Source, test: Test, outcome: TestOutcome) -> dict[str
     failed = [one for one in outcome.assertions if not one.passed]
     spans = [span_of_line(source, one.line) for one in failed]
     failures = [
-        {"line": one.line, "message": one.message, "text": one.text, "start": span.start, "end": span.end}
+        {
+            "line": one.line,
+            "message": one.message,
+            "explanation": list(one.explanation(line_named)),
+            "text": one.text,
+            "start": span.start,
+            "end": span.end,
+        }
         for one, span in zip(failed, spans)
     ]
     line, _ = source.position(test.span.start)

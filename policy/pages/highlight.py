@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher, unified_diff
 
 from django.utils.html import escape, format_html, format_html_join
@@ -15,7 +15,7 @@ from policy.language.lexer import CONTEXTUAL, NAME, RESERVED, Word, words_in
 from policy.language.source import Problem, Source, Span
 from policy.publishing import Coverage, RecordedResults
 from policy.rules.program import Program
-from policy.testing import TestOutcome, TestReport
+from policy.testing import TestOutcome, TestReport, line_named
 
 # ---- Diffs of two policies, for pages and for terminals -----------------------------------------------------------
 
@@ -170,6 +170,7 @@ class Excerpt:
     start: int
     end: int
     lines: tuple[ExcerptLine, ...]
+    explanation: str = ""  # of a failed assertion
 
 
 def excerpts_of_problems(source: Source, problems: Iterable[Problem]) -> list[Excerpt]:
@@ -183,7 +184,8 @@ def excerpts_of_failures(source: Source, report: TestReport) -> list[Excerpt]:
         for one in test.assertions:
             if not one.passed:
                 span = span_of_line(source, one.line)
-                found.append(_excerpt(source, "failure", f"test `{test.name}`: {one.message}", "", span))
+                excerpt = _excerpt(source, "failure", f"test `{test.name}`: {one.message}", "", span)
+                found.append(replace(excerpt, explanation="\n".join(one.explanation(line_named))))
     return found
 
 

@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from checks import testing
 from policy import rules
@@ -261,3 +261,76 @@ def test_rules_are_counted_alike_by_every_command(tmp_path):
     call_command("test_policy", str(file), "--coverage", stdout=out)
     assert "no problems: 2 types, 3 rules, 0 tests" in out.getvalue()
     assert "0 of 3 rules are exercised by a test" in out.getvalue()
+
+
+# ---- why an assertion fails ----------------------------------------------------------------------------------------
+
+
+def explained(assertion: str, setup: str = "fixture team;", policy: str = POLICY + TEAM) -> str:
+    report = testing.run(program(policy + f'test "t" {{ setup {{ {setup} }} {assertion} }}'))
+    return "\n".join(report.tests[0].assertions[0].explanation("line {}".format))
+
+
+def test_what_holds_but_should_not_is_proved(db):
+    told = explained('assert_not allow(User{"bob"}, "read", Repo{"a"});')
+    assert told.startswith('✓ allow(User:bob, "read", Repo:a)\n')
+    assert '│ by line 15: "read" if "reader";' in told
+    assert told.endswith('✓ has_role(User:bob, "writer", Repo:a)  fact of the test')
+
+
+def test_what_is_missing_is_told(db):
+    told = explained('assert allow(User{"eve"}, "write", Repo{"a"});')
+    assert 'line 17: "write" if "writer";' in told
+    assert told.endswith('✗ has_role(User:eve, "writer", Repo:a)  no matching fact, and no rule applies')
+
+
+def test_an_unknown_word_is_told(db):
+    told = explained('assert allow(User{"ann"}, "raed", Repo{"a"});')
+    assert told.startswith("the policy has no action `raed` on Repo (did you mean `read`?")
+
+
+@pytest.mark.parametrize(
+    ("assertion", "about"),
+    [
+        ('assert allow(User{"ann"}, action: String, Repo{"a"}) iff action in ["read", "write"];', "✗"),
+        ('assert allow(User{"bob"}, action: String, Repo{"a"}) iff action in ["read"];', "✓"),
+        ('assert_not allow(User{"bob"}, action: String, Repo{"a"});', "✓"),
+    ],
+)
+def test_a_list_is_explained_by_a_value_of_it(db, assertion, about):
+    told = explained(assertion)
+    action = "write" if "iff" in assertion else "read"
+    assert f'"{action}", Repo:a)' in told and about in told
+
+
+def test_a_list_without_a_value_and_what_passes_have_nothing_to_explain(db):
+    assert explained('assert allow(User{"eve"}, action: String, Repo{"a"});') == ""
+    assert explained('assert allow(User{"ann"}, "read", Repo{"a"});') == ""
+
+
+def test_explanations_are_few_and_short(db):
+    rules_ = "".join(f'has_role(u: User, "r{n}", d: Doc) if p{n}(u, d);\n' for n in range(40))
+    policy = f"""actor User {{}}
+    resource Doc {{ permissions = ["read"]; roles = [{", ".join(f'"r{n}"' for n in range(40))}];
+    {"".join(f'"read" if "r{n}";' for n in range(40))} }}\n{rules_}"""
+    asserted = "".join(f'assert allow(User{{"{"u" * 500}{n}"}}, "read", Doc{{"d"}});' for n in range(10))
+    with seconds_at_most(6):
+        report = testing.run(program(f'{policy} test "t" {{ {asserted} }}'))
+    lines = [one.explanation("line {}".format) for one in report.tests[0].assertions]
+    assert [bool(each) for each in lines] == [True] * 5 + [False] * 5
+    assert all(len(each) == testing.MOST_LINES + 1 and each[-1] == "…" for each in lines[:5])
+    assert all(len(line) <= testing.LONGEST_LINE + 1 for each in lines for line in each)
+
+
+def test_publishing_refuses_with_the_explanation(api, tmp_path, capsys):
+    text = POLICY + 'test "t" { assert allow(User{"eve"}, "write", Repo{"a"}); }'
+    answer = api.post("/policy", {"src": text, "filename": "a.polar"})
+    assert answer.status_code == 400
+    assert '✗ has_role(User:eve, "writer", Repo:a)  no matching fact' in answer.json()["message"]
+    (error,) = answer.json()["test_results"]["errors"]
+    assert error["message"].endswith("expected true, got false")  # published clients print these
+    file = tmp_path / "a.polar"
+    file.write_text(text)
+    with pytest.raises(CommandError):
+        call_command("load_policy", str(file))
+    assert '✗ has_role(User:eve, "writer", Repo:a)  no matching fact' in capsys.readouterr().err

@@ -102,10 +102,13 @@ def test_failures_are_told_to_github(files):
     output, reason = ended("test_policy", *names, "--format", "github", "--coverage")
     errors = [line for line in output.splitlines() if line.startswith("::error")]
     title = 'writers <&> "write" # 100%25 \\ %0A\t%2C a%3A b'
-    assert errors == [
+    whys = [error.partition("%0A✓" if "got true" in error else "%0A·") for error in errors]
+    assert [said for said, _, _ in whys] == [
         f"::error file=tests.polar,line=8,title=test {title}::expected false, got true",
         f"::error file=tests.polar,line=10,title=test {title}::expected true, got false",
     ]
+    assert 'by rules.polar:7: "write" if "writer";%0A' in whys[0][2]
+    assert '✗ has_role(User:ann, "reader", Repo:"b,%25]]>")  no matching fact or rule' in whys[1][2]
     assert output.endswith("\n1 of 2 tests failed\n3 of 3 rules are exercised by a test\n")
     assert reason == "1 of 2 tests failed"
 
@@ -129,10 +132,11 @@ def test_cases_of_junit(files):
     assert list(passed) == [] and failed.get("name") == WRONG_NAME
     (failure,) = failed
     assert (failure.tag, failure.get("message")) == ("failure", "2 of 3 assertions failed")
-    assert failure.text == (
-        'tests.polar:3: expected false, got true\n  assert_not allow(User{"ann"}, "write", Repo{"a"});\n'
-        'tests.polar:5: expected true, got false\n  assert allow(User{"ann"}, "read", Repo{"b,%]]>"});'
+    one, _, other = failure.text.partition("tests.polar:5:")
+    assert one.startswith(
+        'tests.polar:3: expected false, got true\n  assert_not allow(User{"ann"}, "write", Repo{"a"});\n  ✓ '
     )
+    assert other.startswith(' expected true, got false\n  assert allow(User{"ann"}, "read", Repo{"b,%]]>"});\n  · ')
     assert reason == "1 of 2 tests failed"
 
 

@@ -110,6 +110,7 @@ def test_all_tests_are_run(environment, writer):
     (failure,) = told["tests"][1]["failures"]
     assert text[failure["start"] : failure["end"]].startswith("assert_not allow")
     assert failure["message"] == "expected false, got true"
+    assert failure["explanation"][0].startswith("✓ ")
 
 
 def test_one_test_is_run(environment, writer, tests_pass):  # noqa: F811

@@ -240,7 +240,7 @@ def test_tests_are_run_again_where_somebody_asks(environment, person):
     assert "Run tests" in text_of(before) and "expected false" not in text_of(before)
     page = person.get(f"{page_of(version)}?run=tests")
     assert "Test results" in text_of(page)
-    assert "test viewers view: expected false, got true" in text_of(page)
+    assert "test viewers view: expected false, got true" in text_of(page) and "fact of the test" in text_of(page)
     assert "1 rule not covered by tests" in text_of(page)
     assert '<a href="#L5">line 5</a>' in page.content.decode()
     assert told(version) == (1, 1, 2, 1)

@@ -169,7 +169,8 @@ function lineOf(value, { test, result }, run, jump) {
     make("span", { class: "quiet" }, result ? toldOf(result) : "not run")); // prettier-ignore
   if (result?.failures.length) {
     item.append(make("ul", {}, ...result.failures.map((each) =>
-      make("li", {}, make("button", { type: "button", class: "place", onclick: () => jump(each.from, each.to) }, each.text), make("span", {}, each.message))))); // prettier-ignore
+      make("li", {}, make("button", { type: "button", class: "place", onclick: () => jump(each.from, each.to) }, each.text), make("span", {}, each.message),
+        ...(each.explanation?.length ? [make("pre", { class: "why", tabindex: "0" }, each.explanation.join("\n"))] : []))))); // prettier-ignore
   }
   return item;
 }
