@@ -42,6 +42,7 @@ def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:
 admin.autodiscover()
 
 urlpatterns = [
+    path("", views.front),
     *paths_of(endpoints),
     *documents.urlpatterns,
     path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # for pages without an icon link

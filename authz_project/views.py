@@ -4,12 +4,13 @@ import sys
 from typing import ClassVar
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.errors import refusal_of
+from authz_project.middleware import ADMIN_POLICY
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
 from policy.templatetags.sentences import sentence
 
@@ -82,6 +83,32 @@ class TestEnvironment(Endpoint):
         return Response({"token": create_test_environment(copied)})
 
 
+# ---- the front page -----------------------------------------------------------------------------------------------
+
+LINKS = {
+    "documentation": "/docs/",
+    "api_reference": "/api/docs",
+    "openapi": "/api/openapi.json",
+    "health": "/healthcheck",
+    "readiness": "/readyz",
+    "admin": "/admin/",
+}
+
+
+def front(request: HttpRequest) -> HttpResponse:
+    """Redirect browsers to the admin; return links to programs."""
+    if request.method not in ("GET", "HEAD"):
+        raise Http404
+    found = HttpResponseRedirect("/admin/") if is_browser(request) else JsonResponse({"message": "authz", **LINKS})
+    found["Vary"] = "Accept"
+    return found
+
+
+def is_browser(request: HttpRequest) -> bool:
+    """Return whether the client prefers HTML to JSON. Programs accept anything, or JSON."""
+    return request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+
+
 # ---- errors outside of endpoints ------------------------------------------------------------------------------
 
 _ADVICE = {
@@ -91,12 +118,13 @@ _ADVICE = {
 
 
 def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
-    """Return the error response: JSON for programs, a page for people in the admin."""
+    """Return the error response: JSON for programs, a page for browsers, and for anyone in the admin."""
     status, body, headers = refusal_of(error, getattr(request, "request_id", ""))
-    if request.path.startswith("/admin/") and status != 413:
-        page = {"message": sentence(str(body["message"])), "advice": _ADVICE.get(status, "")}
-        content = render_to_string("authz_project/error.html", page)
-        return HttpResponse(content, status=status, headers=headers)
+    is_admin = request.path.startswith("/admin/")
+    if status != 413 and (is_browser(request) or (is_admin and status != 404)):
+        message = "Page not found" if status == 404 else sentence(str(body["message"]))
+        content = render_to_string("authz_project/error.html", {"message": message, "advice": _ADVICE.get(status, "")})
+        return HttpResponse(content, status=status, headers={"Content-Security-Policy": ADMIN_POLICY, **headers})
     return JsonResponse(body, status=status, headers=headers)
 
 

@@ -56,9 +56,7 @@ def test_another_request_id_is_replaced(api, given):
     assert (new.version, new.variant) == (4, uuid.RFC_4122)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/nope", "/api/nope", "/api/facts/", "/apix", "/api/batch/x", "/static/nope.css"]
-)
+@pytest.mark.parametrize("path", ["/nope", "/api/nope", "/api/facts/", "/apix", "/api/batch/x", "/static/nope.css"])
 @pytest.mark.parametrize("method", ["get", "post", "delete", "put", "options"])
 def test_unknown_paths_are_told_in_json(path, method):
     answer = getattr(Client(), method)(path)
