@@ -35,10 +35,11 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
 from facts.accept import Unused
-from facts.numbering import Numbering, marks_of, numbers_as_of
+from facts.numbering import Numbering, marks_of, numbers_as_of, signature_numbers
+from facts.read import count_up_to
 from facts.wire import by_signature
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
-from localsql.errors import NotExpressible, TooLargeStatement
+from localsql.errors import NotExpressible, StoredBesides, TooLargeStatement, TooManyConstants
 from localsql.fold import Residual, pruned
 from localsql.plan import CallerTables, LocalBranches, planned
 from localsql.render import Layouts, LocalRenderer
@@ -48,7 +49,8 @@ from policy.active import Seen
 from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.errors import AuthzError
-from policy.rules.program import Atom, Program
+from policy.publishing import Ignored
+from policy.rules.program import Atom, Program, Signature
 
 RenderSql = Callable[[LocalRenderer, Folded], str]
 
@@ -121,13 +123,45 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
                 if state.version != session.version or not is_known:
                     return None, state.version if is_known else NEW_SIGNATURE
                 warning = warning_on(session.program, (question,))
-                sql = _sql(shaped, render)
+                try:
+                    sql = _sql(shaped, render)
+                except TooManyConstants:
+                    _check_stored_besides(session.environment_id, bindings)
+                    raise
                 return LocalSql(sql, useful.unused, session.version, state.seen, warning), session.version
 
         with clauses.bounded(settings.PLANNING_TIMEOUT):
             found = settled(asker, None, attempt)
             assert found is not None, "it is settled only if the version is the session's"
             return found
+
+
+# ---- facts that are both bound and stored --------------------------------------------------------------------------
+# A bound fact comes from its table. Facts that are stored besides count as well, as constants in the SQL: there should
+# be few. Usually there are many because `sync_facts` stores the rows of the same tables.
+
+MANY = 1_000
+_COUNTED = 200_000
+
+
+def stored_besides(environment_id: int, bindings: Bindings) -> dict[Signature, Ignored]:
+    """Return how many facts of each bound signature are stored as well, if there are any."""
+    numbers = signature_numbers(environment_id)
+    counts = {each: count_up_to(_COUNTED, [numbers[each]]) for each in bindings.by_signature if each in numbers}
+    return {signature: Ignored(count, count >= _COUNTED) for signature, count in counts.items() if count}
+
+
+def pattern_of(signature: Signature) -> str:
+    """Return the pattern of all facts of a signature, as `delete_facts` takes it."""
+    return f"{signature.predicate}({', '.join(f'{name}:_' for name in signature.types)})"
+
+
+def _check_stored_besides(environment_id: int, bindings: Bindings) -> None:
+    """Raise `StoredBesides` if many facts are both bound and stored: most likely these are the constants."""
+    found = stored_besides(environment_id, bindings)
+    signature = max(found, key=lambda each: found[each].count, default=None)
+    if signature is not None and found[signature].count >= MANY:
+        raise StoredBesides(str(signature), pattern_of(signature), str(found[signature]))
 
 
 def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:

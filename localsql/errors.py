@@ -49,6 +49,16 @@ class TooManyConstants(NotExpressible):
         )
 
 
+class StoredBesides(NotExpressible):
+    """Many facts of a bound signature are stored as well, and would become constants."""
+
+    def __init__(self, signature: str, pattern: str, stored: str):
+        super().__init__(
+            f"`{signature}` is bound to a table, and {stored} such facts are also stored, which are too many for the "
+            f"SQL; delete the stored facts with `authz delete_facts '{pattern}'`, or remove the binding"
+        )
+
+
 class UnboundedVariable(NotExpressible):
     """A selected variable stands for every value of its type."""
 

@@ -15,7 +15,7 @@ ALLOWED = {
     "policy": {"policy"},
     "facts": {"facts", "policy"},
     "checks": {"checks", "facts", "policy"},
-    # Of checks: the engine, and what decodes, shapes, runs, advises on and logs questions; not what answers them.
+    # Of checks: the engine, and what decodes, shapes, runs, advises on, explains and logs questions; not what answers.
     "localsql": {
         "localsql",
         "facts",

@@ -237,13 +237,15 @@ _GREEN, _RED, _DIM, _PLAIN = "\033[32m", "\033[31m", "\033[2m", "\033[0m"
 _GOOD, _BAD = ("fact", "rule", "part", "comparison", "absence", "again", "unexplained"), ("missing", "false", "present")
 
 
-def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bool) -> Iterator[str]:
+def explanation_to_text(
+    explanation: Explanation, filename: str, is_coloured: bool, given: str = "context fact"
+) -> Iterator[str]:
     paint = _painter(is_coloured)
     for goal in explanation.goals:
         verdict = paint(_GREEN, "allowed") if goal.holds else paint(_RED, "denied")
         version = f"policy version {explanation.version}" if explanation.version else "no policy"
         yield f"{verdict}  {goal.text}  {paint(_DIM, f'({version})')}"
-        yield from lines_of_goal(goal, _place_in(filename), paint)
+        yield from lines_of_goal(goal, _place_in(filename), paint, given)
     for sentence in (*explanation.unused.sentences, *([explanation.gap] if explanation.gap else [])):
         yield paint(_RED, sentence)
 

@@ -232,6 +232,7 @@ class Outbox:
 class Config:
     patterns: tuple[SyncPattern, ...]
     outbox: Outbox | None = None
+    is_for_local_sql: bool = False  # whether it has keys that only data bindings use
 
     @property
     def databases(self) -> tuple[Database, ...]:
@@ -548,7 +549,9 @@ def _config(document: object, typed: Any, around: ConfigContext) -> Config:
         for name, entry in entries_of("facts", document.get("facts"))
     )
     _check_apart(patterns)
-    return Config(patterns, _outbox(document.get("outbox"), databases))
+    entries = [entry for _, entry in entries_of("facts", document.get("facts")) if isinstance(entry, dict)]
+    is_for_local_sql = bool({"dialect", "domains"} & document.keys()) or any("not_null" in each for each in entries)
+    return Config(patterns, _outbox(document.get("outbox"), databases), is_for_local_sql)
 
 
 def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> SyncPattern:

@@ -77,10 +77,10 @@ def driver(database: Database, module: str, package: str, extra: str) -> Any:
 
 def _rows_of_tables(pattern: SyncPattern, query: SqlQuery, in_order: bool) -> Iterator[SourceRow]:
     with connected(pattern.database) as connection:
-        yield from connection.rows(_reading(pattern, query, connection.collated, in_order))
+        yield from connection.rows(reading(pattern, query, connection.collated, in_order))
 
 
-def _reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
+def reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
     """Return the statement; `collated` follows each id column, for databases that do not sort bytewise by default."""
     dialect = pattern.database.sql_dialect
     names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]

@@ -51,7 +51,7 @@ def test_help_for_all_names_all(capsys):
 
 def test_the_help_of_a_command_says_what_is_its_own(tmp_path):
     told = manage(tmp_path, "sqlite:///x.sqlite3", "load_facts", "--help")
-    assert set(re.findall(r"--[a-z-]+", told)) == {"--help", "--environment", "--format", "--skip-bad"}
+    assert set(re.findall(r"--[a-z-]+", told)) == {"--help", "--environment", "--format", "--skip-bad", "--strict"}
     told = manage(tmp_path, "sqlite:///x.sqlite3", "help", "migrate")
     assert "--settings" not in told and "--skip-checks" not in told and "--fake" in told
 

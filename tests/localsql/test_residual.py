@@ -1,10 +1,13 @@
 """What stored facts decide is decided here: restricted, within a limit, and refused where it cannot be exact."""
 
+import io
+
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from localsql import fold
+from localsql import asking, fold
 from tests.localsql.test_views import LIST
 
 POLICY = """
@@ -62,6 +65,30 @@ def test_too_many_constants_are_refused_with_advice(listed, monkeypatch):
     assert refused.status_code == 400
     assert "more than 3 values" in refused.json()["message"]
     assert "bind these facts" in refused.json()["message"]
+
+
+def test_bound_facts_of_which_many_are_stored_are_named(listed, api, monkeypatch, tmp_path):
+    """The facts at fault, not those that happened to exceed the limit."""
+    relation = "has_relation(Repo, String, Team)"
+    stored = [fact("has_relation", ("Repo", str(n)), ("String", "team"), ("Team", "5")) for n in range(6)]
+    assert api.post("/batch", [{"inserts": stored}]).status_code == 200
+    assert listed(REPO_TEAM + TYPES).status_code == 200  # few are used besides
+    monkeypatch.setattr(fold, "MOST_VALUES", 3)
+    assert "bind these facts" in listed(REPO_TEAM + TYPES).json()["message"]
+    monkeypatch.setattr(asking, "MANY", 5)
+    refused = listed(REPO_TEAM + TYPES)
+    assert (refused.status_code, refused.json()["message"]) == (
+        400,
+        f"`{relation}` is bound to a table, and 6 such facts are also stored, which are too many for the SQL; delete "
+        "the stored facts with `authz delete_facts 'has_relation(Repo:_, String:_, Team:_)'`, or remove the binding",
+    )
+    file = tmp_path / "bindings.yaml"
+    file.write_text(REPO_TEAM + TYPES)
+    told = io.StringIO()
+    call_command("check_bindings", str(file), stdout=io.StringIO(), stderr=told)
+    assert f"advice: `{relation}` is bound, and 6 such facts are also stored" in told.getvalue()
+    call_command("delete_facts", "has_relation(Repo:_, String:_, Team:_)", stdout=io.StringIO())
+    assert "bind these facts" in listed(REPO_TEAM + TYPES).json()["message"]
 
 
 def test_recursion_that_takes_two_of_its_answers_is_refused_by_name_over_tables_only(listed, api):

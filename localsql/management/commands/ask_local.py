@@ -3,19 +3,21 @@
 from typing import Any
 
 import sqlglot
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
 from checks.asking.question import Asked, Question, allow
 from checks.asking.session import Trusted
+from checks.explain.explain import explanation_to_text
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text
+from localsql.explaining import explained
 from localsql.management.commands.check_bindings import text_named
 from policy.active import active_program
 from policy.management.command import PolicyCommand
-from policy.models import Environment
+from policy.models import Environment, PolicyVersion
 from policy.values import STRING
 
 KINDS = {
@@ -42,6 +44,16 @@ class Command(PolicyCommand):
             asked.add_argument(
                 "--context", action="append", default=[], metavar="FACT", help="Context fact. Repeatable."
             )
+            if kind == "authorize":
+                asked.add_argument(
+                    "--explain",
+                    action="store_true",
+                    dest="explains",
+                    help="Print the proof, or why access was denied; needs --bindings and --database.",
+                )
+                asked.add_argument(
+                    "--database", metavar="URL", help="Database with the bound tables, as in DATABASE_URL."
+                )
             asked.add_argument(
                 "--raw", action="store_true", help="Print the SQL unformatted, as the endpoints return it."
             )
@@ -50,6 +62,9 @@ class Command(PolicyCommand):
         text = text_named(bindings) if bindings is not None else None
         asker = Trusted(environment.pk)
         question = _question(kind, **options)
+        if options.get("explains"):
+            self._explain(environment, question, text, options["database"])
+            return
         if kind == "authorize":
             local = asking.authorize(asker, question, text)
         elif kind == "actions":
@@ -60,6 +75,15 @@ class Command(PolicyCommand):
         for sentence in (*local.unused.sentences, *(advice_on_question(program, question) if program else ())):
             self.stderr.write(sentence)
         self.stdout.write(local.sql if raw else formatted(local.sql, bindings_from_text(text).dialect.parser))
+
+    def _explain(self, environment: Environment, question: Question, text: str | None, database: str | None) -> None:
+        if text is None or not database:
+            raise CommandError("--explain needs --bindings FILE and --database URL.")
+        found = explained(Trusted(environment.pk), question, text, database)
+        versions = PolicyVersion.objects.filter(environment=environment, number=found.version or 0)
+        filename = versions.values_list("filename", flat=True).first()
+        for line in explanation_to_text(found, filename or "", self.stdout.isatty(), given="row or context fact"):
+            self.stdout.write(line)
 
 
 def _question(kind: str, *, actor: str, context: list[str], **options: Any) -> Question:

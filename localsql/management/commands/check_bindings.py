@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from localsql.asking import pattern_of, stored_besides
 from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from localsql.errors import BindingRejected
 from policy.active import active_program
@@ -26,7 +27,8 @@ class Command(PolicyCommand):
         bindings = bindings_of_file(file)
         program = active_program(environment.pk)
         unused = [] if program is None else list(unused_entries(program, bindings))
-        for advice in (*unused, *_missing(bindings), *_unknown(bindings, program)):
+        besides = _stored_besides(environment, bindings)
+        for advice in (*unused, *besides, *_missing(bindings), *_unknown(bindings, program)):
             self.stderr.write(f"advice: {advice}")
         not_used = f"{len(unused)} {'entry is' if len(unused) == 1 else 'entries are'} not used in policy"
         if unused and strict:
@@ -46,6 +48,14 @@ def bindings_of_file(name: str) -> Bindings:
 def text_named(name: str) -> str:
     """Return the text of a file; `-` means standard input."""
     return decoded(sys.stdin.buffer.read(), "<stdin>") if name == "-" else text_of_file(name)
+
+
+def _stored_besides(environment: Environment, bindings: Bindings) -> list[str]:
+    return [
+        f"`{signature}` is bound, and {stored} such facts are also stored, perhaps by `sync_facts`: local SQL uses "
+        f"both. If the rows suffice, delete the stored facts: `authz delete_facts '{pattern_of(signature)}'`"
+        for signature, stored in stored_besides(environment.pk, bindings).items()
+    ]
 
 
 def _missing(bindings: Bindings) -> list[str]:

@@ -38,6 +38,11 @@ class Command(SyncCommand):
         self.check_watch(watch, port)
         read = self.config(config, connection)
         wanted = SyncOptions(options["apply"], options["max_deletes"], options["skip_bad"])
+        if read.is_for_local_sql:
+            self.stderr.write(
+                "warning: this file is also for local SQL (`dialect`, `domains` or `not_null`), which would use "
+                "both the rows and the facts that are stored here; sync these facts or bind them, not both"
+            )
         if watch is None:
             found = self._once(environment, read, wanted, is_quiet=False)
             self.stdout.write(summary(found))

@@ -55,6 +55,12 @@ def synced(config, *words: str) -> tuple[int, str, str]:
 COUNTS = "1 to add, 1 to delete, 1 unchanged"
 
 
+def test_a_file_that_is_for_local_sql_as_well_is_warned_of(published, staff, config):
+    assert synced(config)[2] == ""
+    config.write_text("dialect: sqlite\n" + config.read_text())
+    assert "sync these facts or bind them, not both" in synced(config)[2]
+
+
 def test_what_differs_is_shown_and_made_the_same(published, staff, config):
     insert(published, [("ann", "member", "acme"), ("gone", "member", "acme")])
     staff.fill([("ann", "member", "acme"), ("ben", "owner", "acme"), (None, "owner", "acme"), ("x", None, None)])
