@@ -245,7 +245,8 @@ def variables(folder: Path, service: Service) -> dict[str, str]:
     printed = "".join(log.read_text() for log in folder.glob("serve-*.log"))  # by the server that began with nothing
     key = re.search(r"e_default_\w+", printed)[0]
     path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return os.environ | {"KEY": key, "PATH": path, "DATABASE_URL": "", "SECRET_KEY": ""}
+    plain = {"PYTEST_ADDOPTS": "-p no:django -p no:xdist"}  # a reader's pytest has no plugins
+    return os.environ | {"KEY": key, "PATH": path, "DATABASE_URL": "", "SECRET_KEY": "", **plain}
 
 
 @contextmanager
