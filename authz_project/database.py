@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
 from policy.core import spans
@@ -358,6 +359,9 @@ DRAINING = Readiness("draining", "the service is shutting down; send requests to
 DATABASE_AWAY = Readiness("database", "the database does not respond")
 UNPREPARED = Readiness("form", "the database schema is out of date; run `authz migrate`")
 NEWER = Readiness("form", "the database schema belongs to a newer version; start that version")
+FILE_GONE = Readiness(
+    "database", "the database file was removed or replaced while the service runs; restore it, then restart the service"
+)
 
 
 def current() -> Readiness:
@@ -375,7 +379,40 @@ def current() -> Readiness:
         return DATABASE_AWAY
 
 
+# A removed or replaced SQLite file: open connections still use the old one, whose changes will be lost.
+_FileIdentity = tuple[int, int]  # device and inode
+_files: dict[str, _FileIdentity] = {}  # by path: the file that this process first connected to
+
+
+def _note_file(sender: object, connection: BaseDatabaseWrapper, **_: object) -> None:
+    if connection.vendor == "sqlite" and connection.alias == DEFAULT_DB_ALIAS:
+        name = str(connection.settings_dict["NAME"])
+        if (found := _identity_of(name)) is not None:
+            _files.setdefault(name, found)
+
+
+connection_created.connect(_note_file, dispatch_uid="identity of the SQLite file")
+
+
+def _identity_of(name: str) -> _FileIdentity | None:
+    try:
+        found = Path(name).stat()
+    except OSError:  # also a database in memory
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_file_gone() -> bool:
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor != "sqlite" or name not in _files or _identity_of(name) == _files[name]:
+        return False
+    log.warning("not ready: %s was removed or replaced; restore it, then restart the service", name)
+    return True
+
+
 def _of_database() -> Readiness:
+    if _is_file_gone():
+        return FILE_GONE
     state = state_of_database()
     if state.missing:
         return UNPREPARED

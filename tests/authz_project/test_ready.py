@@ -106,6 +106,25 @@ def test_a_migration_that_others_replaced_since_is_no_later_version(db):
         assert database.current() is READY
 
 
+@pytest.mark.parametrize("what", ["removed", "replaced"])
+def test_a_file_that_was_removed_or_replaced_is_not_ready(tmp_path, what):
+    """Open connections go on with the file that was removed, and what they store in it is lost."""
+    service = start_service(tmp_path, "", "--workers", "1", SECRET_KEY=SECRET)
+    file = tmp_path / "authz.sqlite3"
+    try:
+        becomes(service, 200)
+        kept = file.read_bytes()
+        file.unlink()
+        if what == "replaced":
+            (tmp_path / "other").write_bytes(kept)
+            (tmp_path / "other").rename(file)
+        becomes(service, 503, "database")
+        assert "removed or replaced" in asked(service)[1]["message"]
+        assert str(file) not in str(asked(service)) and f"{file} was removed or replaced" in service.log.read_text()
+    finally:
+        service.stop()
+
+
 def test_a_connection_that_was_lost_is_replaced(db):
     connection.ensure_connection()
     connection.connection.close()
