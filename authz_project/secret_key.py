@@ -26,14 +26,14 @@ def prepare_folder() -> None:
     database = Path(connection.settings_dict["NAME"]).absolute()
     secret = secret_file(database)
     if not database.exists() or not (secret_that_is_set() or secret.exists()):
-        _ignore(database.parent, *[f"{database.name}{end}" for end in ("", "-shm", "-wal")], secret.name)
+        ignore_in_git(database.parent, *[f"{database.name}{end}" for end in ("", "-shm", "-wal")], secret.name)
     if not database.exists():
         database.touch(0o600)  # connections treat an empty file as an empty database
     if not secret_that_is_set():
         settings.SECRET_KEY = _made(secret)
 
 
-def _ignore(folder: Path, *names: str) -> None:
+def ignore_in_git(folder: Path, *names: str) -> None:
     """Add the names to `.gitignore`. If the folder is not writable, there is no repository of ours."""
     path = folder / ".gitignore"
     with suppress(OSError, UnicodeDecodeError):
@@ -42,6 +42,11 @@ def _ignore(folder: Path, *names: str) -> None:
         if missing := [name for name in names if not any(fnmatch(name, line.strip().lstrip("/")) for line in lines)]:
             gap = "" if not text or text.endswith("\n") else "\n"
             path.write_text(text + gap + "".join(f"/{name}\n" for name in missing))
+
+
+def is_in_repository(folder: Path) -> bool:
+    """Return whether git may track files of the folder: it, or a folder above it, has a `.git` or a `.gitignore`."""
+    return any((each / name).exists() for each in (folder, *folder.parents) for name in (".git", ".gitignore"))
 
 
 def _made(path: Path) -> str:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from authz_project.command_line.overview import GROUPS
-from authz_project.secret_key import _ignore
+from authz_project.secret_key import ignore_in_git
 from tests.service import ROOT
 
 COMMANDS = sorted(name for group in GROUPS.values() for name in group)
@@ -150,7 +150,7 @@ def test_a_gitignore_that_is_there_is_kept_and_lengthened(tmp_path, before, afte
     path = tmp_path / ".gitignore"
     path.write_text(before)
     for _ in range(2):
-        _ignore(tmp_path, "a.sqlite3", "a.sqlite3.secret")
+        ignore_in_git(tmp_path, "a.sqlite3", "a.sqlite3.secret")
     assert path.read_text() == after
 
 

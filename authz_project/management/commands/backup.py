@@ -9,6 +9,7 @@ from django.db import Error, connection
 
 from authz_project.backups.archive import CannotCopy, copy, dump_call, has_key_password, program, secret_of
 from authz_project.database import is_pooled
+from authz_project.secret_key import ignore_in_git, is_in_repository
 from policy.management.command import ServiceCommand
 
 
@@ -32,6 +33,8 @@ class Command(ServiceCommand):
         source = Path(connection.settings_dict["NAME"]).absolute()
         if not source.exists():
             raise CommandError(f"No database at {source}. Set DATABASE_URL to its location.")
+        if is_in_repository(file.parent):
+            ignore_in_git(file.parent, file.name, secret_of(file).name)
         try:
             with self.progress("copying") as progress:
                 copy(source, file, overwrite, lambda share: progress.tell(share=share))
