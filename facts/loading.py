@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -52,6 +52,10 @@ class Loaded:
     unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know; stored nevertheless
 
 
+class _NothingNew(Exception):
+    """Every fact is already stored: the transaction is rolled back, so that no empty revision is recorded."""
+
+
 class LinesRejected(AuthzError):
     """Some lines are invalid, so nothing is loaded."""
 
@@ -75,7 +79,7 @@ def load(
     that is already stored with another expiry, not even with `skip_bad`. With `is_strict`, or the setting
     `STRICT_FACTS`, a line whose role or relation the policy does not know is invalid.
     """
-    with spans.lasting("load"), changing():
+    with spans.lasting("load"), suppress(_NothingNew), changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
@@ -95,10 +99,13 @@ def load(
             if filing.bad and not skip_bad:
                 raise LinesRejected(tuple(filing.bad))
         counts = _settled(filing.numbers, turn.offset) if ends.changed else ChangeCounts(loader.inserted)
+        loaded = Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.unknown_names))
+        if not (counts.inserted or counts.deleted):
+            raise _NothingNew
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
         fact_table().note_stored(loader.inserted)
-    return Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.unknown_names))
+    return loaded
 
 
 def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, ends_stay: bool) -> list[NewRow]:

@@ -93,9 +93,9 @@ class _Rows:
     def _take(self, pattern: SyncPattern, rows: Sequence[SourceRow]) -> None:
         signature = pattern.key.signature
         for row in rows:
-            texts = tuple([each.decode() if isinstance(each, bytes) else each for each in row])
-            if None not in texts or not pattern.key.columns:
-                ids = whole(pattern.key, texts if pattern.key.columns else ())
+            found = tuple([each.decode() if isinstance(each, bytes) else each for each in row if each is not None])
+            if len(found) == len(row) or not pattern.key.columns:  # a row with NULL is no fact
+                ids = whole(pattern.key, found if pattern.key.columns else ())
                 self.facts[Fact(signature.predicate, tuple(map(Value, signature.types, ids)))] = None
 
 

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 
 from checks.management.commands.ask import Command as Ask
 from facts.accept import LONGEST, WARNING
-from tests.checks.conftest import about, publish, url
+from tests.checks.conftest import about, fact, publish, store, url
 
 ANN_ON_A = about("User:ann", "Repo:a")
 RAED = 'unknown action "raed" (did you mean "read"?)'
@@ -115,7 +115,7 @@ def test_the_command_tells_what_may_be_meant(repos, capsys):
 
 
 def test_the_workbench_tells_what_may_be_meant(repos, admin, version):
-    for actor, told in (("8", "has no type"), ("ann", "did you mean `User:ann`?")):
+    for actor, told in (("8", "has no type"), ("ann", "did you mean")):
         asked = {"kind": "authorize", "actor": actor, "action": "read", "resource": "Repo:a"}
         page = admin.get(url("ask", version), asked).content.decode()
         assert told in page and f"User:{actor}" in page
@@ -145,3 +145,9 @@ def test_the_exit_status_tells_denied_from_unknown(repos, capsys, words, status)
     with pytest.raises(SystemExit) as ended:
         Ask().run_from_argv(["authz", "ask", *words.split()])
     assert ended.value.code == status
+
+
+def test_lists_for_people_are_in_natural_order(repos, capsys):
+    store(repos, *(fact("is_public", f"Repo:{name}") for name in ("10", "9", "r2-10", "r2-9", "r10", "100")))
+    call_command("ask", "list", "User:eve", "read", "Repo")
+    assert capsys.readouterr().out.split() == ["9", "10", "100", "p", "r2-9", "r2-10", "r10"]

@@ -12,6 +12,7 @@ from facts import loading, read
 from facts.accept import LONGEST, MOST_TOLD, WARNING, sentences, stored_names, unknown_names
 from facts.wire import Fact
 from policy.active import active_program
+from policy.models import Revision
 from policy.values import Value
 from tests.checks.conftest import POLICY, publish, store
 from tests.checks.conftest import fact as as_json
@@ -163,3 +164,14 @@ def test_a_strict_load_refuses_unknown_names(program, api, tmp_path, capsys):
     told = capsys.readouterr()
     assert told.err == f"line 2: {UNKNOWN}\nline 3: {UNKNOWN}\n"
     assert told.out == "1 fact read, 1 of them new, 2 lines skipped\n"
+
+
+def test_a_load_of_nothing_new_makes_no_revision(program, api, tmp_path, capsys):
+    file = tmp_path / "facts.jsonl"
+    file.write_text(json.dumps(READER))
+    call_command("load_facts", str(file))
+    before = list(Revision.objects.values_list("number", flat=True))
+    call_command("load_facts", str(file))
+    assert "1 fact read, 0 of them new" in capsys.readouterr().out
+    assert list(Revision.objects.values_list("number", flat=True)) == before
+    assert int(api.post("/facts", as_json("is_public", "Repo:new"))["OsoOffset"]) == max(before) + 1

@@ -1,5 +1,6 @@
 """Check access, list actions, resources or actors, and explain decisions."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,8 +10,9 @@ from django.core.management.base import CommandError, CommandParser
 
 from checks.asking import ask
 from checks.asking.advice import advice_on_question, typed_values
-from checks.asking.question import Asked, Page, Question, allow, by_ids
+from checks.asking.question import Asked, Page, Question, allow
 from checks.asking.session import Trusted
+from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled
 from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
@@ -146,8 +148,15 @@ def _answer_lines(found: ask.Answered, kind: str) -> list[str]:
         return ["allowed" if found.holds else "denied"]
     if kind == "who":
         each = zip(found.questions, found.of_each)
-        return [_shown(question, name) for question, rows in each for (name,) in sorted(rows, key=by_ids)]
-    return ["*" if name is None else name for (name,) in sorted(found.of_one, key=by_ids)]
+        return [_shown(question, name) for question, rows in each for (name,) in sorted(rows, key=_in_natural_order)]
+    return ["*" if name is None else name for (name,) in sorted(found.of_one, key=_in_natural_order)]
+
+
+def _in_natural_order(row: AnswerRow) -> tuple[bool, list[str | int], str]:
+    """Return the sort key of a row for people: 2 precedes 10, and None, which stands for every value, all ids."""
+    text = row[0] or ""
+    parts: list[str | int] = [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", text))]
+    return row[0] is not None, parts, text
 
 
 def _shown(question: Question, name: str | None) -> str:
