@@ -117,7 +117,8 @@ def _be_like(new: Path, before: os.stat_result) -> None:
 
 
 def why(reason: OSError) -> str:
-    return (reason.strerror or "not a file").lower()
+    said = (reason.strerror or "not a file").lower()
+    return f"{said}; check the path" if isinstance(reason, FileNotFoundError) else said
 
 
 def shown_name(name: str) -> str:

@@ -36,6 +36,16 @@ _WORDS: dict[str, bool | None] = {
 }
 
 
+_HINTS = {  # by the parser's message
+    "mapping values are not allowed in this context": "; put a value that contains `: ` in quotes, or check the "
+    "indentation",
+    "found character that cannot start any token": "; put a value that begins with a special character in quotes, and "
+    "indent with spaces",
+    "could not find expected ':'": "; write each entry as `key: value`",
+    "did not find expected key": "; check the indentation and the quotes",
+}
+
+
 class YamlRejected(Exception):
     """Raised for a text that is not YAML, or that exceeds the limits; `key` is set if the error is about one key."""
 
@@ -67,7 +77,8 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = _place(mark.line, mark.column) if mark else ""
-        raise YamlRejected(f"is not valid YAML: {error.problem or error.context}{place}") from None
+        problem = str(error.problem or error.context)
+        raise YamlRejected(f"is not valid YAML: {problem}{place}{_HINTS.get(problem, '')}") from None
     except yaml.YAMLError as error:
         raise YamlRejected(f"is not valid YAML: {str(error).splitlines()[0]}") from None
     except ValueError:

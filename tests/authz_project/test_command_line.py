@@ -86,7 +86,8 @@ def test_a_users_mistake_is_an_error_and_not_the_name_of_a_class(tmp_path):
     command = [sys.executable, ROOT / "manage.py", "check_policy", "no-such-file"]
     variables = os.environ | {"DATABASE_URL": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (1, "error: cannot read `no-such-file`: no such file or directory\n")
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot read `no-such-file`: no such file or directory; check the path\n"
     done = subprocess.run([*command, "--traceback"], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert done.returncode == 1 and "CommandError: cannot read" in done.stderr
 

@@ -285,3 +285,8 @@ def test_reading_ends_with_the_time_of_its_question(text):
     with Deadline(1e-9), pytest.raises(QueryTooSlow):
         bindings_from_text(text)
     assert bindings_from_text(text).facts
+
+
+def test_yaml_that_is_not_valid_is_told_what_to_do():
+    with pytest.raises(BindingRejected, match=r"line 2, column 7\); put a value that contains `: ` in quotes"):
+        bindings_from_text("facts:\n  a: b: c\n")

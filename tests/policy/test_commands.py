@@ -110,7 +110,8 @@ def test_other_environments_are_named(new_api, files):
 def test_files_that_cannot_be_read_are_named(environment, files, tmp_path):
     (tmp_path / "latin.polar").write_bytes("# Grüße".encode("latin-1"))
     files(main=POLICY)
-    assert refused("load_policy", "missing.polar") == "cannot read `missing.polar`: no such file or directory"
+    missing = "cannot read `missing.polar`: no such file or directory; check the path"
+    assert refused("load_policy", "missing.polar") == missing
     assert refused("load_policy", "main.polar", "latin.polar") == "`latin.polar` is not UTF-8 text (byte 4)"
     assert refused("check_policy", str(tmp_path)).startswith("cannot read `")
 
