@@ -192,13 +192,13 @@ def test_what_facts_are_is_told_to_who_may_see_them(environment):
 @pytest.mark.parametrize(
     ("path", "status", "told"),
     [
-        ("/admin/nothing/", 404, ("Not found", "There is no page at this address.")),
+        ("/admin/nothing/", 404, ("Page not found", "There is no page at this address.")),
         ("/admin/authz_project/apikey/{}/delete/", 403, ("Not allowed", "Ask an administrator of the service.")),
     ],
 )
 def test_errors_have_a_page_of_the_admin_that_says_what_to_do(staff, path, status, told):
     key, _ = create_key(default_environment(), "billing")
-    answer = staff.get(path.format(key.pk))
+    answer = staff.get(path.format(key.pk), headers={"Accept": "text/html"})
     page = answer.content.decode()
     assert answer.status_code == status and "authz_project/colours.css" in page
     assert all(each in page for each in told)

@@ -399,7 +399,7 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"actor": "ann"}, "`ann` is not a valid value; write it as `User:alice`."),
+        ({"actor": "ann"}, "`ann` is not a valid value; did you mean `User:ann`?."),
         ({"actor": "User:ann smith"}, 'write it as `User:"ann smith"`.'),
         ({"action": ""}, "Enter an action, such as `read`."),
         ({"context": "nonsense("}, "expected an argument"),

@@ -63,7 +63,7 @@ def test_context_facts_without_use_are_reported(repos):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("ann", "read", "Repo:b"), "`ann` is not a valid value; write it as `User:alice`"),
+        (("ann", "read", "Repo:b"), "`ann` is not a valid value; did you mean `User:ann`"),
         (("User:ann", "read", "Repo:b", "--environment", "nope"), "Environment `nope` does not exist"),
     ],
 )

@@ -141,7 +141,9 @@ class World:
     def load(self) -> None:
         facts = [any_fact(self.lot) for _ in range(8)]
         load(self.api.environment.pk, enumerate(facts, 1))
-        self.note(self.newest + 1, "load", self.states[self.newest] | set(map(plain, facts)))
+        before = self.states[self.newest]
+        if not before >= set(map(plain, facts)):  # a load of nothing new makes no revision
+            self.note(self.newest + 1, "load", before | set(map(plain, facts)))
 
     def clear(self) -> None:
         if self.lot.random() < 0.3:
