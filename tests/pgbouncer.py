@@ -59,11 +59,12 @@ def pooler(server: Server, connections: int = 20) -> Iterator[Pooler]:
     port = free_port()
     file = server.folder / "pgbouncer.ini"  # where the server's user may read it: PgBouncer refuses to run as root
     file.write_text(CONFIG.format(server=server.port, port=port, connections=connections))
+    file.chmod(0o644)
     with file.with_suffix(".log").open("wb") as log:
         process = subprocess.Popen([program, file], stdout=log, stderr=log, cwd=server.folder, **server.identity)
     made = Pooler(server, port, process)
     try:
-        wait_for(made.is_up, "the pooler takes connections")
+        wait_for(made.is_up, "the pooler takes connections", file.with_suffix(".log").read_text)
         yield made
     finally:
         process.send_signal(signal.SIGINT)

@@ -194,6 +194,11 @@ def test_more_connections_than_there_are_is_told(db):
     assert found(connection_findings(100, 100)) == ([] if db == "sqlite" else ["W005"])
 
 
+def test_a_pooler_whose_connections_lack_parameters_is_told(db, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "PARAMETERS", {"jit": "never"})
+    assert found(connection_findings(100, 100)) == ([] if db == "sqlite" else ["E013"])
+
+
 def test_serve_warns_of_more_connections_than_there_are(db, environment):
     said = StringIO()
     with mock.patch.object(serve, "connections"):

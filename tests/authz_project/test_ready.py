@@ -252,7 +252,7 @@ def test_it_answers_while_all_threads_are_busy(tmp_path, migrated_urls):
     client = service.client()
     assert client.get("/stats").status_code == 200
     with psycopg.connect(url) as lock, ThreadPoolExecutor(12) as pool:
-        lock.execute("LOCK TABLE authz_fact, environment")
+        lock.execute("LOCK TABLE authz_fact, authz_environment")
         answers = [pool.submit(client.get, "/facts") for _ in range(12)]
         time.sleep(1)
         for _ in range(3):

@@ -5,6 +5,7 @@ import pytest
 
 from checks.asking import postgresql
 
+NEVER = 1_000_000  # does the driver prepare; None says that a pooler is between
 VALUES = "SELECT $1::text, $2::bigint, $3::text, $4::boolean, 7 < $2::bigint"
 
 
@@ -15,7 +16,7 @@ def url(postgresql_server):
 
 @pytest.fixture
 def raw(url):
-    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+    with psycopg.connect(url, autocommit=True, prepare_threshold=NEVER) as connection:
         yield connection
 
 
@@ -132,7 +133,7 @@ def forgetful(raw):
     assert prepared(raw) > 1
     raw.execute("BEGIN")
     raw.execute("ROLLBACK")
-    raw.prepare_threshold = None
+    raw.prepare_threshold = NEVER
     assert prepared(raw) == 0
     return raw
 
@@ -175,7 +176,7 @@ def test_a_snapshot_keeps_what_is_prepared(raw):
 
 
 def test_a_snapshot_that_cannot_begin_leaves_no_transaction_open(raw, monkeypatch):
-    monkeypatch.setattr(postgresql, "_BEGIN", b"BEGIN; SELECT 1 / 0")
+    monkeypatch.setattr(postgresql, "_BEGIN_PREPARED", b"BEGIN; SELECT 1 / 0")
     with pytest.raises(psycopg.errors.DivisionByZero), postgresql.snapshot(raw):
         pass
     assert raw.info.transaction_status.name == "IDLE"
