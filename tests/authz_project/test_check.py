@@ -208,13 +208,8 @@ def test_serve_warns_of_more_connections_than_there_are(db, environment):
 
 def test_serve_warns_of_a_database_of_a_later_version(environment):
     said = StringIO()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO django_migrations (app, name, applied)"
-            " SELECT app, '9999_later', applied FROM django_migrations WHERE name = '0001_initial' AND app LIKE %s",
-            ["%facts"],
-        )
-    with mock.patch.object(serve, "connections"):
+    later = migrations(OF_LATER, back="DELETE FROM django_migrations WHERE name = '9999_later'")
+    with later, mock.patch.object(serve, "connections"):
         serve.Command(stdout=said).introduce("http://127.0.0.1:8080", 1, 2, False)
     assert "The database was migrated by a later version" in said.getvalue()
 
