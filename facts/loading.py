@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from django.conf import settings
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
@@ -33,6 +32,7 @@ from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, insert_fr
 from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.core import clock, spans
+from policy.core.config import settings
 from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.core.threads import thread_pool
 from policy.errors import AuthzError

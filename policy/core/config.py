@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "MAX_DELETE_MATCHES": 0,
     "HISTORY_DAYS": 0,
     "STRICT_CONTEXT_FACTS": False,
+    "STRICT_FACTS": False,
     "ANSWER_CACHE": 0,
     "RATE_LIMIT": None,
     "REPLICAS": {},
