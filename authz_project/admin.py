@@ -39,10 +39,11 @@ from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
 RESERVED = "This name is reserved for test environments, whose API keys are valid only with `authz serve --dev`."
+EMPTY = "-"  # as Django shows empty columns; forms would show None as "None"
 
 
-def _minute(time: datetime | None) -> str | None:
-    return f"{time:%Y-%m-%dT%H:%MZ}" if time else None
+def _minute(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%dT%H:%MZ}" if time else EMPTY
 
 
 class DateTimeLocalInput(forms.DateTimeInput):
@@ -132,19 +133,19 @@ class ApiKeyAdmin(ChangingAdmin):
         return scopes_text(key)
 
     @admin.display(ordering="created_at")
-    def created(self, key: ApiKey) -> str | None:
+    def created(self, key: ApiKey) -> str:
         return _minute(key.created_at)
 
     @admin.display(ordering="last_used_at")
-    def last_used(self, key: ApiKey) -> str | None:
-        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else None
+    def last_used(self, key: ApiKey) -> str:
+        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else EMPTY
 
     @admin.display(ordering="revoked_at")
-    def revoked(self, key: ApiKey) -> str | None:
+    def revoked(self, key: ApiKey) -> str:
         return _minute(key.revoked_at)
 
     @admin.display(ordering="expires_at")
-    def expires(self, key: ApiKey) -> str | None:
+    def expires(self, key: ApiKey) -> str:
         return _minute(key.expires_at)
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
@@ -204,7 +205,7 @@ class EnvironmentAdmin(ChangingAdmin):
         return [name for name in self.list_display if may_view or name != "history"]
 
     @admin.display(ordering="created_at")
-    def created(self, environment: Environment) -> str | None:
+    def created(self, environment: Environment) -> str:
         return _minute(environment.created_at)
 
     @admin.display(ordering="offset")

@@ -129,9 +129,9 @@ def test_words_are_completed(writer):
 
 def test_tests_are_run_beside_the_text(writer):
     put(writer, POLICY)
-    reads(writer, "#pane-tests", "1 of 2 tests fails.")
+    reads(writer, "#pane-tests", "1 of 2 tests failed.")
     reads(writer, "#pane-tests li.fails", "expected true, got false")
-    reads(writer, "#tab-tests", "1 of 2 fail")
+    reads(writer, "#tab-tests", "1 of 2 failed")
     writer.click("#pane-tests li.fails ul .place")
     assert selected(writer).startswith('assert allow(User{"ann"}, "write"')
     reads(writer, "#problems li.failure", "line 16, column 3")
@@ -142,12 +142,12 @@ def test_tests_are_run_beside_the_text(writer):
     writer.click("#pane-tests li ul .place")
     assert selected(writer).startswith('assert allow(User{"ann"}, "write"')
     put(writer, RIGHT)
-    reads(writer, "#pane-tests", "All 2 tests pass.")
+    reads(writer, "#pane-tests", "All 2 tests passed.")
 
 
 def test_one_test_is_run_by_its_button_and_by_keys(writer):
     put(writer, POLICY, 'test "owners write"')
-    reads(writer, "#pane-tests", "1 of 2 tests fails.")
+    reads(writer, "#pane-tests", "1 of 2 tests failed.")
     keys(writer, " ")  # what was found is of an earlier text now
     buttons = writer.every("#code .cm-tests [data-name]")
     assert [each.get_attribute("data-name") for each in buttons if each.is_displayed()] == [
@@ -155,7 +155,7 @@ def test_one_test_is_run_by_its_button_and_by_keys(writer):
         "owners write",
     ]
     writer.click('#code .cm-tests [data-name="owners write"]')
-    reads(writer, "#code .cm-content", "1 of 1 assertion fails")
+    reads(writer, "#code .cm-content", "1 of 1 assertion failed")
     reads(writer, "#code .cm-content", "expected true, got false")
     put(writer, RIGHT, 'assert allow(User{"ann"}, "write"')
     keys(writer, Keys.CONTROL + Keys.ENTER)

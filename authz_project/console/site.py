@@ -339,6 +339,12 @@ class Console(AdminSite):
         context = self.each_context(request) | {"title": "Home", **shown(request, environment)}
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
 
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Redirect to the home page: the navigation and the account menu list what an app's page would."""
+        return HttpResponseRedirect(reverse("admin:index"))
+
     def go(self, request: HttpRequest, name: str) -> HttpResponse:
         """Redirect to a page of the environment in the URL, or else of the last one, keeping the query string."""
         if name not in {entry.name for entry in ENTRIES} | _NEEDED.keys() | _OTHERS.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
@@ -140,14 +140,24 @@ def compared_on_page(environment_id: int, text: str) -> list[str]:
         return list(comparison_lines(compared(active, new[1], solver), old, new))
 
 
-def ways_on_page(session: Snapshot, goal: str) -> list[str]:
+class WaysOnPage(NamedTuple):
+    """Changes of facts, each of which makes a goal true, and notes about the search."""
+
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def ways_on_page(session: Snapshot, goal: str) -> WaysOnPage:
     """Return what would make the goal true, over the session's stored and context facts."""
     with Solver(_PAGE_SECONDS) as solver:
         statement = stated(session.program, goal)
         stored, is_whole = stored_around(session, statement)
         context = [Atom(fact.predicate, fact.args) for fact in session.context]
-        lines = list(way_lines(ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)))
-    return lines if is_whole else [*lines, f"Only {len(stored):,} stored facts around the goal were considered."]
+        found = ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)
+    lines = tuple(way_lines(found))
+    changes, notes = (lines, ()) if found.ways else ((), lines)
+    limit = () if is_whole else (f"only {len(stored):,} stored facts around the goal were considered",)
+    return WaysOnPage(changes, (*notes, *limit))
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

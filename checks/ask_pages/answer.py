@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checks.analysis.report import ways_on_page
+from checks.analysis.report import WaysOnPage, ways_on_page
 from checks.ask_pages.question import CHANGED, Note, PageQuestion, unknown_names, unknown_types, unmentioned
 from checks.asking import run
 from checks.asking.question import Page, Question
@@ -156,7 +156,7 @@ class PageAnswer:
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
     whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
-    ways: tuple[str, ...] = ()  # what would allow what is denied, if that was asked for
+    ways: WaysOnPage | None = None  # what would allow what is denied, if that was asked for
 
 
 def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
@@ -166,7 +166,7 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
     with _session(asked) as session:
         questions = asked.questions(session.program)
         goal = found = None
-        ways: tuple[str, ...] = ()
+        ways: WaysOnPage | None = None
         if asked.kind.column:
             found = listed(session, questions, asked.kind.column, asked.fields)
         else:
@@ -179,13 +179,13 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
         return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000, ways=ways)
 
 
-def _ways(session: Snapshot, question: Question) -> tuple[str, ...]:
+def _ways(session: Snapshot, question: Question) -> WaysOnPage:
     predicate, names = question.calls[0]
     values = [Value(question.variables[name].type, question.variables[name].one) for name in names]
     try:
-        return tuple(ways_on_page(session, str(Atom(predicate, tuple(values)))))
+        return ways_on_page(session, str(Atom(predicate, tuple(values))))
     except AuthzError as reason:
-        return (reason.message,)
+        return WaysOnPage((), (reason.message,))
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:

@@ -31,7 +31,7 @@ from checks.explain.tree import shown_value
 from facts.mentioned_ids import any_ends
 from facts.notation import value_from_text
 from facts.numbering import numbers_as_of
-from policy.core.clock import now, text_of, time_of
+from policy.core.clock import now, time_of
 from policy.core.pagination import Pager
 from policy.errors import MalformedRequest
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
@@ -61,7 +61,7 @@ def described(moments: tuple[Moment, ...]) -> str:
 
 def _when(moment: Moment) -> str:
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=moment.version or 0)
-    return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
+    return f"revision {moment.revision} ({time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}, policy version {number})"
 
 
 def looked_text(cursor: ReviewCursor) -> str:

@@ -84,7 +84,7 @@ export class Drafts {
   kept(text, name, told) {
     [this.known, this.knownFilename, this.since, this.failed] = [text, name, null, false];
     form.elements.stamp.value = told.stamp ?? "";
-    this.say(told.stamp ? `Draft saved ${timeOf(new Date(told.saved_at))}` : "Same as published");
+    this.say(told.stamp ? `Draft saved ${timeOf(told.saved_at)}` : "Same as published");
     this.keepHere();
     if (this.isUnsaved()) this.saveSoon();
   }
@@ -119,7 +119,7 @@ export class Drafts {
       [this.known, form.elements.stamp.value] = [other.source, other.stamp];
       this.tell();
       this.keepHere();
-      this.say(`Draft saved ${timeOf(new Date(other.saved_at))}`);
+      this.say(`Draft saved ${timeOf(other.saved_at)}`);
     };
     const stay = () => {
       form.elements.stamp.value = other.stamp;
@@ -128,7 +128,7 @@ export class Drafts {
     };
     this.say("Your draft is saved in this browser only.");
     this.tell(
-      `You have a newer draft, saved ${new Date(other.saved_at).toLocaleString()}, which this page does not show.`,
+      `You have a newer draft, saved ${timeOf(other.saved_at)}, which this page does not show.`,
       ["Open the newer draft", take], ["Keep this draft instead", stay],
     ); // prettier-ignore
   }
@@ -143,7 +143,7 @@ export class Drafts {
       this.keepHere();
     };
     this.known = before;
-    this.tell(`Restored unsaved changes of ${new Date(kept.at).toLocaleString()} from this browser.`, ["Discard changes", back]);
+    this.tell(`Restored unsaved changes from ${timeOf(kept.at)} from this browser.`, ["Discard changes", back]);
     this.save();
   }
 
@@ -159,7 +159,7 @@ export class Drafts {
       this.keepHere();
     };
     this.tell(
-      `This browser has unsaved changes of ${new Date(kept.at).toLocaleString()}.`,
+      `This browser has unsaved changes from ${timeOf(kept.at)}.`,
       ["Restore changes", go(take)], ["Discard changes", go(() => this.tell())],
     ); // prettier-ignore
   }

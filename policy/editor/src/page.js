@@ -26,7 +26,8 @@ export function withCode(message) {
 
 export const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-export const timeOf = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+/** Format a time as on other pages: `2026-11-03T14:02Z`. */
+export const timeOf = (time) => `${new Date(time).toISOString().slice(0, 16)}Z`;
 
 /** A login in another window changes the token. */
 function token() {

@@ -76,7 +76,7 @@ function stateOf({ results, running }, name) {
 
 const toldOf = (result) =>
   result.failures.length
-    ? `${result.failures.length} of ${many(result.total, "assertion")} fail${result.failures.length === 1 ? "s" : ""}`
+    ? `${result.failures.length} of ${many(result.total, "assertion")} failed`
     : `${many(result.total, "assertion")} hold${result.total === 1 ? "s" : ""}`;
 
 function decorationsOf(value) {
@@ -146,7 +146,7 @@ export function showTests(state, { run, jump, note = "" }) {
   const value = state.field(outcomes);
   const all = value.tests.map((test) => ({ test, result: value.results.get(test.name) }));
   const failing = all.filter(({ result }) => result?.failures.length);
-  count.textContent = failing.length ? `${failing.length} of ${all.length} fail` : all.length ? String(all.length) : "";
+  count.textContent = failing.length ? `${failing.length} of ${all.length} failed` : all.length ? String(all.length) : "";
   count.className = `count pill ${failing.length ? "bad" : all.every(({ result }) => result) ? "good" : ""}`;
   count.hidden = !all.length;
   const known = all.filter(({ result }) => result).length;
@@ -160,7 +160,7 @@ export function showTests(state, { run, jump, note = "" }) {
   if (focused !== undefined) shown.querySelector(`[data-test="${CSS.escape(focused)}"] button`)?.focus();
 }
 
-const summary = (failing, all) => (failing ? `${failing} of ${many(all, "test")} fail${failing === 1 ? "s" : ""}.` : `${all === 1 ? "The test passes" : `All ${all} tests pass`}.`);
+const summary = (failing, all) => (failing ? `${failing} of ${many(all, "test")} failed.` : `${all === 1 ? "The test passed" : `All ${all} tests passed`}.`);
 
 function lineOf(value, { test, result }, run, jump) {
   const item = make("li", { class: stateOf(value, test.name), "data-test": test.name },
