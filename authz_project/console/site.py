@@ -339,7 +339,7 @@ class Console(AdminSite):
         context = self.each_context(request) | {"title": "Home", **shown(request, environment)}
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
 
-    def app_index(
+    def app_index(  # type: ignore[override]  # a redirect in place of a page
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Redirect to the home page: the navigation and the account menu list what an app's page would."""

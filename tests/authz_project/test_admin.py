@@ -43,6 +43,7 @@ def test_a_new_key_is_shown_once_and_works(staff, environment):
         shown = staff.get(path)
         assert shown.status_code == 200
         assert token not in shown.content.decode()
+        assert ">None<" not in shown.content.decode()  # never used, not revoked
 
 
 def test_keys_are_revoked_and_never_deleted(staff, api):

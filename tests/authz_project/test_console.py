@@ -210,3 +210,9 @@ def test_lists_of_the_admin_have_times_and_revisions_as_everywhere(staff):
         assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", staff.get(path).content.decode())
     titles = {path: staff.get(f"/admin/{path}/").context["title"] for path in ("policy/environment", "auth/user")}
     assert titles == {"policy/environment": "Environments", "auth/user": "Users"}
+
+
+@pytest.mark.parametrize("app", ["policy", "facts", "auth", "authz_project"])
+def test_pages_of_apps_lead_home(staff, app):
+    assert staff.get(f"/admin/{app}/")["Location"] == "/admin/"
+    assert Client().get(f"/admin/{app}/")["Location"].startswith("/admin/login/")

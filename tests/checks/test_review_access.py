@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable
 from io import StringIO
 from itertools import pairwise, product
@@ -298,6 +299,7 @@ def test_what_was_gained_and_lost_is_listed(repos):
     store(repos, fact("has_role", "User:cat", "reader", "Repo:b"), fact("is_root", "User:ann"))
     remove(repos, fact("is_public", "Repo:p"))
     said = run("--from", "2")
+    assert re.search(r"revision 2 \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, ", said)
     assert said.startswith("Access changes from revision 2 (20") and "policy version 1) to revision 4 (" in said
     assert rows(said) == [
         "+ gained User:ann read Repo:*",

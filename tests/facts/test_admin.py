@@ -121,6 +121,7 @@ def test_facts_are_added_as_the_api_adds_them(staff, environment):
     for wrong in ("has_role(User:ann", "p(_)", "p(T:*)", ""):
         answer = staff.post(f"{PAGE}add/", sent | {"fact": wrong})
         assert (answer.status_code, "errorlist" in answer.content.decode()) == (200, True)
+    assert "<code>Type:id</code>" in staff.post(f"{PAGE}add/", sent | {"fact": "p(_)"}).content.decode()
 
 
 def test_facts_may_be_added_until_a_time_and_show_it(staff, environment):
