@@ -36,7 +36,7 @@ class ServiceFailed(Exception):
 
 
 @dataclass(frozen=True)
-class TestEnvironment:
+class TestedEnvironment:
     """An environment with its own policy, facts and key. Tests share the service, but not their environments."""
 
     __test__ = False  # pytest collects classes named Test…; this is not one
@@ -60,9 +60,9 @@ class TestEnvironment:
 class RunningService:
     url: str
 
-    def environment(self, policy: str = "", allow_all: bool = False) -> TestEnvironment:
+    def environment(self, policy: str = "", allow_all: bool = False) -> TestedEnvironment:
         """Create an empty environment, and publish the policy in it."""
-        made = TestEnvironment(self.url, _post(f"{self.url}/test_environment", {}, "")["token"])
+        made = TestedEnvironment(self.url, _post(f"{self.url}/test_environment", {}, "")["token"])
         if policy:
             made.publish(policy, allow_all)
         return made

@@ -28,7 +28,7 @@ from policy.language.source import PolicyRejected, Problem, Span
 from policy.management.command import annotation, problem_line
 from policy.publishing import Coverage, results_of
 from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test, Var
-from policy.testing import AssertionOutcome, Place, TestOutcome, TestReport
+from policy.testing import AssertionOutcome, LineName, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted
 
 # ---- Tests of policies, each on its own facts, and the rules that they cover --------------------------------------
@@ -45,7 +45,7 @@ def run(program: Program, fail_fast: bool = False) -> TestReport:
     """Run the tests and return their results; with `fail_fast`, stop after the first failure."""
     session = FactsAlone.of_signatures(program, signatures_of(program))
     outcomes: list[TestOutcome] = []
-    explainer = _Explainer()
+    explainer = _FailureExplainer()
     for test in program.tests:
         outcomes.append(_outcome(session, test, fail_fast, explainer))
         if fail_fast and outcomes[-1].failures:
@@ -58,7 +58,7 @@ def signatures_of(program: Program) -> frozenset[Signature]:
     return frozenset(fact_of_atom(atom).signature for test in program.tests for atom in test.facts)
 
 
-def _outcome(session: FactsAlone, test: Test, fail_fast: bool, explainer: _Explainer) -> TestOutcome:
+def _outcome(session: FactsAlone, test: Test, fail_fast: bool, explainer: _FailureExplainer) -> TestOutcome:
     outcomes: list[AssertionOutcome] = []
     test_run = _TestRun(session.over(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
@@ -83,7 +83,7 @@ LONGEST_LINE = 200  # characters
 
 
 @dataclass
-class _Explainer:
+class _FailureExplainer:
     """Explains the first failures of a run, within a time limit."""
 
     explained: int = 0
@@ -91,7 +91,7 @@ class _Explainer:
 
     def explanation(
         self, session: FactsAlone, assertion: Assertion, witness: TypedId
-    ) -> Callable[[Place], Sequence[str]]:
+    ) -> Callable[[LineName], Sequence[str]]:
         """Return the function for `AssertionOutcome.explanation`; `witness` is the value of the variable, if any."""
         goal = None
         if self.explained < MOST_EXPLAINED and self.spent < EXPLAINING:
@@ -116,7 +116,7 @@ def _explained(session: FactsAlone, assertion: Assertion, witness: TypedId) -> E
         return None
 
 
-def _explanation(goal: ExplainedGoal | None, place: Place) -> Sequence[str]:
+def _explanation(goal: ExplainedGoal | None, place: LineName) -> Sequence[str]:
     if goal is None:
         return ()
     lines = [_cut(line) for line in islice(lines_of_goal(goal, place, given="fact of the test"), MOST_LINES + 1)]

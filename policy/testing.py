@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-Place = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
+LineName = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
 
 
 def line_named(line: int) -> str:
     return f"line {line}"
 
 
-def _no_lines(place: Place) -> Sequence[str]:
+def _no_lines(place: LineName) -> Sequence[str]:
     return ()
 
 
@@ -27,7 +27,7 @@ class AssertionOutcome:
     passed: bool
     message: str = ""
     too_much: bool = False
-    explanation: Callable[[Place], Sequence[str]] = field(default=_no_lines, compare=False)
+    explanation: Callable[[LineName], Sequence[str]] = field(default=_no_lines, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 71_400,
-    "files": 337,
-    "lines with imports": 4_900,
+    "lines": 72_115,
+    "files": 338,
+    "lines with imports": 4_908,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
@@ -40,10 +40,10 @@ LIMITS = {
     "benchmark programs": 11,
     "files for a question": 20,
     "files for a batch": 20,
-    "files for a policy": 60,
+    "files for a policy": 61,
     "commands": 35,
-    "settings": 40,
-    "environment variables": 30,
+    "settings": 41,
+    "environment variables": 31,
 }
 POLICY = """
 actor User {}

@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "replay_decisions": "repeat the requests of a decision log and compare the answers",
         "ask_local": "print the SQL that answers a request in your own database",
         "check_bindings": "report problems in data bindings",
+        "authz_bindings": "print data bindings of a Django project's models",
     },
     "History": {
         "follow_changes": "print changes as they happen",

@@ -20,7 +20,7 @@ from policy.active import NOTHING_SEEN, Seen
 from policy.core.clock import short_text_of, text_of
 from policy.moments import Moment
 from policy.rules.program import Program
-from policy.testing import Place, line_named
+from policy.testing import LineName, line_named
 from policy.values import Value
 
 # ---- explain ------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def explanation_to_text(
         yield paint(_RED, sentence)
 
 
-def _place_in(filename: str) -> Place:
+def _place_in(filename: str) -> LineName:
     # A text made of several files has line numbers of its own, which match no file.
     return lambda line: f"{filename}:{line}" if filename and ", " not in filename else line_named(line)
 
@@ -260,7 +260,7 @@ def _unpainted(colour: str, text: str) -> str:
 
 
 def lines_of_goal(
-    goal: ExplainedGoal, place: Place, paint: _Paint = _unpainted, given: str = "context fact"
+    goal: ExplainedGoal, place: LineName, paint: _Paint = _unpainted, given: str = "context fact"
 ) -> Iterator[str]:
     """Yield why the goal holds or not, without the verdict. `given` is what context facts are called."""
     if goal.note:
@@ -273,7 +273,7 @@ def _painter(is_coloured: bool) -> _Paint:
     return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
 
 
-def _drawn(root: Reason, place: Place, paint: _Paint, given: str) -> Iterator[str]:
+def _drawn(root: Reason, place: LineName, paint: _Paint, given: str) -> Iterator[str]:
     """Yield the lines of a tree depth first, each with the strokes that connect it to those above."""
     waiting = [(root, "", "", "")]
     while waiting:
@@ -298,7 +298,7 @@ def _marked(reason: Reason, text: str, paint: _Paint) -> str:
     return f"{paint(_GREEN, '✓')} {text}" if reason.kind in _GOOD else f"{paint(_RED, '·')} {text}"
 
 
-def _lines(reason: Reason, place: Place, given: str) -> list[str]:
+def _lines(reason: Reason, place: LineName, given: str) -> list[str]:
     """Return the line of a reason, and any lines below it."""
     text = reason.text
     match reason.kind:
@@ -328,7 +328,7 @@ def _stored(reason: Reason) -> str:
     return f"stored fact, {since_text(reason.period)}" if reason.period else "stored fact"
 
 
-def _located(rule: RuleText | None, place: Place) -> str:
+def _located(rule: RuleText | None, place: LineName) -> str:
     """Return the rule's location and its text."""
     assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:

@@ -140,7 +140,7 @@ def test_they_find_in_each_round_what_they_find_apart(seed, monkeypatch):
 def test_many_arms_that_differ_in_numbers_read_them_from_a_table():
     assert sql_of(arm(number, number + 100) for number in range(MANY)) == (
         "SELECT 1 FROM (VALUES (0, 100), (1, 101), (2, 102), (3, 103), (4, 104), (5, 105), (6, 106), (7, 107)) n"
-        " CROSS JOIN authz_fact f0 WHERE f0.sig = n.column1 AND f0.a1 = 'x' AND sig = n.column2"
+        " CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND f0.a1 = 'x' AND sig = n.column2"
     )
 
 
