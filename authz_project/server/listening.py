@@ -48,6 +48,7 @@ IDLE = 25.0  # seconds
 CROWDED = 7 / 8  # of the places: above this, places are freed
 ENOUGH = 3 / 4  # of the places: this many remain taken
 GRACE = 0.2  # seconds for a new connection to be answered, before its place may be freed for another one
+FRESH = 0.5  # seconds after an answer, in which the next request may be on its way
 SETTLED = 1.0  # seconds for a new connection to be answered, before the limit of its address may close it
 LOOK_EVERY = 0.25  # seconds
 SOON = 0.05  # seconds, after a check that closed connections: more may follow from the backlog
@@ -227,11 +228,15 @@ def to_end(found: list[Connection], backlog: int, limits: Limits) -> list[Connec
     taken = len(found) - len(ended)
     if taken + (backlog > 0) > CROWDED * limits.places:
         enough = int(ENOUGH * limits.places)
-        left = [each for each in candidates if id(each) not in ended and (each.was_answered or each.age > limits.grace)]
+        left = [each for each in candidates if id(each) not in ended and each.age > _grace(each, limits)]
         silent = [each for each in left if not each.was_answered][: max(0, taken + backlog - enough)]
         answered = [each for each in left if each.was_answered][: max(0, taken - len(silent) - enough)]
         ended |= {id(each): each for each in (*silent, *answered)}
     return list(ended.values())
+
+
+def _grace(connection: Connection, limits: Limits) -> float:
+    return FRESH if connection.was_answered else limits.grace
 
 
 def _beyond_share(found: list[Connection], candidates: list[Connection], most: int) -> Iterator[Connection]:

@@ -75,6 +75,12 @@ def test_new_connections_have_a_moment():
     assert ended([connection(number, 0.9) for number in range(1, 9)], Limits(100, 2)) == []
 
 
+def test_connections_that_were_just_answered_stay():
+    found = [connection(number, number / 8, was_answered=True, host=f"192.0.2.{number}") for number in range(1, 9)]
+    assert ended(found, Limits(8, 0), backlog=100) == [8, 7]
+    assert ended(found[:4] * 2, Limits(8, 0), backlog=100) == []
+
+
 def test_a_connection_that_is_answered_is_never_ended():
     found = [connection(number, 100 + number) for number in range(1, 9)]
     in_use.add("192.0.2.1:5")
