@@ -12,6 +12,7 @@ from checks.analysis.questions import PolicyDifferences, Way, Ways, compared, st
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot
+from facts.wire import Fact
 from policy.active import active_program
 from policy.core.clock import short_text_of
 from policy.errors import AuthzError, Unavailable
@@ -115,7 +116,12 @@ def way_lines(found: Ways) -> Iterator[str]:
 
 
 def way_text(way: Way) -> str:
-    return "; ".join([*(f"insert {fact}" for fact in way.inserts), *(f"delete {fact}" for fact in way.deletes)])
+    changes = [*(("insert", fact) for fact in way.inserts), *(("delete", fact) for fact in way.deletes)]
+    return "; ".join(f"{verb} {_noted(fact)}" for verb, fact in changes)
+
+
+def _noted(fact: Atom) -> str:
+    return Fact(fact.predicate, tuple([each for each in fact.args if isinstance(each, Value)])).noted
 
 
 def compared_policies(
