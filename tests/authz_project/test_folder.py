@@ -29,6 +29,7 @@ WITHOUT_DATABASE = {
     "how allow(u:User,a,d:Doc) --policy ../main.polar": 0,
     "import_model openfga ../model.fga": 0,
     "import_model spicedb ../schema.zed": 0,
+    "authz_bindings": 0,
     "load_example": 0,
     "version --changes": 0,
     "check": 0,
