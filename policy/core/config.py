@@ -59,6 +59,10 @@ class TopLevel(Mapping[str, Any]):
             return getattr(django_settings, name)
         raise KeyError(name)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an entry; faster than the inherited method, since each check reads some."""
+        return getattr(django_settings, name, default) if name in DEFAULTS else default
+
     def __iter__(self) -> Iterator[str]:
         return (name for name in DEFAULTS if hasattr(django_settings, name))
 
