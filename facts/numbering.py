@@ -161,7 +161,7 @@ def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozens
 
 
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
-    """Return `ending_numbers`, cached by the environment's mark, which is 0 as long as there are none."""
+    """Return `ending_numbers`, cached by the environment's mark. If it is 0, there are none."""
     return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
 
 
@@ -172,7 +172,7 @@ def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
 
 def environments_with_ends() -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM authz_environment WHERE ends_mark <> 0 ORDER BY id")
+        cursor.execute("SELECT DISTINCT environment_id FROM authz_signature WHERE may_end ORDER BY environment_id")
         return [number for (number,) in cursor.fetchall()]
 
 

@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 72_125,
+    "lines": 72_126,
     "files": 338,
     "lines with imports": 4_909,
     "files with `FROM authz_fact`": 2,

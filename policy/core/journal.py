@@ -145,7 +145,7 @@ class WriterTurn:
 
     offset: int
     policy_version_id: int | None
-    ends_mark: int  # 0 as long as no fact has had an expiry
+    ends_mark: int  # 0: no fact has had an expiry (see `facts.numbering.Marks`)
 
 
 @contextmanager
