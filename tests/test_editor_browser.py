@@ -138,6 +138,8 @@ def test_tests_are_run_beside_the_text(writer):
     keys(writer, Keys.CONTROL + Keys.HOME)
     keys(writer, "and no policy;", Keys.ENTER, Keys.ENTER)
     writer.until(lambda _: writer.written_policy() == f"and no policy;\n\n{POLICY}", writer.written_policy()[:60])
+    writer.click("#pane-tests li ul .place")  # before the list shows results of the new text
+    assert selected(writer).startswith('assert allow(User{"ann"}, "write"')
     reads(writer, "#problems li.failure", "line 18, column 3")
     writer.click("#pane-tests li ul .place")
     assert selected(writer).startswith('assert allow(User{"ann"}, "write"')

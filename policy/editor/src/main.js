@@ -140,7 +140,9 @@ function changed(changes) {
   drafts.changed();
 }
 
-const showTestsAgain = later(200, (note = "") => showTests(view.state, { run: (test) => runTests(test.from), jump, note }));
+const showTestsAgain = later(200, (note = "") =>
+  showTests(view, { run: (test) => test && runTests(test.from), jump: (place) => place && jump(place.from, place.to), note }),
+);
 
 async function compile() {
   const written = text();

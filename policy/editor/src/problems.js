@@ -34,6 +34,7 @@ export class Marks {
     const move = (each) => ({ ...each, from: changes.mapPos(each.from, 1), to: changes.mapPos(each.to, -1) });
     this.problems = this.problems.map(move);
     this.failures = this.failures.map(move);
+    for (const line of this.lines) line.each = move(line.each);
   }
 
   failed(failures) {

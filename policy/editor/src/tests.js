@@ -141,9 +141,13 @@ const shown = pane.querySelector(".shown");
 const said = pane.querySelector(".state");
 const count = document.querySelector("#tab-tests .count");
 
-/** List all tests with their results, failed ones first. */
-export function showTests(state, { run, jump, note = "" }) {
-  const value = state.field(outcomes);
+/** List all tests with their results, failed ones first. Buttons look up where a test is when they are clicked: the text may have changed since. */
+export function showTests(view, { run, jump, note = "" }) {
+  const value = view.state.field(outcomes);
+  const now = {
+    test: (name) => allTests(view.state).find((each) => each.name === name),
+    failure: (name, number) => view.state.field(outcomes).results.get(name)?.failures[number],
+  };
   const all = value.tests.map((test) => ({ test, result: value.results.get(test.name) }));
   const failing = all.filter(({ result }) => result?.failures.length);
   count.textContent = failing.length ? `${failing.length} of ${all.length} failed` : all.length ? String(all.length) : "";
@@ -156,20 +160,20 @@ export function showTests(state, { run, jump, note = "" }) {
   if (said.textContent !== text) said.textContent = text;
   const focused = document.activeElement?.closest?.("#pane-tests [data-test]")?.dataset.test;
   const others = all.filter((each) => !failing.includes(each));
-  shown.replaceChildren(make("ol", { class: "tests" }, ...[...failing, ...others].map((each) => lineOf(value, each, run, jump))));
+  shown.replaceChildren(make("ol", { class: "tests" }, ...[...failing, ...others].map((each) => lineOf(value, each, run, jump, now))));
   if (focused !== undefined) shown.querySelector(`[data-test="${CSS.escape(focused)}"] button`)?.focus();
 }
 
 const summary = (failing, all) => (failing ? `${failing} of ${many(all, "test")} failed.` : `${all === 1 ? "The test passed" : `All ${all} tests passed`}.`);
 
-function lineOf(value, { test, result }, run, jump) {
+function lineOf(value, { test, result }, run, jump, now) {
   const item = make("li", { class: stateOf(value, test.name), "data-test": test.name },
-    make("button", { type: "button", class: "run", "aria-label": `Run the test “${test.name}”`, title: "Run this test", onclick: () => run(test) }),
-    make("button", { type: "button", class: "place", onclick: () => jump(test.from, test.to) }, test.name),
+    make("button", { type: "button", class: "run", "aria-label": `Run the test “${test.name}”`, title: "Run this test", onclick: () => run(now.test(test.name)) }),
+    make("button", { type: "button", class: "place", onclick: () => jump(now.test(test.name)) }, test.name),
     make("span", { class: "quiet" }, result ? toldOf(result) : "not run")); // prettier-ignore
   if (result?.failures.length) {
-    item.append(make("ul", {}, ...result.failures.map((each) =>
-      make("li", {}, make("button", { type: "button", class: "place", onclick: () => jump(each.from, each.to) }, each.text), make("span", {}, each.message),
+    item.append(make("ul", {}, ...result.failures.map((each, number) =>
+      make("li", {}, make("button", { type: "button", class: "place", onclick: () => jump(now.failure(test.name, number)) }, each.text), make("span", {}, each.message),
         ...(each.explanation?.length ? [make("pre", { class: "why", tabindex: "0" }, each.explanation.join("\n"))] : []))))); // prettier-ignore
   }
   return item;
