@@ -64,13 +64,17 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool, explainer: _Failu
     for assertion in test.assertions:
         message, too_much, witness = _verdict(test_run, assertion)
         line, _ = session.program.source.position(assertion.span.start)
-        outcome = AssertionOutcome(assertion.text, line, not message, message, too_much)
+        outcome = AssertionOutcome(assertion.text, line, not message, message, too_much=too_much)
         if witness is not None:
             outcome = replace(outcome, explanation=explainer.explanation(test_run.session, assertion, witness))
         outcomes.append(outcome)
         if fail_fast and message:
             break
-    return TestOutcome(test.name, len(test.assertions), tuple(outcomes))
+    if test.invariants and not (fail_fast and any(one.message for one in outcomes)):
+        from checks.analysis.questions import checked_never  # most policies have none
+
+        outcomes += checked_never(session.program, test.invariants)
+    return TestOutcome(test.name, len(test.assertions) + len(test.invariants), tuple(outcomes))
 
 
 # ---- why an assertion fails ---------------------------------------------------------------------------------------
@@ -466,7 +470,8 @@ def text(ran: Ran) -> list[str]:
     for test in ran.report.tests:
         lines.append(f"{'FAIL' if test.failures else 'ok'} {spelled_out(test.name)}: {test.passed} of {test.total}")
         for one in test.assertions:
-            line = spelled_out(f"{ran.bundle.place_of_line(one.line)}: {' '.join(one.text.split())}")
+            extent = f" ({one.extent})" if one.extent else ""
+            line = spelled_out(f"{ran.bundle.place_of_line(one.line)}: {' '.join(one.text.split())}{extent}")
             lines.append(f"  {'ok' if one.passed else 'FAIL'} {line}")
             if not one.passed:
                 lines.append(f"       {spelled_out(one.message)}")

@@ -18,14 +18,16 @@ def _no_lines(place: LineName) -> Sequence[str]:
 class AssertionOutcome:
     """The result of an assertion; `message` says what was found instead, and is empty if the assertion passed.
 
-    `too_much`: the assertion failed because something holds that should not. `explanation` returns the lines of a proof
-    of that, or of what is missing; none if the assertion passed, or if that is not known.
+    `extent` says how far a passed `assert_never` was checked. `too_much`: the assertion failed because something holds
+    that should not. `explanation` returns the lines of a proof of that, or of what is missing; none if the assertion
+    passed, or if that is not known.
     """
 
     text: str  # as written
     line: int
     passed: bool
     message: str = ""
+    extent: str = ""
     too_much: bool = False
     explanation: Callable[[LineName], Sequence[str]] = field(default=_no_lines, compare=False)
 

@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 72_126,
+    "lines": 72_252,
     "files": 338,
-    "lines with imports": 4_909,
+    "lines with imports": 4_922,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,

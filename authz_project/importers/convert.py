@@ -57,7 +57,7 @@ def without_failures(program: Program, tests: WrittenTests, report: ImportReport
     )
 
 
-def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion, ...]:
+def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion | ast.NeverAssertion, ...]:
     return tuple(each for each, said in zip(test.assertions, outcome.assertions) if said.passed)
 
 

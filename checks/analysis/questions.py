@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from checks.analysis.search import Claim, Finding, OutOfLimits, Side, Solver, Verdict, Witness, atoms_of, searched
+from checks.analysis.search import (
+    SECONDS,
+    Claim,
+    Finding,
+    OutOfLimits,
+    Side,
+    Solver,
+    Verdict,
+    Witness,
+    atoms_of,
+    searched,
+)  # fmt: skip
 from checks.analysis.slices import GoalPattern, GoalSlot, sliced, slot_of
 from checks.analysis.translate import ProgramWriter, Universe, atom
 from checks.asking import run
@@ -19,7 +30,8 @@ from policy.language import ast, parse
 from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_text
 from policy.rules.changes import AtomSet, Changed, changed_rules, reached
-from policy.rules.program import Atom, Not, Program, Term, Types, Var, types_of
+from policy.rules.program import Atom, Invariant, Not, Program, Term, Types, Var, types_of
+from policy.testing import AssertionOutcome
 from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 
 ALLOW = "allow"
@@ -218,8 +230,8 @@ class StatedGoal:
         return Atom(self.call.predicate, tuple(args))
 
 
-def stated(program: Program, goal: str, unless: str = "") -> StatedGoal:
-    """Parse a goal such as `allow(u: User, "read", Document{"plan"})`, and a condition under which it may hold."""
+def stated(program: Program, goal: str, condition: str = "") -> StatedGoal:
+    """Parse a goal such as `allow(u: User, "read", Document{"plan"})`, and a condition that holds besides."""
     head = _head_of(goal)
     params: list[str] = []
     args: list[Var | Value] = []
@@ -241,8 +253,8 @@ def stated(program: Program, goal: str, unless: str = "") -> StatedGoal:
                 raise NotAClaim("`@current_unix_time` cannot be an argument of the goal")
     name = next(each for each in map("claim_{}".format, count(1)) if each not in program.predicates)
     call = Atom(head.predicate.text, tuple(args))
-    condition = f" and not ({unless})" if unless else ""
-    text = f"{program.source.text}\n{name}({', '.join(dict.fromkeys(params))}) if {call}{condition};\n"
+    body = f"{call} and ({condition})" if condition else str(call)
+    text = f"{program.source.text}\n{name}({', '.join(dict.fromkeys(params))}) if {body};\n"
     extended = _compiled(text, len(program.source.text))
     for rule in extended.rules:
         if rule.origin.start > len(program.source.text):
@@ -295,6 +307,43 @@ def proved(statement: StatedGoal, solver: Solver, most: int = 12) -> Finding:
         return claim.finding
     witness = claim.finding.witness
     return replace(claim.finding, witness=replace(witness, atom=statement.atom(witness.atom.args)))
+
+
+def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
+    """Check the `assert_never` of a test, within a time limit for all of them."""
+    claims: dict[int, tuple[StatedGoal, Claim]] = {}
+    messages: dict[int, str] = {}
+    for place, each in enumerate(assertions):
+        try:
+            statement = stated(program, each.goal, each.condition)
+        except AuthzError as reason:
+            messages[place] = reason.message
+        else:
+            claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
+            claims[place] = statement, claim
+    try:
+        with Solver(waits=True) as solver:
+            searched([claim for _, claim in claims.values()], solver, run.current_time(), replay)
+    except AuthzError as reason:
+        messages |= dict.fromkeys(claims, reason.message)
+    outcomes = []
+    for place, each in enumerate(assertions):
+        line, _ = program.source.position(each.span.start)
+        outcome = AssertionOutcome(each.text, line, False, messages.get(place, ""))
+        outcomes.append(outcome if place in messages else _outcome(outcome, *claims[place]))
+    return outcomes
+
+
+def _outcome(outcome: AssertionOutcome, statement: StatedGoal, claim: Claim) -> AssertionOutcome:
+    finding = claim.finding
+    if finding.witness:
+        atom, facts = fact_of_atom(statement.atom(finding.witness.atom.args)), finding.witness.facts
+        lines = [f"with {fact_of_atom(fact).noted}" for fact in facts] or ["with no facts"]
+        message = f"expected never, found {atom.noted}"
+        return replace(outcome, message=message, too_much=True, explanation=lambda _: lines)
+    if finding.is_enough:
+        return replace(outcome, passed=True, extent=finding.extent)
+    return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {finding.extent}")
 
 
 # ---- what would allow it -------------------------------------------------------------------------------------------

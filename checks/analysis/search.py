@@ -46,7 +46,7 @@ class AnalysisMissing(AuthzError):
 
 
 class AnalysisBusy(AuthzError):
-    """Another thread of this process is searching: a server has one search per worker at a time."""
+    """Another thread of this process is searching: there is one search per process at a time."""
 
     def __init__(self) -> None:
         super().__init__("another analysis is running. Try again in a few seconds")
@@ -68,16 +68,20 @@ class OutOfLimits(Exception):
 
 @dataclass
 class Solver:
-    """Runs programs in a process of its own, which is started when needed. A context manager, which ends it."""
+    """Runs programs in a process of its own, which is started when needed. A context manager, which ends it.
+
+    `waits`: begin when another search of this process ends, instead of raising `AnalysisBusy` at once.
+    """
 
     seconds: float = SECONDS
     memory: int = MEMORY
+    waits: bool = False
     _process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Solver:
         if not is_available():
             raise AnalysisMissing
-        if not _turn.acquire(blocking=False):
+        if not _turn.acquire(timeout=self.seconds if self.waits else 0):
             raise AnalysisBusy
         self.end = time.monotonic() + self.seconds
         return self

@@ -265,10 +265,19 @@ class Assertion:
 
 
 @dataclass(frozen=True, slots=True)
+class NeverAssertion:
+    """`assert_never` with a goal that no facts make true, or none that also make the condition true."""
+
+    goal: Head
+    condition: Formula | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Test:
     name: String
     setup: tuple[Call | FixtureUse, ...]
-    assertions: tuple[Assertion, ...]
+    assertions: tuple[Assertion | NeverAssertion, ...]
     span: Span = _span()
 
 

@@ -486,14 +486,14 @@ def _in_test(context: CursorContext) -> Iterable[Completion]:
         case "" if in_facts:
             return chain(_predicates(context), _keywords("fixture"))
         case "":
-            return _keywords("assert", "assert_not", "setup")
+            return _keywords("assert", "assert_not", "assert_never", "setup")
         case "FIXTURE":
             return [Completion(name, "variable", "fixture") for name in context.outline.fixtures]
-        case "ASSERT" | "ASSERT_NOT":
+        case "ASSERT" | "ASSERT_NOT" | "ASSERT_NEVER":
             return _predicates(context)
         case "RPAREN" if not in_facts:
-            return _keywords("iff")
-        case "IFF" | "AND" | "OR":
+            return _keywords("if" if context.statement[0].kind == "ASSERT_NEVER" else "iff")
+        case "IF" | "IFF" | "AND" | "OR":
             return _variables(context)
         case "IN" | "LBRACKET":
             return _types(context)

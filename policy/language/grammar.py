@@ -211,7 +211,8 @@ def p_name(p: Production) -> None:
     name : FIXTURE
     name : SETUP
     name : ASSERT
-    name : ASSERT_NOT"""
+    name : ASSERT_NOT
+    name : ASSERT_NEVER"""
     p[0] = ast.Name(p[1], nodes.token_span(p, 1))
 
 
@@ -459,6 +460,16 @@ def p_assertion_iff(p: Production) -> None:
     """assertion : ASSERT application values_clause SEMI
     assertion : ASSERT_NOT application values_clause SEMI"""
     p[0] = nodes.assertion(p, p[3], 4)
+
+
+def p_assertion_never(p: Production) -> None:
+    "assertion : ASSERT_NEVER application SEMI"
+    p[0] = nodes.never(p, None, 3)
+
+
+def p_assertion_never_if(p: Production) -> None:
+    "assertion : ASSERT_NEVER application IF formula SEMI"
+    p[0] = nodes.never(p, p[4], 5)
 
 
 def p_values_clause(p: Production) -> None:

@@ -22,7 +22,7 @@ RESERVED = {
 CONTEXTUAL = {
     "actor": "ACTOR", "resource": "RESOURCE", "global": "GLOBAL", "extends": "EXTENDS", "declare": "DECLARE",
     "type": "TYPE", "test": "TEST", "fixture": "FIXTURE", "setup": "SETUP", "assert": "ASSERT",
-    "assert_not": "ASSERT_NOT",
+    "assert_not": "ASSERT_NOT", "assert_never": "ASSERT_NEVER",
 }  # fmt: skip  # the production `name` turns these into names where they are not keywords
 LEGACY = {  # word -> hint: the word is rejected with this hint, and then parsed as a name
     "cut": "rules are unordered; express exceptions with `not`",

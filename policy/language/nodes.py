@@ -492,6 +492,10 @@ def conditional_fact(p: Production) -> ast.Call:
 def test(p: Production, name: ast.String) -> ast.Test:
     if not p[5]:
         p.lexer.notes.refuse(name.span, f"test {shown(name.text)} has no assertions", "add `assert` or `assert_not`")
+    never = next((each for each in p[5] if isinstance(each, ast.NeverAssertion)), None)
+    if p[4] and never:
+        hint = "move it to a test without `setup`"
+        p.lexer.notes.refuse(never.span, "`assert_never` is about all facts, not about those of `setup`", hint)
     return ast.Test(name, tuple(p[4]), tuple(p[5]), tokens_span(p, 1, 6))
 
 
@@ -518,6 +522,17 @@ def assertion(p: Production, iff: ast.ValuesClause | None, end: int) -> ast.Asse
     if iff:
         _refuse_stranger(notes, iff.variable, called.args)
     return ast.Assertion(p[1] == "assert", called.predicate, called.args, iff, tokens_span(p, 1, end))
+
+
+def never(p: Production, condition: ast.Formula | None, end: int) -> ast.NeverAssertion:
+    called = p[2]
+    for arg in called.args:
+        if isinstance(arg, ast.CurrentTime):
+            hint = "use it in a condition after `if`"
+            p.lexer.notes.refuse(arg.span, "`assert_never` cannot have `@current_unix_time` as an argument", hint)
+    if condition:
+        _refuse_shorthand(p.lexer.notes, condition)
+    return ast.NeverAssertion(ast.Head(called.predicate, called.args, called.span), condition, tokens_span(p, 1, end))
 
 
 def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Parameter | ast.Term, ...]) -> None:

@@ -130,7 +130,10 @@ def _fact(fact: ast.Call | ast.FixtureUse) -> str:
     return f"fixture {fact.name.text};" if isinstance(fact, ast.FixtureUse) else f"{print_formula(fact)};"
 
 
-def _assertion(assertion: ast.Assertion) -> str:
+def _assertion(assertion: ast.Assertion | ast.NeverAssertion) -> str:
+    if isinstance(assertion, ast.NeverAssertion):
+        condition = f" if {print_formula(assertion.condition)}" if assertion.condition else ""
+        return f"assert_never {_call(assertion.goal.predicate, assertion.goal.params)}{condition};"
     keyword = "assert" if assertion.expected else "assert_not"
     called = f"{keyword} {_call(assertion.predicate, assertion.args)}"
     return f"{called}{_clause(assertion.iff)};" if assertion.iff else f"{called};"

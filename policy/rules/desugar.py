@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from policy.language import ast
 from policy.language.nodes import shown
+from policy.language.printer import print_formula
 from policy.language.source import Source, Span
 from policy.rules.components import reachable
 from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Problems, Vocabulary, did_you_mean
 from policy.rules.flatten import PredicateKey
-from policy.rules.program import Assertion, Atom, Test, Types, Var
+from policy.rules.program import Assertion, Atom, Invariant, Test, Types, Var
 from policy.values import ACTOR, RESOURCE, STRING, Value
 
 # ---- The tests of a policy: expand their fixtures, check their facts and read their assertions --------------------
@@ -47,8 +48,23 @@ def tests_of(
 
 
 def _test(test: ast.Test, facts: tuple[Atom, ...], source: Source, known: Vocabulary, problems: Problems) -> Test:
-    assertions = tuple([_assertion(written, source, known, problems) for written in test.assertions])
-    return Test(test.name.text, facts, assertions, test.span)
+    assertions, never = [], []
+    for written in test.assertions:
+        if isinstance(written, ast.NeverAssertion):
+            never.append(_never(written, source, known, problems))
+        else:
+            assertions.append(_assertion(written, source, known, problems))
+    return Test(test.name.text, facts, tuple(assertions), tuple(never), test.span)
+
+
+def _never(written: ast.NeverAssertion, source: Source, known: Vocabulary, problems: Problems) -> Invariant:
+    """Return the assertion's parts as texts, which are compiled when it is checked."""
+    for arg in written.goal.params:
+        if isinstance(arg, ast.Literal | ast.Parameter):
+            _argument(arg, known, problems)
+    goal, text = (source.text[span.start : span.end] for span in (written.goal.span, written.span))
+    condition = print_formula(written.condition) if written.condition else ""
+    return Invariant(goal, condition, text, written.span)
 
 
 def _check_unique_names(tests: list[ast.Test], problems: Problems) -> None:

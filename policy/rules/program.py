@@ -159,10 +159,21 @@ class Assertion:
 
 
 @dataclass(frozen=True, slots=True)
+class Invariant:
+    """`assert_never`: no facts make the goal and the condition true. Both are texts."""
+
+    goal: str
+    condition: str  # empty if there is no condition
+    text: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Test:
     name: str
     facts: tuple[Atom, ...]  # ground; fixtures already included
     assertions: tuple[Assertion, ...]
+    invariants: tuple[Invariant, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -271,6 +282,7 @@ __all__ = [
     "Assertion",
     "Atom",
     "Compare",
+    "Invariant",
     "Literal",
     "Member",
     "Not",

@@ -15,6 +15,7 @@ from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.rules import compile_text
 from policy.rules.program import Atom
+from policy.testing import line_named
 from policy.values import Value
 from tests.checks.conftest import fact, publish, store, url
 
@@ -132,11 +133,13 @@ def test_a_list_binds_the_variable_of_a_not(db, solver):
 
 def test_a_claim_is_proved_or_refuted(db, solver):
     program = compile_text(POLICY)
-    only_writers = stated(program, 'allow(u: User, "write", d: Doc)', 'has_role(u, "writer", d) and not is_locked(d)')
+    only_writers = stated(
+        program, 'allow(u: User, "write", d: Doc)', 'not (has_role(u, "writer", d) and not is_locked(d))'
+    )
     assert proved(only_writers, solver).verdict == Verdict.PROVED
-    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'has_role(u, "reader", d)'), solver)
+    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'not has_role(u, "reader", d)'), solver)
     assert found.verdict == Verdict.PROVED, "has_role follows from other roles too"
-    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'has_relation(d, "org", _)'), solver)
+    found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'not has_relation(d, "org", _)'), solver)
     assert [str(each) for each in found.witness.facts] == ['has_role(User{"user1"}, "reader", Doc{"doc1"})']
     assert str(found.witness.atom) == 'allow(User{"user1"}, "read", Doc{"doc1"})'
 
@@ -155,6 +158,53 @@ def test_a_claim_that_is_none_is_refused(goal, unless, told):
     with pytest.raises(AuthzError) as refused:
         stated(compile_text(POLICY), goal, unless)
     assert told in refused.value.message
+
+
+NEVER = """
+test "only writers write" {
+  assert_never allow(u: User, "write", d: Doc) if not has_role(u, "writer", d);
+  assert_never allow(_: User, "write", d: Doc) if is_locked(d);
+}
+test "readers belong to an org" {
+  assert_never allow(u: User, "read", d: Doc) if not has_relation(d, "org", _);
+  assert_never allow(u: User, "read", d: Doc) if is_lokked(d);
+}
+"""
+
+
+def test_assertions_about_all_facts_are_tests(db):
+    report = run_tests(compile_text(POLICY + NEVER))
+    assert [(test.name, test.passed, test.total) for test in report.tests] == [
+        ("only writers write", 2, 2),
+        ("readers belong to an org", 0, 2),
+    ]
+    assert [one.extent for one in report.tests[0].assertions] == ["proved", "proved"]
+    without_org, unknown = report.tests[1].assertions
+    assert without_org.message == 'expected never, found allow(User:user1, "read", Doc:doc1)'
+    assert without_org.explanation(line_named) == ['with has_role(User:user1, "reader", Doc:doc1)']
+    assert "did you mean `is_locked`?" in unknown.message
+
+
+def test_a_policy_that_breaks_an_assertion_about_all_facts_is_not_published(api):
+    answer = api.post("/policy", {"src": POLICY + NEVER})
+    assert answer.status_code == 400
+    assert 'expected never, found allow(User:user1, "read", Doc:doc1)' in answer.json()["message"]
+    assert api.post("/policy", {"src": POLICY + NEVER.partition('test "readers')[0]}).status_code == 200
+
+
+def test_without_the_solver_such_assertions_fail(db, monkeypatch):
+    monkeypatch.setattr("checks.analysis.search.is_available", lambda: False)
+    report = run_tests(compile_text(POLICY + NEVER.partition('test "readers')[0]))
+    assert {one.message for one in report.tests[0].assertions} == {AnalysisMissing().message}
+
+
+def test_what_is_not_decided_in_time_fails(db, monkeypatch):
+    monkeypatch.setattr("checks.analysis.search.Solver.left", property(lambda self: 0.0))
+    never = (
+        'test "t" { assert_never allow(u: User, "view", f: Folder) if is_hidden(f) and has_relation(f, "parent", f); }'
+    )
+    (failure,) = run_tests(compile_text(FOLDERS + never)).tests[0].failures
+    assert failure.endswith("not decided within 10 seconds: unknown: the time or memory limit was reached first")
 
 
 # ---- what would allow it -------------------------------------------------------------------------------------------

@@ -95,12 +95,16 @@ def assertions(draw):
     return ast.Assertion(draw(st.booleans()), draw(names), tuple(args), clause)
 
 
+never = st.builds(ast.NeverAssertion, heads, st.none() | formulas(conditions))
+tests = st.builds(ast.Test, strings, facts, tuples(assertions(), min_size=1)) | st.builds(
+    ast.Test, strings, st.just(()), tuples(assertions() | never, min_size=1)
+)
 items = st.one_of(
     blocks,
     rules,
     st.builds(ast.Declare, names, tuples(names)),
     st.builds(ast.Fixture, names, facts),
-    st.builds(ast.Test, strings, facts, tuples(assertions(), min_size=1)),
+    tests,
 )
 policies = st.builds(ast.Policy, st.lists(items, max_size=5).map(tuple))
 reserved = [*RESERVED, *LEGACY]

@@ -115,7 +115,7 @@ def test_variables_are_those_of_the_rule():
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("|", {"assert", "assert_not", "setup"}),
+        ("|", {"assert", "assert_not", "assert_never", "setup"}),
         ("setup { fixture | }", {"team"}),
         ('setup { has_role(User{"a"}, "|", Repo{"x"}); }', {"reader"}),
         ('setup { } assert allow(User{"a"}, "|", Org{"x"});', {"read", "touch", "audit"}),  # Org has none: all

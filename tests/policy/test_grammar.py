@@ -63,7 +63,7 @@ def _check_place(node, written: str) -> None:
             assert written.endswith(")")
         case ast.Literal() | ast.String() | ast.Membership():
             assert written[-1] in '"}]' or written[-1].isalnum()
-        case ast.Rule() | ast.Shorthand() | ast.Declare() | ast.Assertion() | ast.FixtureUse():
+        case ast.Rule() | ast.Shorthand() | ast.Declare() | ast.Assertion() | ast.NeverAssertion() | ast.FixtureUse():
             assert written.endswith(";")
         case ast.Block() | ast.Test() | ast.Fixture():
             assert written.endswith("}")

@@ -28,7 +28,7 @@ class Command(AnalysisCommand):
         self, *, environment: str, goal: str, unless: str, policy: str, seconds: float, **options: Any
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
-        statement = stated(program, goal, unless)
+        statement = stated(program, goal, unless and f"not ({unless})")
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
             found = proved(statement, solver)
         self.say(proof_lines(found, goal, program))

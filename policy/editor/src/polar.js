@@ -4,7 +4,7 @@ import { Tag, tagHighlighter } from "@lezer/highlight";
 
 const RESERVED = new Set(["if", "iff", "and", "or", "not", "in", "on", "matches", "matches!", "true", "false"]);
 const CONTEXTUAL = new Set([
-  "actor", "resource", "global", "extends", "declare", "type", "test", "fixture", "setup", "assert", "assert_not",
+  "actor", "resource", "global", "extends", "declare", "type", "test", "fixture", "setup", "assert", "assert_not", "assert_never",
 ]); // prettier-ignore
 const LISTS = new Set(["roles", "permissions", "relations"]);
 
