@@ -21,8 +21,8 @@ from django.utils import timezone
 from authz_project.database import let_go_if_broken
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
-from policy.core.cache import configured
 from policy.core.clock import now, time_of
+from policy.core.config import settings
 from policy.core.journal import NOBODY, By, changing
 from policy.core.threads import start_thread
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
@@ -253,7 +253,7 @@ def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
     A cached key costs no query, and is not verified here.
     """
     key_hash = hash_of(token)
-    if not token or (not configured.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
+    if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused
     known = _callers.get(key_hash)
     if known is None:

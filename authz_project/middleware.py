@@ -20,7 +20,7 @@ from authz_project.database import HEALTH, READINESS
 from authz_project.errors import too_large
 from authz_project.logs.formats import enter, leave, request_id_of
 from policy.core import spans
-from policy.core.cache import configured
+from policy.core.config import settings
 
 # The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (
@@ -98,7 +98,7 @@ LONGEST_NAME = 260  # characters of a host name with port
 
 def foreign_because(environ: Mapping[str, Any]) -> tuple[int, str] | None:
     """Return status and message if the request's host is not allowed; health checks always are."""
-    allowed, is_dev = configured.ALLOWED_HOSTS, configured.DEV_SERVER
+    allowed, is_dev = settings.ALLOWED_HOSTS, settings.DEV_SERVER
     if "*" in allowed and not is_dev:
         return None
     host = environ.get("HTTP_HOST") or environ.get("SERVER_NAME", "")
@@ -152,7 +152,7 @@ def refuse_foreign(get_response):
 
 def is_too_large(environ: Mapping[str, Any]) -> bool:
     """Return whether the body exceeds the limit, according to Content-Length."""
-    length, limit = environ.get("CONTENT_LENGTH") or "0", configured.MAX_BODY_BYTES
+    length, limit = environ.get("CONTENT_LENGTH") or "0", settings.MAX_BODY_BYTES
     return bool(limit) and not (len(length) < 20 and length.isdecimal() and int(length) <= limit)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
-from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework.authentication import BaseAuthentication
@@ -25,7 +24,7 @@ from authz_project.limits import take_token
 from authz_project.logs.formats import current, enter, leave, request_id_of
 from policy.active import Caller
 from policy.core import memory, spans
-from policy.core.cache import configured
+from policy.core.config import settings
 from policy.core.memory import demand, size_of_parsed
 from policy.core.spans import WAITS_SINCE
 from policy.endpoint import Endpoint, Request, Response
@@ -176,16 +175,16 @@ class KeyAuthentication(BaseAuthentication):
         `TooManyRequests` if the key has exceeded its rate limit.
         """
         token = token_of(request.headers)
-        if not (request.method in self._questions and configured.REPLICAS and is_remembered(token)):
+        if not (request.method in self._questions and settings.REPLICAS and is_remembered(token)):
             refresh_connection(mine)  # otherwise, a replica may answer without it
         try:
             caller = caller_of_token(token, self._scopes.get(request.method))  # None for an unhandled method: any key
         except ScopeMissing:  # the key is valid, so this counts towards its rate limit
-            if configured.RATE_LIMIT is not None:
-                take_token(hash_of(token), configured.RATE_LIMIT)
+            if settings.RATE_LIMIT is not None:
+                take_token(hash_of(token), settings.RATE_LIMIT)
             raise
-        if configured.RATE_LIMIT is not None:
-            take_token(caller.key_hash, configured.RATE_LIMIT)
+        if settings.RATE_LIMIT is not None:
+            take_token(caller.key_hash, settings.RATE_LIMIT)
         return None, caller
 
 

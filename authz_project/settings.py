@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, overload
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from policy.core.config import TopLevel
-
 env = environ.Env()
 
 
@@ -271,7 +269,7 @@ HISTORY_DAYS = number("HISTORY_DAYS", 0, int)
 ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes per process; 0 disables the cache
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
-AUTHZ = TopLevel()  # the settings that the apps read are those of this module
+AUTHZ = None  # the settings that the apps read are those of this module
 
 STRICT_CONTEXT_FACTS = boolean("STRICT_CONTEXT_FACTS")  # reject context facts that the policy doesn't use
 STRICT_FACTS = boolean("STRICT_FACTS")  # reject facts to be stored with roles or relations that the policy doesn't know

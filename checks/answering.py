@@ -16,7 +16,7 @@ from checks.decisions.log import note
 from facts.accept import HEADER, WARNING, Unused, line_of
 from policy.active import Caller, Seen
 from policy.core import spans
-from policy.core.cache import configured
+from policy.core.config import settings
 from policy.endpoint import OFFSET, Endpoint, Request, Response, is_published_client, position_seen, unconfirmed_caller
 from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
@@ -73,7 +73,7 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         key = cache_key(who, self._what(request), request.body)
-        replied = self._replica_reply if configured.REPLICAS else self._logged_reply
+        replied = self._replica_reply if settings.REPLICAS else self._logged_reply
         reply = replied(request, who, key)
         found = reply.found
         note(request, who, reply.logged, found.revision, found.version_id)
@@ -174,7 +174,7 @@ def _bytes_of(answer: CachedAnswer) -> int:
     )
 
 
-_answers: Cache[CacheKey, CachedAnswer] = Cache(configured.ANSWER_CACHE, _bytes_of)
+_answers: Cache[CacheKey, CachedAnswer] = Cache(settings.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, SnapshotState] = {}  # by environment, as far as this process knows
 # Hashes of requests; a new one overwrites whichever has its place.
 _seen = array("q", [0]) * _MOST_SEEN
@@ -182,7 +182,7 @@ _seen = array("q", [0]) * _MOST_SEEN
 
 def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:
     """Return the cache key of the request; None if the cache is off, or the request occurs for the first time."""
-    if not configured.ANSWER_CACHE:
+    if not settings.ANSWER_CACHE:
         return None
     key = (who.environment_id, what, body)
     number = hash(key)
@@ -216,7 +216,7 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
     if found.valid_while is None or run.in_transaction():
         return
     answer = CachedAnswer(key, body, found.unused, found.valid_while, found.warning)
-    if _bytes_of(answer) <= configured.ANSWER_CACHE / _SHARE:
+    if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 
 

@@ -16,8 +16,8 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from policy import rules
-from policy.core.cache import Recent
 from policy.core.clock import is_to_come, timeline
+from policy.core.memory import Recent
 from policy.errors import KeyRefused, ScopeMissing
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion

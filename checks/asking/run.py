@@ -28,7 +28,6 @@ from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
 from policy.core import clock, memory, notifications, spans
-from policy.core.cache import configured
 from policy.core.config import is_service, settings
 from policy.core.memory import budget
 
@@ -65,7 +64,7 @@ def bound_tables() -> BoundTables:
 
 def question_time() -> Deadline:
     """Return a deadline for a question, to be opened around all work for it."""
-    return Deadline(configured.STATEMENT_TIMEOUT)
+    return Deadline(settings.STATEMENT_TIMEOUT)
 
 
 def current_time() -> int:

@@ -36,9 +36,9 @@ from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_
 from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Caller, Seen, caller_of_hash, key_check, program_of_version, versions
 from policy.core import spans
-from policy.core.cache import K, Recent, V
 from policy.core.clock import timeline
 from policy.core.config import settings
+from policy.core.memory import K, Recent, V
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types

@@ -21,8 +21,8 @@ import orjson
 
 from policy.active import Caller, caller_of_hash
 from policy.core import spans
-from policy.core.cache import configured
 from policy.core.clock import microseconds_of, text_of, timeline
+from policy.core.config import settings
 from policy.core.threads import start_thread
 from policy.endpoint import Request, is_published_client
 from policy.errors import AuthzError
@@ -370,9 +370,9 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
     if writer is None:
         return
     try:
-        share = configured.DECISION_LOG_SAMPLE  # of all questions
+        share = settings.DECISION_LOG_SAMPLE  # of all questions
         is_drawn = share >= 1 or random() < share  # noqa: S311  not a secret
-        if is_drawn or configured.DECISION_LOG_DENIED:
+        if is_drawn or settings.DECISION_LOG_DENIED:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
     except Exception as reason:
@@ -458,7 +458,7 @@ def line_of(entry: LogEntry) -> bytes | None:
     if not (is_drawn or is_denial):
         return None
     more = _PUBLISHED if is_published else b""
-    if not configured.DECISION_LOG_CONTEXT:
+    if not settings.DECISION_LOG_CONTEXT:
         question, left_out = _without_context_of(path, question)
         more += b',"context_facts_left_out":%d' % left_out if left_out else b""
     if b"\n" in question or b"\r" in question:  # in JSON, a raw newline can only be whitespace between tokens
@@ -532,7 +532,7 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
     return orjson.dumps(body), left_out
 
 
-writer = Writer(configured.DECISION_LOG, line_of) if configured.DECISION_LOG else None
+writer = Writer(settings.DECISION_LOG, line_of) if settings.DECISION_LOG else None
 
 
 # ---- Reading the decision log -------------------------------------------------------------------------------------

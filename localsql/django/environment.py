@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from django.db.models.signals import post_save
 
 from checks.asking.session import Trusted
-from policy.core.cache import configured
+from policy.core.config import settings
 from policy.errors import NotFound
 from policy.models import Environment, environment_named
 
@@ -22,7 +22,7 @@ _uncommitted: set[int] = set()  # made in transactions of this process: a rollba
 
 def asker() -> Trusted:
     """Return the project itself as the asker about its environment (`AUTHZ["ENVIRONMENT"]`)."""
-    slug: str = configured.ENVIRONMENT  # type: ignore[misc]  # a project has it in AUTHZ
+    slug: str = settings.ENVIRONMENT  # type: ignore[misc]  # a project has it in AUTHZ
     found = _known.get(slug)
     if found is None:
         environment = environment_named(slug)

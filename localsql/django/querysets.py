@@ -48,8 +48,8 @@ from localsql.django.bindings import registry
 from localsql.django.environment import with_asker
 from localsql.django.tables import kind_of, value_of
 from policy.active import versions
-from policy.core.cache import Recent
 from policy.core.clock import timeline
+from policy.core.memory import Recent
 from policy.errors import Unavailable
 from policy.values import STRING, Value
 

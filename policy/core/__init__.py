@@ -4,6 +4,6 @@
 * `notifications`, `threads`    wait for the next change of an environment, and start threads
 * `config`                      settings, of the service or of a Django project that has its apps
 * `pagination`                  cursors, and lists that are read in pages
-* `cache`, `memory`             a cache whose hits take no lock, and the memory budget of a process
+* `memory`                      a cache whose hits take no lock, and the memory budget of a process
 * `spans`                       timed spans of a request
 """

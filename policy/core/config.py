@@ -4,18 +4,18 @@
 
     settings.STATEMENT_TIMEOUT
 
-Names that are not in `DEFAULTS` are Django's own settings. The service's own project defines `AUTHZ` as `TopLevel`, so
-that each entry is a setting of its own there.
+Names that are not in `DEFAULTS` are Django's own settings. In the service's own project, `AUTHZ` is None, and each
+entry is a setting of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from django.apps import apps
 from django.conf import LazySettings
 from django.conf import settings as django_settings
+from django.core.signals import setting_changed
 
 # Inside an application. The service's own defaults are in `authz_project/settings.py`.
 DEFAULTS: dict[str, Any] = {
@@ -51,37 +51,28 @@ def is_service() -> bool:
     return apps.is_installed("authz_project")
 
 
-class TopLevel(Mapping[str, Any]):
-    """The entries of `AUTHZ` as settings of their own: those of the service's own project."""
+class _Settings:
+    """Looks up a setting when it is first read, and caches it as an attribute: Django's own lookup takes longer.
 
-    def __getitem__(self, name: str) -> Any:
-        if name in DEFAULTS and hasattr(django_settings, name):
-            return getattr(django_settings, name)
-        raise KeyError(name)
+    All are looked up again after a test has overridden any setting with a fixture or `override_settings`. Assigning to
+    an attribute of Django's `settings` is not noticed.
+    """
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an entry; faster than the inherited method, since each check reads some."""
-        return getattr(django_settings, name, default) if name in DEFAULTS else default
+    def __getattr__(self, name: str) -> Any:
+        found = self.__dict__[name] = _entry(name) if name in DEFAULTS else getattr(django_settings, name)
+        return found
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in DEFAULTS if hasattr(django_settings, name))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def forget(self, **_: object) -> None:
+        self.__dict__.clear()
 
 
-class _Settings(LazySettings):
-    """Reads the entry, its default, or Django's setting of that name."""
-
-    def __init__(self) -> None:
-        """Do without Django's own initialization: this object only reads."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if not name.isupper():
-            return object.__getattribute__(self, name)
-        if name not in DEFAULTS:
-            return getattr(django_settings, name)
-        return getattr(django_settings, "AUTHZ", {}).get(name, DEFAULTS[name])
+def _entry(name: str) -> Any:
+    entries = getattr(django_settings, "AUTHZ", {})
+    if entries is None:
+        return getattr(django_settings, name, DEFAULTS[name])
+    return entries.get(name, DEFAULTS[name])
 
 
-settings = _Settings()
+_settings = _Settings()
+settings = cast(LazySettings, _settings)  # so that the type checker knows the settings' types
+setting_changed.connect(_settings.forget)

@@ -1,4 +1,6 @@
-"""The memory budget of a server process: what all of its requests may use together, and which one is refused beyond it.
+"""The memory of a process: caches of limited size, and the budget of a server.
+
+The budget is what all requests of a process may use together, and decides which one is refused beyond it.
 
 Three things are counted: rows that a query has fetched, as they arrive; what SQLite allocates for statements, while
 they run; and large request bodies, from before they are read until they are answered. If the sum exceeds the budget,
@@ -17,16 +19,17 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
 from mmap import mmap
 from pathlib import Path
 from sys import getsizeof
+from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from policy.errors import TooLarge, Unavailable
 
@@ -488,3 +491,82 @@ def count(rows: Sequence[tuple[Any, ...]], overhead: int = 0) -> None:
 def size_of_parsed(body: bytes) -> int:
     """Estimate how many bytes a body takes once it is parsed as JSON, including the body itself."""
     return len(body) + sum(body.count(character) * size for character, size in _OF_JSON)
+
+
+# ---- caches -------------------------------------------------------------------------------------------------------
+# Hits take no lock because most requests make two lookups that both hit.
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Kept(Generic[V]):
+    __slots__ = ("is_used", "value", "weight")
+
+    def __init__(self, value: V, weight: int):
+        self.value, self.weight = value, weight
+        self.is_used = False  # since it was stored, or last spared from eviction
+
+
+class Recent(Generic[K, V]):
+    """A CLOCK (second-chance) cache: evicts the oldest values, but spares those used since the last pass.
+
+    Frequently used values therefore stay. An LRU cache would move a value at each hit, which takes a lock.
+    """
+
+    def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
+        """Limit the cache to `most` values or, with `weigh`, to values of that total weight."""
+        self._most, self._weigh = most, weigh
+        self._weight = 0  # total
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()  # next to evict first
+        self._changing = Lock()
+
+    def get(self, key: K) -> V | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        found.is_used = True
+        return found.value
+
+    def store(self, key: K, value: V) -> None:
+        """Store a value. It must not weigh more than the cache's capacity."""
+        weight = self._weigh(value) if self._weigh else 1
+        assert weight <= self._most, "a value has room"
+        with self._changing:
+            self._drop(key)
+            while self._weight + weight > self._most:
+                self._evict()
+            self._kept[key] = _Kept(value, weight)
+            self._weight += weight
+
+    def drop(self, key: K) -> None:
+        with self._changing:
+            self._drop(key)
+
+    def drop_all(self, is_meant: Callable[[K], bool]) -> None:
+        """Drop the values of all keys for which `is_meant` returns true."""
+        with self._changing:
+            for key in [key for key in self._kept if is_meant(key)]:
+                self._drop(key)
+
+    def clear(self) -> None:
+        with self._changing:
+            self._kept.clear()
+            self._weight = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _drop(self, key: K) -> None:
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self._weight -= found.weight
+
+    def _evict(self) -> None:
+        """Evict the first value, or give it a second chance."""
+        key, first = next(iter(self._kept.items()))
+        if first.is_used:
+            first.is_used = False
+            self._kept.move_to_end(key)
+        else:
+            self._drop(key)

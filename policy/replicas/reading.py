@@ -16,7 +16,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 
 from policy.active import Caller, Seen
-from policy.core.cache import configured
 from policy.core.config import settings
 from policy.values import whole_number
 
@@ -59,7 +58,7 @@ def read(who: Caller, position: int | None, attempt: Callable[[], AttemptResult[
 
     `position` is the revision that the caller has seen; None if it sent none.
     """
-    if not configured.REPLICAS:
+    if not settings.REPLICAS:
         return attempt().result
     asked: list[Any] = []
     found = _on_replica(who, position, attempt, asked)
@@ -70,7 +69,7 @@ def read(who: Caller, position: int | None, attempt: Callable[[], AttemptResult[
 
 def note_change(environment_id: int, offset: int) -> None:
     """Note a change that this process has committed."""
-    if configured.REPLICAS:
+    if settings.REPLICAS:
         watch().known.learn(environment_id, Seen(offset))
 
 

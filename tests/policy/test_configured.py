@@ -3,12 +3,10 @@
 import pytest
 from django.conf import settings as usual
 
-from policy.core.cache import configured
-
 
 def test_they_are_the_settings(settings):
-    assert configured.STATEMENT_TIMEOUT == usual.STATEMENT_TIMEOUT
+    assert settings.STATEMENT_TIMEOUT == usual.STATEMENT_TIMEOUT
     settings.STATEMENT_TIMEOUT = 17
-    assert configured.STATEMENT_TIMEOUT == 17
+    assert settings.STATEMENT_TIMEOUT == 17
     with pytest.raises(AttributeError):
-        configured.NO_SUCH_SETTING  # noqa: B018
+        settings.NO_SUCH_SETTING  # noqa: B018

@@ -13,7 +13,7 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy import active, publishing
 from policy.active import active_program
-from policy.core.cache import Recent
+from policy.core.memory import Recent
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion

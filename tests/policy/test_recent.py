@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from policy.core.cache import Recent
+from policy.core.memory import Recent
 
 
 def test_the_oldest_that_was_not_used_is_evicted():
