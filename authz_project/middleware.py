@@ -18,9 +18,9 @@ from django.utils.deprecation import MiddlewareMixin
 from authz_project import observers
 from authz_project.database import HEALTH, READINESS
 from authz_project.errors import too_large
-from authz_project.logs.formats import enter, leave, request_id_of
 from policy.core import spans
 from policy.core.config import settings
+from policy.core.spans import enter, leave, request_id_of
 
 # The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (

@@ -21,12 +21,11 @@ from authz_project.database import let_go_if_broken, refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.limits import take_token
-from authz_project.logs.formats import current, enter, leave, request_id_of
 from policy.active import Caller
 from policy.core import memory, spans
 from policy.core.config import settings
 from policy.core.memory import demand, size_of_parsed
-from policy.core.spans import WAITS_SINCE
+from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
 from policy.replicas.reading import primary

@@ -11,10 +11,9 @@ from facts import wire
 from facts.accept import HEADER
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import lasting_from_json
-from policy.endpoint import Schema, many, nullable, ref, taken
+from policy.endpoint import DecodedField, JsonType, Schema, decoded, many, nullable, ref, taken
 from policy.errors import MalformedRequest
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text
-from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
 MAX_CHECKS = 10_000  # per request

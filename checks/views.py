@@ -26,10 +26,9 @@ from checks.serializers import (
 )
 from policy.active import Caller
 from policy.core.journal import current_offset
-from policy.endpoint import Doc, Request, Response, caller, changed, is_published_client, many, ref
+from policy.endpoint import Doc, Request, Response, caller, changed, decoded, is_published_client, many, ref
 from policy.errors import MalformedRequest
 from policy.moments import Moment, moment_of
-from policy.serializers import decoded
 from policy.values import STRING
 
 ANY_ACTION = Asked(STRING)

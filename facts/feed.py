@@ -23,8 +23,7 @@ from facts.read import read_snapshot
 from facts.table import IDS, KEY, began_again, fetch, ids_are, of_signatures, select
 from policy.active import Caller, confirm
 from policy.core.clock import short_text_of, text_of
-from policy.core.journal import newest_and_horizon
-from policy.core.notifications import run_with_connection, thread, watch
+from policy.core.journal import newest_and_horizon, run_with_connection, thread, watch
 from policy.errors import AuthzError, MalformedRequest
 
 # ---- feed position ------------------------------------------------------------------------------------------------

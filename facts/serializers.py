@@ -19,9 +19,8 @@ from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_j
 from policy import endpoint
 from policy.core.clock import short_text_of, text_of
 from policy.core.pagination import Cursor, cursor_of, digest_of
-from policy.endpoint import QueryParameter, Schema, many, ref, taken
+from policy.endpoint import DecodedField, JsonType, QueryParameter, Schema, many, ref, taken
 from policy.errors import MalformedRequest
-from policy.serializers import DecodedField, JsonType
 from policy.values import canonical_id
 
 _QUERIED = re.compile(r"args\.([0-9]{1,4})\.(type|id)", re.ASCII)

@@ -30,8 +30,18 @@ from policy.active import Caller, confirm, key_check, program_of_version
 from policy.core import journal, spans
 from policy.core.clock import is_to_come
 from policy.core.config import settings
-from policy.core.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, claim, record
-from policy.core.notifications import run_with_connection
+from policy.core.journal import (
+    NOBODY,
+    By,
+    Done,
+    Kind,
+    WriterTurn,
+    advance,
+    changing,
+    claim,
+    record,
+    run_with_connection,
+)
 from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
 from policy.rules.program import Program, Signature
 from policy.scopes import Scope

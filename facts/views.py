@@ -36,6 +36,7 @@ from policy.endpoint import (
     Response,
     caller,
     changed,
+    decoded,
     is_published_client,
     many,
     position_seen,
@@ -46,7 +47,6 @@ from policy.endpoint import (
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
 from policy.scopes import Scope
-from policy.serializers import decoded
 
 
 class Batch(Endpoint):

@@ -3,9 +3,8 @@
 from rest_framework import serializers
 
 from checks.serializers import ActionsQuery, AuthorizeQuery, EvaluateQuery, ListQuery, size_from_json
-from policy.endpoint import Schema, ref, taken, text
+from policy.endpoint import DecodedField, JsonType, Schema, decoded, ref, taken, text
 from policy.errors import MalformedRequest
-from policy.serializers import DecodedField, JsonType, decoded
 
 _COLUMN = text("The column with the ids in your query, such as `id` or `repository.id`.")
 

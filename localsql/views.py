@@ -10,9 +10,8 @@ from localsql import asking
 from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
-from policy.endpoint import Doc, Request, ref
+from policy.endpoint import Doc, Request, decoded, ref
 from policy.errors import MalformedRequest
-from policy.serializers import decoded
 from policy.values import STRING
 
 

@@ -94,15 +94,8 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
 
     Raise `KeyRefused` if there is no valid key, and `ScopeMissing` if the key is valid, but lacks the scope.
     """
-    check = key_check()
-    has_scope = "" if needs is None else f", {check.scopes[needs]}"
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.author}, e.slug,"
-            f' e."offset", {MOMENT}{has_scope}'
-            f" FROM {check.before}%s{check.after(is_to_come(connection.vendor, check.expires_at))}",
-            (key_hash,),
-        )
+        cursor.execute(_key_statement(connection.vendor, needs), (key_hash,))
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
@@ -112,6 +105,17 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
         row[1], key_hash, needs, confirmed=True, policy_version_id=row[2], author=row[4], environment=row[5],
         key_id=row[3], seen=Seen(row[6], row[7]),
     )  # fmt: skip
+
+
+@cache
+def _key_statement(vendor: str, needs: Scope | None) -> str:
+    check = key_check()
+    has_scope = "" if needs is None else f", {check.scopes[needs]}"
+    return (
+        f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.author}, e.slug,"
+        f' e."offset", {MOMENT}{has_scope}'
+        f" FROM {check.before}%s{check.after(is_to_come(vendor, check.expires_at))}"
+    )
 
 
 def confirm(caller: Caller) -> Caller:

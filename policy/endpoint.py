@@ -1,4 +1,4 @@
-"""What all endpoints share: the request, the caller, the response, and JSON schemas."""
+"""What all endpoints share: the request and its decoding, the caller, the response, and JSON schemas."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple, cast
 
 from django.core.handlers.wsgi import get_bytes_from_wsgi
 from django.db import Error
 from django.http import QueryDict
 from django.http.request import split_domain_port, validate_host
+from rest_framework import serializers
 from rest_framework.exceptions import APIException
 
 from policy.active import Caller, confirm
 from policy.core.config import settings
 from policy.core.journal import changing
-from policy.errors import AuthzError, KeyRefused
+from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.replicas.reading import position_of
 from policy.scopes import Scope
 
@@ -87,6 +89,91 @@ class Doc:
     refused_body: str = "Message"  # the schema of errors
     refused_bodies: Mapping[int, str] = field(default_factory=dict)  # for statuses that have another one
     deprecated_for: str = ""  # the replacement
+
+
+# ---- Bodies and query strings -------------------------------------------------------------------------------------
+# Serializers of bodies and query strings define both their decoding and the OpenAPI document. A serializer's docstring
+# and its fields' help texts appear in the OpenAPI document, for callers.
+
+
+class JsonType(NamedTuple):
+    """A type of JSON values: `decode(raw, path)` converts the JSON at a path, `schema` describes the JSON."""
+
+    decode: Callable[[Any, str], Any]
+    schema: Schema
+
+
+class DecodedField(serializers.Field):
+    """A member of a body. An optional member that is missing or null gets the value `absent`.
+
+    It skips the framework's processing of forms, which takes longer than answering a query.
+    """
+
+    def __init__(self, kind: JsonType, optional: bool = False, absent: object = None, help_text: str = ""):
+        super().__init__(required=not optional, help_text=help_text)
+        self.decode = kind.decode
+        self.absent = absent
+        self.schema = nullable(kind.schema) if optional else kind.schema
+
+    def get_value(self, body):
+        return body.get(self.field_name)
+
+    def run_validation(self, raw=None):
+        return self.absent if raw is None and not self.required else self.decode(raw, self.path)
+
+    def reader(self) -> Callable[[dict], Any]:
+        """Return a function that combines `get_value` and `run_validation` in one call."""
+        get, decode, path, absent = self.get_value, self.decode, self.path, self.absent
+        if self.required:
+            return lambda body: decode(get(body), path)
+
+        def read(body: dict) -> Any:
+            raw = get(body)
+            return absent if raw is None else decode(raw, path)
+
+        return read
+
+    @cached_property
+    def path(self) -> str:
+        """Return the member's position in the request: names joined by dots."""
+        names: list[str] = []
+        field: serializers.BaseSerializer | serializers.Field | None = self
+        while field is not None:
+            names.insert(0, field.field_name or "")
+            field = field.parent
+        return ".".join(filter(None, names))
+
+    @property
+    def members(self) -> dict[str, Schema]:
+        """Return the schemas of the body's members that the field reads, by name: subclasses may read several."""
+        return {str(self.field_name): self.schema}
+
+
+def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
+    """Return the decoded members of a body; `path` is the body's position in the request."""
+    if not isinstance(raw, dict):
+        raise MalformedRequest(path, f"{'' if path else 'the request body '}must be a JSON object")
+    try:
+        return {name: read(raw) for name, read in _readers(kind)}
+    except MalformedRequest as fault:
+        if not path:
+            raise
+        raise MalformedRequest(f"{path}.{fault.path}", fault.reason) from None
+
+
+@cache
+def _readers(kind: type[serializers.Serializer]) -> tuple[tuple[str, Callable[[dict], Any]], ...]:
+    """Return one function for each of the serializer's fields, which reads it from a body.
+
+    All requests share the fields: creating them takes longer than using them, and they keep no state of a request.
+    """
+    return tuple((name, _reader(field)) for name, field in kind().fields.items())
+
+
+def _reader(field: serializers.Field) -> Callable[[dict], Any]:
+    if isinstance(field, DecodedField):
+        return field.reader()
+    return lambda body: field.run_validation(field.get_value(body))
 
 
 # ---- The service's public URL -------------------------------------------------------------------------------------

@@ -1,21 +1,105 @@
 """The endpoints about policies."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from rest_framework import serializers
 
 from policy import publishing
 from policy.active import program_of_version
 from policy.core.journal import By
-from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, changed, ref, writing
+from policy.endpoint import (
+    Doc,
+    Endpoint,
+    QueryParameter,
+    Request,
+    Response,
+    Schema,
+    caller,
+    changed,
+    nullable,
+    ref,
+    writing,
+)
 from policy.errors import MalformedRequest, NotFound
 from policy.models import PolicyVersion
-from policy.publishing import Published
+from policy.publishing import MAX_NOTE, Published
 from policy.rules.program import Program
 from policy.scopes import Scope
-from policy.serializers import PolicyBody, PublishFlags
 
 UNCHANGED = 202
+MAX_FILENAME = 1000  # characters
 _NUMBER = {"type": "integer", "minimum": 0}
+
+# ---- bodies --------------------------------------------------------------------------------------------------------
+
+
+class TextField(serializers.Field):
+    """A string. Unlike the framework's field, it does not convert numbers and other values to strings."""
+
+    default_error_messages = {
+        "type": "must be a string",
+        "length": "must not be longer than {limit} characters",
+        "unfit": "must not contain control characters",
+    }
+
+    def __init__(self, max_length: int | None = None, one_line: bool = False, **options: Any):
+        super().__init__(**options)
+        self.max_length = max_length
+        self.one_line = one_line
+
+    def to_internal_value(self, raw):
+        if not isinstance(raw, str):
+            self.fail("type")
+        if self.max_length is not None and len(raw) > self.max_length:
+            self.fail("length", limit=self.max_length)
+        if self.one_line and not raw.isprintable():
+            self.fail("unfit")
+        return raw
+
+    def to_representation(self, value):
+        return value
+
+    @property
+    def schema(self) -> Schema:
+        length = {} if self.max_length is None else {"maxLength": self.max_length}
+        text = {"type": "string"} | length | ({"pattern": "^[ -~]*$"} if self.one_line else {})
+        return nullable(text) if self.allow_null else text
+
+
+class PolicyBody(serializers.Serializer):
+    """A text in Polar."""
+
+    default_error_messages = {"invalid": "the request body must be an object"}
+
+    src = TextField()
+    filename = TextField(
+        max_length=MAX_FILENAME,
+        one_line=True,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="A file name that precedes the problems in error messages: one line of printable characters.",
+    )
+    note = TextField(
+        max_length=MAX_NOTE,
+        one_line=True,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="What changes and why: one line, stored with the policy version.",
+    )
+
+
+class PublishFlags(serializers.Serializer):
+    force = serializers.BooleanField(default=False, help_text="Publish even if tests fail.")
+    fail_fast = serializers.BooleanField(default=False, help_text="Stop at the first failed test.")
+    show_suggestions = serializers.BooleanField(
+        default=False, help_text="Include compiler warnings in the response message."
+    )
+
+
+# ---- endpoints -----------------------------------------------------------------------------------------------------
 
 
 class PolicyEndpoint(Endpoint):

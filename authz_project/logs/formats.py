@@ -13,12 +13,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from random import getrandbits
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from policy.core.clock import text_of
+from policy.core.spans import current
 
 # ---- redaction ----------------------------------------------------------------------------------------------------
 # Removes row values from errors: PostgreSQL includes them in `DETAIL` and in the `CONTEXT` of a COPY.
@@ -30,50 +30,6 @@ _DETAILS = re.compile(rf"\n[^\W\d_]+:  .*?{_NEXT}", re.DOTALL)  # with any label
 def without_details(text: str) -> str:
     """Return an error message or traceback with each error cut off before its first label, such as `DETAIL:`."""
     return _DETAILS.sub("", text)
-
-
-# ---- current request ----------------------------------------------------------------------------------------------
-# The request that this thread is processing, for all log lines that any code writes meanwhile.
-
-
-class CallerInLog(Protocol):
-    """What log lines show of a `Caller`."""
-
-    @property
-    def environment(self) -> str: ...
-    @property
-    def key_id(self) -> int | None: ...
-
-
-class _Current(threading.local):
-    request_id = ""
-    path = ""
-    caller: CallerInLog | None = None
-
-
-current = _Current()
-_REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
-_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # the digit that holds a UUID's variant
-
-
-def request_id_of(given: str) -> str:
-    """Return the request's own id if it is 1 to 128 printable ASCII characters, else a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else new_id()
-
-
-def new_id() -> str:
-    """Return a random UUID, not secure against guessing. The standard library takes five times as long."""
-    digits = f"{getrandbits(128):032x}"  # the generator is seeded anew in each process
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
-
-
-def enter(request_id: str, path: str) -> None:
-    """Make log lines of this thread name this request from now on. Its caller is not known yet."""
-    current.request_id, current.path, current.caller = request_id, path, None
-
-
-def leave() -> None:
-    current.request_id = ""
 
 
 # ---- formatters ---------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import localsql.serializers as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END
-from policy.endpoint import QueryParameter, Schema, answered, many, nullable, ref, taken, text
-from policy.serializers import DecodedField, JsonType, PolicyBody, TextField
+from policy.endpoint import DecodedField, JsonType, QueryParameter, Schema, answered, many, nullable, ref, taken, text
+from policy.views import PolicyBody, TextField
 
 # ---- JSON schemas of responses, by name. Responses have exactly the listed keys -----------------------------------
 

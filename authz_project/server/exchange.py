@@ -13,12 +13,12 @@ from granian.rsgi import HTTPProtocol, Scope
 from authz_project import observers
 from authz_project.database import Readiness, draining
 from authz_project.errors import refusal_of
-from authz_project.logs.formats import request_id_of
 from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.listening import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.files import FileOnDisk
 from policy.core import memory, spans
+from policy.core.spans import request_id_of
 from policy.endpoint import MAY_WAIT
 from policy.errors import Unavailable
 

@@ -571,7 +571,7 @@ def at_once() -> int:
     """Return how many threads may run at the same time while none of them is slow; 0 means all.
 
     While PostgreSQL executes one thread's statement, other threads can run. SQLite mostly finishes in less time than
-    a thread switch takes. A longer statement lets the next thread begin (`policy/core/notifications.py`).
+    a thread switch takes. A longer statement lets the next thread begin (`policy/core/journal.py`).
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 

@@ -25,7 +25,7 @@ from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.listening import BACKLOG, HTTP1, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, Target, WorkerReport
-from policy.core.notifications import watch
+from policy.core.journal import watch
 from policy.core.threads import start_thread
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop

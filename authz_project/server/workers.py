@@ -17,8 +17,8 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import let_go_if_broken, refresh_connection
-from policy.core import notifications
-from policy.core.notifications import thread
+from policy.core import journal
+from policy.core.journal import thread
 from policy.core.threads import note_shortage, start_thread, thread_pool
 
 # ---- admission queue ----------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class CheckThreads:
     The thread that became idle last is used first: its data, and those of its connection's server process, are still
     in the CPU caches. So a few clients keep only a few threads busy.
 
-    A thread that has run for `LONG`, or declares itself slow (`policy/core/notifications.py`), gives up its slot: up to
+    A thread that has run for `LONG`, or declares itself slow (`policy/core/journal.py`), gives up its slot: up to
     `more` threads beyond `threads` run instead. If no thread can be started, tasks wait for the existing ones; if there
     are none, tasks are rejected.
     """
@@ -212,7 +212,7 @@ class CheckThreads:
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
-        notifications.thread.give_up = partial(self._give_up, inbox)
+        journal.thread.give_up = partial(self._give_up, inbox)
         while True:
             _done(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
             with self.lock:

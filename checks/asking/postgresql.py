@@ -22,7 +22,7 @@ from psycopg.pq.abc import PGresult
 from checks.asking.limits import LONG, Deadline, known
 from checks.asking.run import turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy.core import memory, notifications
+from policy.core import journal, memory
 from policy.errors import Cancelled, TooLarge, Unavailable
 
 _FRESH = 0.9  # share of a question's time; while more is left, the connection's `statement_timeout` is good enough
@@ -82,7 +82,7 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: Sequence[object], time:
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
         return _noted(raw, sql, values, time, times)
-    notifications.give_up_slot()
+    journal.give_up_slot()
     with turns.one(time) as turn:
         try:
             return _noted(raw, sql, values, time, times)

@@ -27,7 +27,7 @@ from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
-from policy.core import clock, memory, notifications, spans
+from policy.core import clock, journal, memory, spans
 from policy.core.config import is_service, settings
 from policy.core.memory import budget
 
@@ -343,7 +343,7 @@ class _Clock:
             budget.look(holding)
         if self._has_slot:
             self._has_slot = False
-            notifications.give_up_slot()
+            journal.give_up_slot()
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:

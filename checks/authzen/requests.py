@@ -12,10 +12,9 @@ from checks.asking.paging import LARGEST, PageRequest, continued
 from checks.asking.question import Asked
 from facts.wire import Fact, id_from_json, name_from_json
 from policy.core.pagination import digest_of
-from policy.endpoint import Schema, many, nullable, ref, taken
+from policy.endpoint import DecodedField, JsonType, Schema, decoded, many, nullable, ref, taken
 from policy.errors import MalformedRequest
 from policy.rules.program import Program
-from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- entities -----------------------------------------------------------------------------------------------------

@@ -39,12 +39,11 @@ from checks.explain.explain import Explanation, explain, explanation_to_json
 from checks.views import moment_asked
 from facts.wire import Fact
 from policy.active import Caller, program_of_version
-from policy.endpoint import Doc, Endpoint, Request, Response, public_url_of, ref
+from policy.endpoint import Doc, Endpoint, Request, Response, decoded, public_url_of, ref
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import PolicyVersion
 from policy.moments import Moment, seen_since
 from policy.rules.program import Program
-from policy.serializers import decoded
 
 # ---- From requests to questions: one decision or many, and searches -----------------------------------------------
 # The policy decides which properties become facts, at first the one that was last seen active. The statements confirm

@@ -34,13 +34,12 @@ from facts.wire import fact_from_json
 from policy.active import program_of_version
 from policy.core.clock import text_of
 from policy.core.journal import current_offset
-from policy.endpoint import Endpoint, Request
+from policy.endpoint import Endpoint, Request, decoded
 from policy.errors import AuthzError
 from policy.models import Environment, Revision
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.publishing import active_version
 from policy.rules.program import Program
-from policy.serializers import decoded
 
 # ---- questions ----------------------------------------------------------------------------------------------------
 # Reads a line of the log: the questions that it asked, and the goals that hold according to its answer.

@@ -1,13 +1,15 @@
-"""Timed spans of a request, for metrics, logs and traces."""
+"""The request that a thread answers, for logs, and its timed spans, for metrics, logs and traces."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from random import getrandbits
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 now = perf_counter
@@ -139,3 +141,47 @@ def carried(work: Callable[[], T]) -> Callable[[], T]:
             _thread.parts = before
 
     return done
+
+
+# ---- current request ----------------------------------------------------------------------------------------------
+# The request that this thread is processing, for all log lines that any code writes meanwhile.
+
+
+class CallerInLog(Protocol):
+    """What log lines show of a `Caller`."""
+
+    @property
+    def environment(self) -> str: ...
+    @property
+    def key_id(self) -> int | None: ...
+
+
+class _Current(threading.local):
+    request_id = ""
+    path = ""
+    caller: CallerInLog | None = None
+
+
+current = _Current()
+_REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # the digit that holds a UUID's variant
+
+
+def request_id_of(given: str) -> str:
+    """Return the request's own id if it is 1 to 128 printable ASCII characters, else a new one."""
+    return given if _REQUEST_ID.fullmatch(given) else new_id()
+
+
+def new_id() -> str:
+    """Return a random UUID, not secure against guessing. The standard library takes five times as long."""
+    digits = f"{getrandbits(128):032x}"  # the generator is seeded anew in each process
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
+
+
+def enter(request_id: str, path: str) -> None:
+    """Make log lines of this thread name this request from now on. Its caller is not known yet."""
+    current.request_id, current.path, current.caller = request_id, path, None
+
+
+def leave() -> None:
+    current.request_id = ""

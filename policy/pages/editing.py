@@ -51,8 +51,8 @@ from policy.publishing import (
     run_tests,
 )
 from policy.rules.program import Program, Test
-from policy.serializers import MAX_FILENAME
 from policy.testing import TestOutcome, line_named
+from policy.views import MAX_FILENAME
 
 # ---- Feedback on a text while it is being edited ------------------------------------------------------------------
 # Each process compiles one text at a time and tests one text at a time, so that editors take little time from requests

@@ -68,9 +68,8 @@ def read(who: Caller, position: int | None, attempt: Callable[[], AttemptResult[
 
 
 def note_change(environment_id: int, offset: int) -> None:
-    """Note a change that this process has committed."""
-    if settings.REPLICAS:
-        watch().known.learn(environment_id, Seen(offset))
+    """Note a change that this process has committed, if there are replicas."""
+    watch().known.learn(environment_id, Seen(offset))
 
 
 def position_of(text: str) -> int | None:

@@ -11,7 +11,7 @@ import requests
 
 from authz_project.server import workers
 from authz_project.server.workers import ChangeThreads
-from policy.core.notifications import run_with_connection
+from policy.core.journal import run_with_connection
 from tests.service import Client
 
 SECONDS = 3.0  # of a load, on each database

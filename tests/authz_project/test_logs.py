@@ -18,9 +18,10 @@ from django.db import Error, OperationalError, connection, transaction
 from authz_project import errors, observers
 from authz_project.logs import access, formats
 from authz_project.logs.access import AccessLog, pieces
-from authz_project.logs.formats import FACTS, Json, Plain, current, enter, leave, shortened
+from authz_project.logs.formats import FACTS, Json, Plain, shortened
 from authz_project.management.commands import serve
 from policy.core import spans
+from policy.core.spans import current, enter, leave
 from tests.authz_project.test_observers import send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import refusal
 from tests.logged import logged

@@ -9,7 +9,7 @@ import pytest
 
 from authz_project.server import workers as slots_module
 from authz_project.server.workers import KNOWN_FIRST, CheckThreads
-from policy.core import notifications, threads
+from policy.core import journal, threads
 
 
 def until(is_so) -> None:
@@ -120,8 +120,8 @@ def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
 
     def first() -> None:
         order.put("first")
-        notifications.give_up_slot()
-        notifications.give_up_slot()  # it has none any more
+        journal.give_up_slot()
+        journal.give_up_slot()  # it has none any more
         more.wait(60)
         order.put("first again")
 
@@ -141,7 +141,7 @@ def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
 
     def long() -> None:
         begun.put("begun")
-        notifications.give_up_slot()
+        journal.give_up_slot()
         more.wait(60)
 
     for _ in range(5):
@@ -153,7 +153,7 @@ def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
 
 
 def test_outside_of_slots_nobody_has_a_slot_to_give_up():
-    notifications.give_up_slot()
+    journal.give_up_slot()
 
 
 def test_guests_neither_fill_the_queue_of_known_callers_nor_starve(monkeypatch):

@@ -17,8 +17,8 @@ from django.db import connection, connections
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from policy.core import notifications
-from policy.core.notifications import OffsetWatch, watch
+from policy.core import journal
+from policy.core.journal import OffsetWatch, watch
 from tests.facts.test_feed import POLICY, role
 from tests.service import ROOT, Client, start_service
 
@@ -88,7 +88,7 @@ def test_a_key_that_is_revoked_meanwhile_opens_nothing(api):
 
 def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypatch):
     looks = []
-    monkeypatch.setattr("policy.core.notifications.offsets_of", lambda ids: looks.append(ids) or dict.fromkeys(ids, 0))
+    monkeypatch.setattr("policy.core.journal.offsets_of", lambda ids: looks.append(ids) or dict.fromkeys(ids, 0))
     mine = OffsetWatch()
     with ThreadPoolExecutor(8) as threads:
         waits = [threads.submit(mine.wait, 1, 0, time.monotonic() + 1) for _ in range(8)]
@@ -101,14 +101,14 @@ def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypat
 
 
 def test_the_thread_that_looked_leaves_nothing_to_the_garbage_collector(api, monkeypatch):
-    looked, offsets_of = [], notifications.offsets_of
+    looked, offsets_of = [], journal.offsets_of
 
     def noted(ids: list[int]) -> dict[int, int]:
         looked.append((threading.current_thread(), ref(connections["default"])))
         offsets_of(ids)
         return dict.fromkeys(ids, 7)
 
-    monkeypatch.setattr(notifications, "offsets_of", noted)
+    monkeypatch.setattr(journal, "offsets_of", noted)
     gc.disable()
     try:
         assert OffsetWatch().wait(1, 0, time.monotonic() + WITHIN)
@@ -119,7 +119,7 @@ def test_the_thread_that_looked_leaves_nothing_to_the_garbage_collector(api, mon
 
 
 def test_who_waits_again_is_told_after_no_thread_could_be_started(api, monkeypatch):
-    monkeypatch.setattr(notifications, "offsets_of", lambda ids: dict.fromkeys(ids, 7))
+    monkeypatch.setattr(journal, "offsets_of", lambda ids: dict.fromkeys(ids, 7))
     mine = OffsetWatch()
     with monkeypatch.context() as scarce:
         scarce.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
@@ -129,7 +129,7 @@ def test_who_waits_again_is_told_after_no_thread_could_be_started(api, monkeypat
 
 
 def test_nobody_waits_once_it_is_over(monkeypatch):
-    monkeypatch.setattr("policy.core.notifications.offsets_of", lambda ids: {})
+    monkeypatch.setattr("policy.core.journal.offsets_of", lambda ids: {})
     mine = OffsetWatch()
     with ThreadPoolExecutor(1) as thread:
         wait = thread.submit(mine.wait, 0, 0, time.monotonic() + 30)
