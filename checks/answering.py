@@ -11,7 +11,8 @@ from typing import ClassVar, NamedTuple, Protocol
 import orjson
 
 from checks.asking import run
-from checks.asking.session import Cache, SnapshotState, confirmed
+from checks.asking.ask import confirmed
+from checks.asking.question import Cache, SnapshotState
 from checks.decisions.log import note
 from facts.accept import HEADER, WARNING, Unused, line_of
 from policy.active import Caller, Seen

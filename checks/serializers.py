@@ -4,8 +4,7 @@ from functools import cached_property
 
 from rest_framework import serializers
 
-from checks.asking import question
-from checks.asking.question import SMALLEST, Asked, Check
+from checks.asking.question import MAX_CALLS, MAX_VARIABLES, SMALLEST, Asked, Check, NamedCall
 from checks.explain.cases import ANY
 from facts import wire
 from facts.accept import HEADER
@@ -25,7 +24,7 @@ SHAPES: dict[str, Schema] = {
     "Call": {
         "type": "array",
         "description": "A predicate and the names of its variables.",
-        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=question.MAX_VARIABLES)],
+        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=MAX_VARIABLES)],
         "minItems": 2,
         "maxItems": 2,
         "items": False,
@@ -129,6 +128,33 @@ def any_json(raw: object, path: str) -> object:
     return raw
 
 
+def call_from_json(raw: object, path: str) -> NamedCall:
+    if not isinstance(raw, list) or len(raw) != 2:
+        raise MalformedRequest(path, "must be an array of two elements, a predicate and its variables")
+    predicate, variables = raw
+    if not isinstance(variables, list):
+        raise MalformedRequest(f"{path}[1]", "must be an array of variables")
+    if len(variables) > MAX_VARIABLES:
+        raise MalformedRequest(f"{path}[1]", f"must have at most {MAX_VARIABLES} elements")
+    names = [wire.new_name_from_json(name, f"{path}[1][{index}]") for index, name in enumerate(variables)]
+    return wire.name_from_json(predicate, f"{path}[0]"), tuple(names)
+
+
+def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "must be an array of calls")
+    if len(raw) > MAX_CALLS:
+        raise MalformedRequest(path, f"must have at most {MAX_CALLS} elements")
+    return tuple([call_from_json(call, f"{path}[{index}]") for index, call in enumerate(raw)])
+
+
+def constraints_from_json(raw: object, path: str) -> dict[str, object]:
+    """Return the object as sent. Constraints of variables in the query are decoded later, all others are ignored."""
+    if not isinstance(raw, dict):
+        raise MalformedRequest(path, "must be an object from variables to types and ids")
+    return raw
+
+
 _ID = ref("Id")
 _ID_OR_STAR: Schema = {"anyOf": [_ID, {"const": "*"}]}
 
@@ -137,9 +163,9 @@ ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
 ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
 CONTEXT_FACTS = JsonType(lasting_from_json, LASTING_FACTS.schema)
-CALL = JsonType(question.call_from_json, ref("Call"))
-CALLS = JsonType(question.calls_from_json, many(ref("Call"), maxItems=question.MAX_CALLS))
-CONSTRAINTS = JsonType(question.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
+CALL = JsonType(call_from_json, ref("Call"))
+CALLS = JsonType(calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
+CONSTRAINTS = JsonType(constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
 CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
 EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})

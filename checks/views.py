@@ -4,7 +4,7 @@ from functools import partial
 from typing import ClassVar
 
 from checks.answering import Answering, Asking, Reply
-from checks.asking import ask, fact_patterns, paging
+from checks.asking import ask, by_rows, paging
 from checks.asking.question import Asked, Query, Question, allow, by_ids
 from checks.engine.answers import AnswerRow
 from checks.explain import explain
@@ -120,7 +120,7 @@ class AuthorizeEach(Answering):
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
         moment = moment_asked(request, who)
-        allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"], moment)
+        allowed, found = by_rows.allowed_each(who, body["checks"], body["context_facts"], moment)
         return {"results": allowed}, found
 
 
@@ -157,8 +157,8 @@ class QueryEndpoint(Answering):
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
         moment = moment_asked(request, who)
-        found = fact_patterns.find_facts(who, body["fact"], body["context_facts"], moment)
-        return {"results": fact_patterns.facts_to_json(body["fact"], found)}, found
+        found = by_rows.find_facts(who, body["fact"], body["context_facts"], moment)
+        return {"results": by_rows.facts_to_json(body["fact"], found)}, found
 
 
 class BulkActions(Answering):
@@ -178,7 +178,7 @@ class BulkActions(Answering):
         bodies = self.body.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         moment = moment_of_many(request.data, who)
-        found = ask.answered_each(who, [actions_question(body) for body in bodies], context, moment)
+        found = by_rows.answered_each(who, [actions_question(body) for body in bodies], context, moment)
         return [{"results": names(rows)} for rows in found.of_each], found
 
 

@@ -13,17 +13,21 @@ from typing import NamedTuple
 
 from checks.asking import limits, run
 from checks.asking.advice import warning_on
-from checks.asking.open_policy import AskedPolicy, policy_of, program_of
-from checks.asking.question import Outline, Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.session import (
+from checks.asking.ask import Asker, LiveSession, confirmed, settled
+from checks.asking.question import (
     NEW_SIGNATURE,
-    Asker,
-    LiveSession,
+    AskedPolicy,
+    Outline,
     PreparedCache,
+    Question,
     StatementKey,
-    confirmed,
+    Values,
+    check_predicate,
+    inline_rows,
     numbering_of,
-    settled,
+    outline_of,
+    policy_of,
+    program_of,
     shared_cache,
 )
 from checks.engine.compile import MOST_WEIGHT

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from checks.asking.ask import Asker
 from checks.asking.question import Question
-from checks.asking.session import Asker
 from checks.explain.explain import Explanation, explain
 from facts.wire import Fact
 from localsql.asking import authorize

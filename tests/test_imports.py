@@ -22,10 +22,8 @@ ALLOWED = {
         "policy",
         "checks.answering",
         "checks.asking.advice",
-        "checks.asking.ask",  # by `localsql.django`, as `checks.explain` is
-        "checks.asking.session",
+        "checks.asking.ask",  # its answers by `localsql.django`, as `checks.explain` is
         "checks.asking.limits",
-        "checks.asking.open_policy",
         "checks.asking.question",
         "checks.asking.run",
         "checks.engine",
@@ -46,7 +44,7 @@ CORE = ("policy.core", "policy.errors", "policy.replicas.reading", "policy.value
 FRAMEWORKS = ("django", "rest_framework", "environ", "psycopg")
 # Of the engine: each package uses those before it. The files beside them are leaves: all packages use them, they use
 # none.
-PACKAGES = tuple(f"checks.engine.{package}" for package in ("rules", "plan", "sql", "compile", "by_rows"))
+PACKAGES = tuple(f"checks.engine.{package}" for package in ("rules", "plan", "sql", "compile"))
 
 
 def files() -> list[Path]:

@@ -31,8 +31,8 @@ from authz_project.backups.archive import (
 from authz_project.database import APPLIED, SchemaState, state_of
 from authz_project.models import ApiKey
 from checks.asking import ask
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from checks.asking.session import Trusted
 from facts.indexes import PAST, STORED
 from facts.mentioned_ids import known_ids
 from facts.table import select

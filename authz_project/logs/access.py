@@ -16,8 +16,7 @@ from django.conf import settings
 from authz_project.logs.formats import FACTS, most_at_once, write
 from authz_project.observers import AnsweredRequest, observe
 from checks.asking.advice import redacted, redacted_root
-from checks.asking.question import Outline
-from checks.asking.session import StatementKey, tables_read
+from checks.asking.question import Outline, StatementKey, tables_read
 from policy.core.clock import text_of
 from policy.core.threads import start_thread
 

@@ -2,12 +2,11 @@
 
 Read it in this order:
 
-* `ask`                what endpoints and commands that check or list something call
-* `question`           questions, and their outlines without values
-* `session`            who asks, the policy that answers, prepared statements, and what they confirm
+* `question`           questions, their outlines without values, and the statements prepared for these
+* `ask`                who asks, the policy that answers, and what endpoints and commands that check something call
+* `by_rows`            many questions in one statement
 * `run`, `postgresql`  run statements
 * `limits`             deadlines, and turns of slow statements
-* `by_rows`            many questions in one statement
 * `paging`             pages of one moment
 * `snapshot`           many small questions in one snapshot
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from checks.asking.open_policy import OpenProgram
-from checks.asking.question import EVERY, NAME, Outline, Question, TypedId
+from checks.asking.question import EVERY, NAME, OpenProgram, Outline, Question, TypedId
 from checks.engine.compile import Root
 from checks.explain.cases import ANY
 from facts.accept import printable

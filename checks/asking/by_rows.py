@@ -10,38 +10,62 @@ are answered one by one in the same snapshot, each by statements of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from math import prod
 from threading import Lock
 from typing import NamedTuple
 
 import orjson
 
+from checks.asking import run
 from checks.asking.advice import may_be_unknown
-from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
-from checks.asking.session import (
+from checks.asking.ask import Answered, Asker, LiveSession, Renumbered, answered
+from checks.asking.question import (
+    EVERY,
+    OPERANDS,
+    OTHER,
+    VALUE,
+    Asked,
     Cache,
+    Check,
     Confirmation,
-    LiveSession,
+    OpenProgram,
+    Outline,
     PreparedCache,
+    Question,
     Ready,
-    Renumbered,
     StatementKey,
     StatementResult,
+    Values,
+    allow,
+    check_predicate,
     drops_old_versions,
+    inline_rows,
     numbering_of,
+    outline_of,
+    question_about,
     reads_clock,
     shared_cache,
     state_and_rows,
 )
 from checks.engine.answers import AnswerRow, answers_of
-from checks.engine.by_rows import AnswerExpression, expression_of, slot_of, statement_of
-from checks.engine.compile import MOST_WEIGHT
+from checks.engine.compile import MOST_WEIGHT, Compiled, KnownFacts, Rendered, Shape, rendered
+from checks.engine.rules.clauses import Other, Slot
+from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.render import inline_table, with_tables
 from checks.engine.sql.rounds import Fetched
-from checks.engine.sql.text import Statement
-from facts.numbering import Marks
-from facts.wire import Fact
-from policy.rules.program import Signature
+from checks.engine.sql.text import Piece, Statement, Text, finished, joined
+from checks.errors import StatementTooLarge, TooManyTypes
+from facts.numbering import Marks, signature_numbers
+from facts.wire import Argument, Fact, FactPattern
+from policy.moments import Moment
+from policy.rules.program import Program, Signature, Types, types_of
 
 MOST_OUTLINES = 16  # in one statement
 MOST_GROUPS = 64  # of outlines per policy; beyond that, all are dropped and grouping starts over
@@ -247,3 +271,224 @@ def _at(places: Sequence[int], ready: Ready) -> Ready:
         return state, [(place, row) for place in places for _, row in rows]
 
     return ready._replace(read=read)
+
+
+# ---- use cases ------------------------------------------------------------------------------------------------------
+
+
+def allowed_each(
+    asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = (), moment: Moment | None = None
+) -> tuple[list[bool], Answered]:
+    """Return for each check whether it is allowed, and the answer that says so."""
+    found = answered_each(asker, [allow(*check, (), context) for check in checks], context, moment)
+    allowed = {index for index, _ in found.rows}
+    return [index in allowed for index in range(len(checks))], found
+
+
+def answered_each(
+    asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
+) -> Answered:
+    """Answer many questions; those that differ only in their values become rows of one statement.
+
+    With a moment, or if that statement would be too large, each question is a statement of its own.
+    """
+    with run.question_time():
+        if len(questions) > 1 and moment is None:
+            with suppress(StatementTooLarge):
+                return answered(asker, questions, context, None, statements_for)
+        return answered(asker, questions, context, moment, LiveSession.statements_for)
+
+
+# ---- the SQL of an outline ------------------------------------------------------------------------------------------
+# The answer to one question about many rows of values: its parameters become columns of the rows.
+#
+#     may User:v0 "read" Doc:v1    ->    SELECT r.n, (SELECT EXISTS (… f0.a0 = r.v1 …)) FROM (<rows>) r
+#
+# The plan is that of the question about one row. Its WITH tables stand inside the expression, which the database
+# evaluates for each row. Questions of several kinds are arms of one union; the number `n` identifies the row.
+
+COLUMNS = 2  # columns of an arm: the number of the row, and the answer
+
+
+@dataclass(frozen=True)
+class AnswerExpression:
+    """The SQL expression of a question's answer for one row: whether there is an answer, or all answers as JSON.
+
+    Without a `text`, the question cannot be true, whatever the facts.
+    """
+
+    columns: tuple[str, ...]  # of the row: the question's slots
+    text: Text = ()
+    is_guarded: bool = False
+    weight: int = 0  # number of tables it reads
+
+
+def expression_of(
+    rules: RuleSet,
+    shape: Shape,
+    columns: tuple[str, ...],
+    dialect: Dialect,
+    known: KnownFacts,
+) -> AnswerExpression | None:
+    """Return the shape's single question as an expression; None if its recursion must be evaluated in rounds."""
+    found = rendered(rules, shape, dialect, known)
+    if found.renderer is None:
+        return AnswerExpression(columns)
+    if found.renderer.rounds:
+        return None
+    whole = _within(found, shape, dialect)
+    text = tuple([_of_row(piece, columns) for piece in whole])
+    (root,) = found.plans
+    return AnswerExpression(columns, text, bool(root.guarded or root.grounded), root.plan.weight)
+
+
+def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
+    """Return a SELECT of a single value: whether there is an answer, or all answers as JSON."""
+    assert found.renderer is not None, "something can be true"
+    defined = found.renderer.defined(found.tables)
+    if not shape.width:
+        return (*with_tables(defined), *found.rows)
+    columns = ", ".join(f"c{index}" for index in range(Compiled(shape, found.plans, None).columns))
+    rows: Text = (f"found({columns}) AS (", *found.rows, ")")
+    return (*with_tables([*defined, rows]), f"SELECT {dialect.gathered(columns)} FROM found")
+
+
+def _of_row(piece: Piece, columns: tuple[str, ...]) -> Piece:
+    match piece:
+        case Slot(name) | Other(name) if name in columns:
+            return f"r.{name}"
+    return piece
+
+
+def statement_of(
+    expressions: Sequence[AnswerExpression],
+    dialect: Dialect,
+    inline: frozenset[Signature],
+    around: Callable[[Text, int], Text],
+) -> Statement:
+    """Return one statement for all expressions; each takes its rows from a parameter of its own (see `slot_of`)."""
+    arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
+    rows = joined(" UNION ALL ", arms)
+    return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect.placeholder)
+
+
+def slot_of(place: int) -> str:
+    return f"rows{place}"
+
+
+def _arm(expression: AnswerExpression, slot: str, dialect: Dialect) -> Text:
+    rows = dialect.table((Slot(slot),), ["n", *expression.columns])
+    return ("SELECT r.n, (", *expression.text, ") AS o0 FROM (", *rows, ") r")
+
+
+# ---- facts that match a pattern -------------------------------------------------------------------------------------
+# The query of API version 1: a pattern of derived facts becomes questions, and their rows become facts.
+#
+# A wildcard may have no type, and then stands for all; a variable of a question has one type. So there is a question
+# for each combination of types that facts or rules of the predicate can have.
+#
+#     owns(User:ann, _)     ->  owns(User:ann, Doc:_) and owns(User:ann, Folder:_)
+
+MAX_COMBINATIONS = 2000
+
+_Cell = tuple[str | None, str | None]  # type and id; None: any
+
+
+def find_facts(asker: Asker, pattern: FactPattern, context: Sequence[Fact], moment: Moment | None = None) -> Answered:
+    """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
+    return answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
+
+
+# ---- the questions -------------------------------------------------------------------------------------------
+
+
+def questions_of(session: LiveSession, pattern: FactPattern, context: Sequence[Fact]) -> list[Question]:
+    """Return a question for each combination of types; the columns of its answers are the wildcards."""
+    program = session.program
+    check_predicate(program, pattern.predicate)
+    if isinstance(program, OpenProgram):
+        known = _stored_types(session.environment_id, pattern, context)
+    else:
+        known = _program_types(program, pattern)
+    return [_question(pattern, types, context) for types in _combinations(pattern, known)]
+
+
+def _question(pattern: FactPattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
+    asked = [Asked(name, None if arg.id is None else (arg.id,)) for name, arg in zip(types, pattern.args)]
+    wildcards = [place for place, each in enumerate(asked) if each.ids is None]
+    return question_about(pattern.predicate, asked, wildcards or range(len(asked))[:1], context)
+
+
+def _combinations(pattern: FactPattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
+    """Return all known combinations of argument types, without duplicates."""
+    found: dict[tuple[str, ...], None] = {}
+    for allowed in known:
+        choices = [_choices(arg, types) for arg, types in zip(pattern.args, allowed)]
+        number = prod(map(len, choices))
+        if number > MAX_COMBINATIONS:
+            raise TooManyTypes("combinations of types", number, MAX_COMBINATIONS)
+        found.update(dict.fromkeys(product(*choices)))
+    if len(found) > MAX_COMBINATIONS:
+        raise TooManyTypes("combinations of types", len(found), MAX_COMBINATIONS)
+    return list(found)
+
+
+def _choices(arg: Argument, types: Types) -> list[str]:
+    if arg.type is None:
+        return sorted(types)
+    return [arg.type] if arg.type in types else []
+
+
+def _program_types(program: Program, pattern: FactPattern) -> Iterator[tuple[Types, ...]]:
+    key = (pattern.predicate, len(pattern.args))
+    yield from program.accepted.get(key, ())
+    for rule in program.rules_by_predicate.get(key, ()):
+        yield tuple(types_of(term, rule.types) for term in rule.head.args)
+
+
+def _stored_types(environment_id: int, pattern: FactPattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
+    """Yield the types of stored and context facts: without a policy only these count, permissions for `allow`."""
+    names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
+    signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
+    for signature in sorted(signatures, key=str):
+        if signature.predicate in names and len(signature.types) == len(pattern.args):
+            yield tuple(frozenset((name,)) for name in signature.types)
+
+
+# ---- the answer ------------------------------------------------------------------------------------------------
+
+
+def facts_to_json(pattern: FactPattern, found: Answered) -> list[dict[str, object]]:
+    """Return the facts, sorted. If an argument may be any value of any type, that is one fact, without a type there."""
+    rows = {_cells(found.questions[index], row) for index, row in found.rows}
+    every = _every_type(found.session.program)
+    for place, arg in enumerate(pattern.args):
+        if arg.type is None and every:
+            rows = _without_type(rows, place, every)
+    ordered = sorted(rows, key=lambda row: [(text is not None, text or "") for cell in row for text in cell])
+    return [
+        {"predicate": pattern.predicate, "args": [{"type": type_name, "id": text} for type_name, text in row]}
+        for row in ordered
+    ]
+
+
+def _cells(question: Question, row: AnswerRow) -> tuple[_Cell, ...]:
+    ids = dict(zip(question.outs, row))
+    asked = question.variables.items()
+    return tuple((each.type, ids[name] if name in question.outs else each.one) for name, each in asked)
+
+
+def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set[tuple[_Cell, ...]]:
+    # Merge rows that have every value of every type at this position into one row without a type there.
+    groups: dict[tuple, set[str]] = defaultdict(set)
+    for row in rows:
+        type_name, text = row[place]
+        if text is None and type_name is not None:
+            groups[row[:place] + row[place + 1 :]].add(type_name)
+    whole = {rest for rest, types in groups.items() if types >= every}
+    kept = {row for row in rows if row[place][1] is not None or row[:place] + row[place + 1 :] not in whole}
+    return kept | {(*rest[:place], (None, None), *rest[place:]) for rest in whole}
+
+
+def _every_type(program: Program) -> Types:
+    return frozenset(name for name, types in program.subtypes.items() if name in types)

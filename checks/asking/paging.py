@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import orjson
 
-from checks.asking.ask import Answered
+from checks.asking.ask import Answered, Asker, confirmed
 from checks.asking.question import SMALLEST, Page, Question
-from checks.asking.session import Asker, confirmed
 from checks.serializers import size_from_json
 from facts.wire import fact_to_json
 from policy.core import clock

@@ -10,21 +10,24 @@ from functools import cached_property, lru_cache
 from math import inf
 
 from checks.asking import limits, run
-from checks.asking.open_policy import AskedPolicy, policy_of, program_of
-from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.session import (
-    Asker,
+from checks.asking.ask import Asker, LiveSession, Session, confirmed, rules_of, settled
+from checks.asking.question import (
+    AskedPolicy,
     Cache,
-    LiveSession,
+    Outline,
+    Page,
     PreparedCache,
     PreparedStatement,
-    Session,
+    Question,
     StatementKey,
     Statements,
-    confirmed,
+    Values,
+    by_ids,
+    inline_rows,
     numbering_of,
-    rules_of,
-    settled,
+    outline_of,
+    policy_of,
+    program_of,
     shared_cache,
 )
 from checks.engine.answers import AnswerRow

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from checks.answering import Answering, Reply
 from checks.asking import ask, by_rows, run
-from checks.asking.ask import Answered
+from checks.asking.ask import Answered, Asker, LiveSession, confirmed, settled
 from checks.asking.paging import LARGEST, PageRequest, least_of, page_of
-from checks.asking.question import Check, Page, Question, allow, by_ids
-from checks.asking.session import NEW_SIGNATURE, Asker, LiveSession, confirmed, settled
+from checks.asking.question import NEW_SIGNATURE, Check, Page, Question, allow, by_ids
 from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -80,7 +79,7 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
         with run.snapshot() if len(groups) > 1 else nullcontext():
             for facts, group in groups.items() or NO_GROUPS:
                 checks = [check_of(known) for _, known in group]
-                allowed, answered = ask.allowed_each(asker, checks, tuple(facts), moment)
+                allowed, answered = by_rows.allowed_each(asker, checks, tuple(facts), moment)
                 found.append(answered)
                 for (place, _), is_allowed in zip(group, allowed):
                     decisions[place] = Decision(is_allowed)

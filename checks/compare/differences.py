@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from checks.asking import run
-from checks.asking.fact_patterns import questions_of
+from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import QuestionKind, missing, values_in_rules

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from checks.answering import Answering
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Query, Question, allow
-from checks.asking.session import Trusted
 from checks.authzen import views as authzen
 from checks.compare.differences import AskedTogether, goals_of
 from checks.decisions.log import LogLine, Summary, summary_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from checks.asking.advice import advice, warning_on
+from checks.asking.ask import Asker
 from checks.asking.question import Asked, Question, check_predicate, question_about
-from checks.asking.session import Asker
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import ANY, Goal
 from checks.explain.failures import failures_of, with_periods

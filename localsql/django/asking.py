@@ -15,8 +15,8 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import Model, QuerySet
 
 from checks.asking import ask
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Question, allow
-from checks.asking.session import Trusted
 from checks.explain.explain import Explanation, explanation_to_text
 from checks.explain.explain import explain as explained
 from facts.store import Deletes, Inserts, apply

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models.signals import post_save
 
-from checks.asking.session import Trusted
+from checks.asking.ask import Trusted
 from policy.core.config import settings
 from policy.errors import NotFound
 from policy.models import Environment, environment_named

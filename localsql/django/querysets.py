@@ -26,17 +26,8 @@ from django.db.models import BooleanField, Expression, F, Model
 from django.db.models.sql.compiler import SQLCompiler
 
 from checks.asking import run
-from checks.asking.question import Asked, Values, allow, outline_of
-from checks.asking.session import (
-    Cache,
-    Confirmation,
-    LiveSession,
-    Renumbered,
-    StatementKey,
-    Trusted,
-    nobody,
-    numbering_of,
-)
+from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
+from checks.asking.question import Asked, Cache, Confirmation, StatementKey, Values, allow, numbering_of, outline_of
 from checks.engine.compile import EXISTS, Rendered, rendered
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var

@@ -151,9 +151,8 @@ def main() -> int:
 
 def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
-    from checks.asking.ask import answer
+    from checks.asking.ask import Trusted, answer
     from checks.asking.question import Asked, Page, allow
-    from checks.asking.session import Trusted
     from facts.loading import load
     from facts.wire import Fact
     from policy.models import Environment

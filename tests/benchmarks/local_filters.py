@@ -130,7 +130,7 @@ def prepared_asker(user: str):
     """An environment with the policy, and the few facts that stay with the service."""
     from django.core.management import call_command
 
-    from checks.asking.session import Trusted
+    from checks.asking.ask import Trusted
     from facts.loading import load
     from facts.wire import Fact
     from policy.models import PolicyVersion, default_environment

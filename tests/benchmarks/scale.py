@@ -172,8 +172,8 @@ class Scale:
 
     def questions(self) -> dict[str, Callable[[Random], object]]:
         from checks.asking import ask
+        from checks.asking.ask import Trusted
         from checks.asking.question import Asked, allow
-        from checks.asking.session import Trusted
         from policy.models import default_environment
 
         asker = Trusted(default_environment().pk)

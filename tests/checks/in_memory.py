@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from checks.asking.ask import LiveSession
 from checks.asking.question import Page, Question, inline_rows
-from checks.asking.session import LiveSession
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.plan.draft import IsNarrow, nowhere
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var

@@ -14,8 +14,8 @@ from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
 from checks import answering
 from checks.asking import ask
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from checks.asking.session import Trusted
 from facts import loading
 from facts import store as facts_store
 from facts.accept import HEADER

@@ -9,7 +9,7 @@ from django.db import connection
 
 from checks import serializers
 from checks.asking import paging
-from checks.asking.session import LiveSession
+from checks.asking.ask import LiveSession
 from facts import loading, store
 from facts.models import Signature
 from facts.numbering import signature_number, signature_numbers

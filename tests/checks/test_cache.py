@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from checks.asking.limits import Deadline
-from checks.asking.session import Cache
+from checks.asking.question import Cache
 from checks.errors import QueryTooSlow
 
 

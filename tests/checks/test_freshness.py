@@ -10,9 +10,9 @@ from django.db import connection, transaction
 
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
-from checks.asking import ask, session
+from checks.asking import ask
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from checks.asking.session import Trusted
 from facts import store as facts_store
 from facts.accept import HEADER
 from facts.models import Signature
@@ -212,17 +212,17 @@ def test_what_many_ask_after_a_first_fact_of_its_kind_is_compiled_once(api, monk
     publish(api, READERS)
     assert not allowed(api)
     store(api, fact("has_role", "User:ann", "reader", "Doc:d"))
-    made, compiled = [], session.compiled
-    monkeypatch.setattr(session, "compiled", lambda *args: made.append(args) or compiled(*args))
+    made, compiled = [], ask.compiled
+    monkeypatch.setattr(ask, "compiled", lambda *args: made.append(args) or compiled(*args))
 
-    def ask() -> bool:
+    def answer() -> bool:
         try:
             return allowed(api)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(6) as threads:
-        asked = [threads.submit(ask) for _ in range(12)]
+        asked = [threads.submit(answer) for _ in range(12)]
         assert all(each.result() for each in asked)
     assert len(made) == 1
 

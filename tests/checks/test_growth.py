@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 
 from checks.asking import ask, run
+from checks.asking.ask import Trusted
 from checks.asking.limits import Deadline
 from checks.asking.question import Asked, Page, allow
-from checks.asking.session import Trusted
 from facts import loading
 from facts.wire import Fact
 from policy.models import default_environment

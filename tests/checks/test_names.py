@@ -5,7 +5,7 @@ import requests
 from django.test import Client as DjangoClient
 from oso_cloud import Oso, typed_var
 
-from checks.asking import session
+from checks.asking import ask
 from facts import wire
 from localsql import asking
 from tests.checks.conftest import fact, publish, store
@@ -57,7 +57,7 @@ def counting(monkeypatch, module, name: str) -> list:
 
 @pytest.mark.parametrize("times", [100, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_query_whose_variables_are_named_anew_each_time_is_compiled_once(oso, monkeypatch, times):
-    compiled = counting(monkeypatch, session, "compiled")
+    compiled = counting(monkeypatch, ask, "compiled")
     remembered = len(wire._names)
     for _ in range(times):
         user, repo = typed_var("User"), typed_var("Repo")

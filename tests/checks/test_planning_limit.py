@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from checks.asking.session import rule_sets
+from checks.asking.ask import rule_sets
 from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
 from checks.engine.rules.clauses import Call, Slot, Var, bounded, tick

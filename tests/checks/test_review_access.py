@@ -14,8 +14,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checks.asking import ask
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from checks.asking.session import Trusted
 from checks.compare import review as reviewing
 from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import changes_of

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from checks.asking import limits, run
-from checks.asking.session import LiveSession
+from checks.asking.ask import LiveSession
 from tests.checks.conftest import about, fact, publish, store
 from tests.conftest import Api
 
@@ -121,7 +121,7 @@ LIST = {
 @pytest.mark.parametrize(
     ("place", "path", "body"),
     [
-        ("checks.asking.session.compiled", "/authorize", LOOK),
+        ("checks.asking.ask.compiled", "/authorize", LOOK),
         ("checks.asking.by_rows.expression_of", "/bulk_actions", [about("User:ann", f"Doc:{name}") for name in "de"]),
         ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("policy.yaml_text._plain", "/list_query", LIST),
@@ -147,7 +147,7 @@ def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late
     settings.STATEMENT_TIMEOUT = 100
     if connection.vendor == "postgresql":
         limit("100000")
-    late("checks.asking.session.compiled", 99)
+    late("checks.asking.ask.compiled", 99)
     started = time.monotonic()
     answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
     assert (answer.status_code, "longer than 100 seconds" in answer.json()["message"]) == (400, True)

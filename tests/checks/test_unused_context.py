@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from checks.asking.session import LiveSession
+from checks.asking.ask import LiveSession
 from facts.accept import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 from tests.contract import OPERATIONS

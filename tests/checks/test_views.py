@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.asking.session import LiveSession
+from checks.asking.ask import LiveSession
 from tests.checks.conftest import about, fact, publish, store, value
 
 ANN_READS = about("User:ann", action="read")

@@ -3,7 +3,7 @@
 import pytest
 from django.db import OperationalError
 
-from checks.asking import session
+from checks.asking import ask
 from facts import numbering
 from facts.models import Signature
 from facts.numbering import NARROW
@@ -68,8 +68,8 @@ def test_arguments_whose_values_are_in_few_facts_are_narrow(teams):
 
 def test_statements_are_planned_anew_once_it_changes_and_answer_the_same(teams, monkeypatch):
     made = []
-    compiled = session.compiled
-    monkeypatch.setattr(session, "compiled", lambda *args: made.append(found := compiled(*args)) or found)
+    compiled = ask.compiled
+    monkeypatch.setattr(ask, "compiled", lambda *args: made.append(found := compiled(*args)) or found)
     assert allowed(teams) and len(made) == 1
     for _ in range(2):
         numbering._counted.clear()

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from checks.asking import ask as asking
-from checks.asking.fact_patterns import questions_of
+from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question
 from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import Compiled, Shape

@@ -163,11 +163,11 @@ def given(predicate: str, row: tuple) -> Ask:
 
 def measured(act: Callable, *args):
     """Return what the act returns and its processor time, with nothing compiled before."""
-    from checks.asking import session, snapshot
+    from checks.asking import ask, snapshot
 
-    session.LiveSession.statements.clear()
+    ask.LiveSession.statements.clear()
     snapshot.published.clear()
-    session.rule_sets.clear()
+    ask.rule_sets.clear()
     snapshot._cases.clear()
     began = processor_time()
     result = act(*args)

@@ -13,7 +13,7 @@ from django.db import OperationalError, connections
 
 from authz_project.database import is_outdated
 from authz_project.settings import database_from_url, replicas_from_urls
-from checks.asking import session
+from checks.asking import ask
 from policy import active
 from policy.active import Seen
 from policy.core.clock import Timeline, timeline
@@ -169,7 +169,7 @@ def test_what_was_remembered_by_number_is_forgotten_with_a_timeline():
 
 def test_what_comes_late_is_not_remembered_again():
     program, history = compile_source(Source("actor User {}", "")), active._history
-    late = session.LiveSession(7, 1, True)
+    late = ask.LiveSession(7, 1, True)
     try:
         active.remember_program(-7, program, history)
         assert active._programs.get(-7) is program
@@ -177,7 +177,7 @@ def test_what_comes_late_is_not_remembered_again():
             forget()
         active.remember_program(-7, program, history)
         assert active._programs.get(-7) is None
-        assert session.session_after(late, 2).generation > late.generation
+        assert ask.session_after(late, 2).generation > late.generation
     finally:
         for forget in timeline._forgetting:
             forget()

@@ -4,7 +4,6 @@ import time
 from threading import Event, Thread
 
 import pytest
-from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 from django.utils import timezone
@@ -17,6 +16,7 @@ from policy import moments
 from policy.active import Caller, caller_of_hash
 from policy.core import journal
 from policy.core.clock import text_of
+from policy.core.config import settings
 from policy.endpoint import OFFSET
 from policy.models import Revision
 from policy.moments import Moment

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from checks.asking import ask
 from checks.asking.advice import advice_on_question, typed_values
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Page, Question, allow
-from checks.asking.session import Trusted
 from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled
 from checks.explain.explain import explain, explanation_to_text

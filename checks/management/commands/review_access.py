@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandError
 
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from checks.asking.session import Trusted
 from checks.compare.review import Access, AccessState, NotAnswered, Review, ReviewFilter, moments_reviewed
 from checks.compare.review_page import described, looked_text, shown, shown_action
 from checks.compare.review_walk import all_lines, counted

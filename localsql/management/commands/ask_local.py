@@ -7,8 +7,8 @@ from django.core.management.base import CommandError, CommandParser
 from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
+from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Question, allow
-from checks.asking.session import Trusted
 from checks.explain.explain import explanation_to_text
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
