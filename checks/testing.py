@@ -18,8 +18,7 @@ from checks.asking.advice import NAMINGS
 from checks.asking.limits import check, shortened
 from checks.asking.question import Asked, Question, TypedId, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
-from checks.engine.errors import CannotEnumerate
-from checks.errors import NoNamesDeclared, TestsTooSlow
+from checks.errors import CannotEnumerate, NoNamesDeclared, TestsTooSlow
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import ExplainedGoal, explain_goal, lines_of_goal
 from policy import rules

@@ -31,13 +31,13 @@ from checks.asking.question import (
     shared_cache,
 )
 from checks.engine.compile import MOST_WEIGHT
-from checks.engine.errors import NestedTooDeep, TooComplex
 from checks.engine.plan.plan import Plan
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Refusals
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
+from checks.errors import NestedTooDeep, TooComplex
 from facts.accept import Unused
 from facts.numbering import Numbering, marks_of, numbers_as_of, signature_numbers
 from facts.read import count_up_to

@@ -9,8 +9,7 @@ from decimal import Context, Decimal
 from enum import Enum
 from typing import ClassVar
 
-from checks.engine.sql.dialects import lateral_step
-from checks.engine.sql.text import MOST_ARMS, Text, joined
+from checks.engine.sql.text import MOST_ARMS, Text, joined, lateral_step
 from localsql.errors import OtherSpelling, TooLargeStatement
 from policy.values import BOOLEAN
 

@@ -38,11 +38,10 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Col, Slot, Term
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import SelectScope
 from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
 from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.text import Column, Formed, Statement, finished, union
+from checks.engine.sql.text import Column, Dialect, Formed, Statement, finished, union
 from facts.numbering import Numbering
 from localsql.plan import CallerTables, ForeignDomain, LocalBranch, LocalBranches, is_local
 from policy.rules.program import Signature

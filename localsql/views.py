@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import ClassVar
 
-from checks.answering import Answering, Reply
 from checks.asking.question import Asked, Query, Question, allow
 from checks.serializers import MOMENT
+from checks.views import Answering, Reply
 from localsql import asking
 from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql

@@ -20,7 +20,7 @@ ALLOWED = {
         "localsql",
         "facts",
         "policy",
-        "checks.answering",
+        "checks.views",
         "checks.asking.advice",
         "checks.asking.ask",  # its answers by `localsql.django`, as `checks.explain` is
         "checks.asking.limits",

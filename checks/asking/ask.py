@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from operator import attrgetter
 from threading import Lock
@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeVar
 from checks.asking import run
 from checks.asking.advice import may_be_unknown, warning_on
 from checks.asking.question import (
-    _MOST_STATEMENTS,
-    _NO_SIGNATURES,
+    MOST_STATEMENTS,
     NEW_SIGNATURE,
+    NO_SIGNATURES,
     UNANSWERED,
     UNKNOWN_REVISION,
     Asked,
@@ -162,7 +162,7 @@ class LiveSession(Session):
     session gets a new generation, which is part of its keys, so that it finds none of the old statements.
     """
 
-    statements = shared_cache(_MOST_STATEMENTS)
+    statements = shared_cache(MOST_STATEMENTS)
 
     environment_id: int
     version: int | None
@@ -185,6 +185,11 @@ class LiveSession(Session):
     def program(self) -> Program:
         return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The policy's names, kept here because each question needs them."""
+        return self.program.names
+
     def program_for(self, types: Types) -> Program:
         """Return the program for questions that mention these types."""
         return program_of(policy_of(self.version, types))
@@ -206,11 +211,11 @@ class LiveSession(Session):
         Questions that nothing can make true get none. `context` comes from `brought`. `given` holds the slots that all
         statements of the request share, if the caller has them already.
         """
-        names, found = self.program.names, []
+        found = []
         given = given or self.given()
         for start in range(0, len(questions), at_once):
             slots = dict(given)
-            key = self.key(names, questions[start : start + at_once], context, page, slots)
+            key = self.key(questions[start : start + at_once], context, page, slots)
             prepared = self.prepared(key)
             if prepared.statement is not None:
                 slots["mark"] = prepared.marks.signatures
@@ -229,15 +234,10 @@ class LiveSession(Session):
         return {"now": str(at // 1_000_000), "version": self.version, "revision": revision, "moment": at}
 
     def key(
-        self,
-        names: frozenset[str],
-        questions: Sequence[Question],
-        context: Sequence[Fact],
-        page: Page | None,
-        slots: dict[str, object],
+        self, questions: Sequence[Question], context: Sequence[Fact], page: Page | None, slots: dict[str, object]
     ) -> StatementKey:
         """Return the key of the questions, and store their values in `slots`."""
-        values = Values(names, slots)
+        values = Values(self.names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         window = None
         if page is not None:
@@ -249,7 +249,7 @@ class LiveSession(Session):
         self, asked: tuple[Outline, ...], context: Sequence[Fact], window: Window | None = None, by_rows: bool = False
     ) -> StatementKey:
         """Return the key of a statement for outlines, which have the same number of answer columns."""
-        inline = frozenset(by_signature(context)) if context else _NO_SIGNATURES
+        inline = frozenset(by_signature(context)) if context else NO_SIGNATURES
         policy: AskedPolicy | None = self.version
         if policy is None:
             policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
@@ -261,7 +261,7 @@ class LiveSession(Session):
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
         """Compile a question for display."""
-        key = self.key(self.program.names, (question,), question.context, page, {})
+        key = self.key((question,), question.context, page, {})
         self.check(key)
         return self._made(key, (0,))[0]
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import orjson
 
-from checks.asking import run
+from checks.asking import ask, run
 from checks.asking.advice import may_be_unknown
-from checks.asking.ask import Answered, Asker, LiveSession, Renumbered, answered
+from checks.asking.ask import Answered, Asker, LiveSession, Renumbered
 from checks.asking.question import (
     EVERY,
     OPERANDS,
@@ -57,10 +57,9 @@ from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import MOST_WEIGHT, Compiled, KnownFacts, Rendered, Shape, rendered
 from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import inline_table, with_tables
 from checks.engine.sql.rounds import Fetched
-from checks.engine.sql.text import Piece, Statement, Text, finished, joined
+from checks.engine.sql.text import Dialect, Piece, Statement, Text, finished, joined
 from checks.errors import StatementTooLarge, TooManyTypes
 from facts.numbering import Marks, signature_numbers
 from facts.wire import Argument, Fact, FactPattern
@@ -125,11 +124,10 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
 
 def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, RowNumbers]:
     """Return for each outline the rows of values that the questions have."""
-    names = session.program.names
     found: dict[Outline, RowNumbers] = {}
     for place, question in enumerate(questions):
         slots: dict[str, object] = {}
-        rows = found.setdefault(outline_of(question, Values(names, slots)), {})
+        rows = found.setdefault(outline_of(question, Values(session.names, slots)), {})
         rows.setdefault(tuple(slots.values()), []).append(place)
     return found
 
@@ -295,8 +293,8 @@ def answered_each(
     with run.question_time():
         if len(questions) > 1 and moment is None:
             with suppress(StatementTooLarge):
-                return answered(asker, questions, context, None, statements_for)
-        return answered(asker, questions, context, moment, LiveSession.statements_for)
+                return ask.answered(asker, questions, context, None, statements_for)
+        return ask.answered(asker, questions, context, moment, LiveSession.statements_for)
 
 
 # ---- the SQL of an outline ------------------------------------------------------------------------------------------
@@ -396,7 +394,7 @@ _Cell = tuple[str | None, str | None]  # type and id; None: any
 
 def find_facts(asker: Asker, pattern: FactPattern, context: Sequence[Fact], moment: Moment | None = None) -> Answered:
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
-    return answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
+    return ask.answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------

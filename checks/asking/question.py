@@ -15,15 +15,13 @@ import orjson
 from checks.asking import limits
 from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import EXISTS, Compiled, Root, Shape
-from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import NOW, Call, Const, Given, Operand, Other, Slot, Term, Var
 from checks.engine.sql.bound import NO_TABLES, BoundTables
-from checks.engine.sql.dialects import CLOCKS, Dialect
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.stored import REVISION
-from checks.engine.sql.text import Statement, Text, finished, joined
-from checks.errors import UnknownPredicate
+from checks.engine.sql.text import CLOCKS, Dialect, Statement, Text, finished, joined
+from checks.errors import UnboundVariable, UnknownPredicate
 from facts import wire
 from facts.numbering import Marks, Numbered, Numbering
 from facts.wire import Fact, by_signature
@@ -379,8 +377,8 @@ class Query:
 
 # ---- keys of statements, and caches of what is prepared -----------------------------------------------------------
 
-_NO_SIGNATURES: frozenset[Signature] = frozenset()
-_MOST_STATEMENTS = 8192
+NO_SIGNATURES: frozenset[Signature] = frozenset()
+MOST_STATEMENTS = 8192
 
 
 class StatementKey(NamedTuple):
@@ -393,7 +391,7 @@ class StatementKey(NamedTuple):
     dialect: Dialect  # of the database with stored facts
     asked: tuple[Outline | Root, ...]
     width: int  # number of answer columns of each question
-    inline: frozenset[Signature] = _NO_SIGNATURES  # signatures of the request's context facts
+    inline: frozenset[Signature] = NO_SIGNATURES  # signatures of the request's context facts
     as_of_signature: int | None = None  # with as_of: the latest signature at that revision; None: now
     window: Window | None = None
     most: int = 0  # maximum number of rows, in any order; 0: no limit

@@ -23,9 +23,8 @@ from django.utils.module_loading import import_string
 from checks.asking import limits
 from checks.asking.limits import LONG, Deadline, SlowStatementLimit, SlowStatementTurn, known
 from checks.engine.sql.bound import NO_TABLES, BoundTables
-from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
-from checks.engine.sql.text import Statement
+from checks.engine.sql.text import Dialect, PostgreSQL, SQLite, Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TooManySlowQueries
 from policy.core import clock, journal, memory, spans
 from policy.core.config import is_service, settings
@@ -82,7 +81,7 @@ def given_time() -> str | None:
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
-    values = statement.values(slots)
+    values = statement.values(slots | statement.constants)
     mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up for each attribute
     if mine.connection is None:
         mine.ensure_connection()

@@ -12,6 +12,7 @@ from math import inf
 from checks.asking import limits, run
 from checks.asking.ask import Asker, LiveSession, Session, confirmed, rules_of, settled
 from checks.asking.question import (
+    MOST_STATEMENTS,
     AskedPolicy,
     Cache,
     Outline,
@@ -32,15 +33,13 @@ from checks.asking.question import (
 )
 from checks.engine.answers import AnswerRow
 from checks.engine.compile import Compiled, Root
-from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.rules.clauses import Scan, Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.stored import has_not_ended, rows_as_of, rows_now
-from checks.engine.sql.text import Statement, Text, finished
-from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooManyRows
+from checks.engine.sql.text import Dialect, Statement, Text, finished
+from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooComplex, TooManyRows, TooMuchRecursion
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
 from facts.numbering import NUMBERLESS, Numbered, Numbering, numbers_as_of
@@ -61,17 +60,16 @@ _MOST = 0.8  # of a question's time
 _SHORTEST = 0.05  # minimum time limit of a statement, in seconds
 _LONGER = 0.02  # seconds a server may run a statement past the time left: setting its limit takes time
 GIVEN_UP = (TooComplex, TooMuchRecursion, QueryTooSlow, StatementTooLarge)  # they end a search, not the request
-_MOST_STATEMENTS = 8192
 NO_VALUES: Mapping[str, object] = {}
 
 # Statements of all snapshots by published policies. Live sessions have a cache of their own: they do not wait for what
 # is compiled here, and their statements are not evicted for it.
-published: Statements = shared_cache(_MOST_STATEMENTS)
+published: Statements = shared_cache(MOST_STATEMENTS)
 
 
 def new_statements() -> Statements:
     """Return a cache for the statements of an unpublished program."""
-    return PreparedCache(_MOST_STATEMENTS)
+    return PreparedCache(MOST_STATEMENTS)
 
 
 @contextmanager
@@ -378,7 +376,8 @@ class Snapshot(Session):
             return []
         if prepared.rounds:
             return self._answer(prepared.statement, prepared.rounds, slots)
-        key = (prepared.statement.sql, *prepared.statement.values(slots))
+        statement = prepared.statement
+        key = (statement.sql, *statement.values(slots | statement.constants))
         if key not in self.answered:
             self.answered[key] = self._answer(prepared.statement, (), slots)
         return self.answered[key]

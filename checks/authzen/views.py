@@ -8,7 +8,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from checks.answering import Answering, Reply
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered, Asker, LiveSession, confirmed, settled
 from checks.asking.paging import LARGEST, PageRequest, least_of, page_of
@@ -35,7 +34,7 @@ from checks.compare.differences import AskedTogether
 from checks.decisions.log import LogLine, Summary
 from checks.errors import StatementTooLarge
 from checks.explain.explain import Explanation, explain, explanation_to_json
-from checks.views import moment_asked
+from checks.views import Answering, Reply, moment_asked
 from facts.wire import Fact
 from policy.active import Caller, program_of_version
 from policy.endpoint import Doc, Endpoint, Request, Response, decoded, public_url_of, ref

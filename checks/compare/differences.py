@@ -17,8 +17,7 @@ from checks.asking.question import Asked, Question, by_ids, is_known, question_a
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import QuestionKind, missing, values_in_rules
 from checks.engine.answers import AnswerRow
-from checks.engine.errors import CannotEnumerate, UnboundVariable
-from checks.errors import QueryTooSlow
+from checks.errors import CannotEnumerate, QueryTooSlow, UnboundVariable
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal
 from checks.explain.tree import shown_atom

@@ -20,11 +20,10 @@ from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import MOST_ACTORS, AccessKind, values_in_rules, without_covered
 from checks.compare.review import Access, AccessState, NotAnswered, Review, asked_id, compared
 from checks.engine.answers import AnswerRow
-from checks.engine.errors import TooComplex, UnboundVariable
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
-from checks.errors import QueryTooSlow, TooManyRows
+from checks.errors import QueryTooSlow, TooComplex, TooManyRows, UnboundVariable
 from checks.explain.cases import ANY
 from facts.mentioned_ids import MentionedAsOf
 from policy.core.pagination import Cursor, cursor_of

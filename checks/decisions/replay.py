@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-from checks.answering import Answering
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Query, Question, allow
 from checks.authzen import views as authzen
@@ -29,7 +28,7 @@ from checks.serializers import (
     FactQuery,
     ListQuery,
 )
-from checks.views import actions_question, explained_question
+from checks.views import Answering, actions_question, explained_question
 from facts.wire import fact_from_json
 from policy.active import program_of_version
 from policy.core.clock import text_of

@@ -7,7 +7,6 @@ rules/      program -> the clauses of any call
 plan/       clauses -> what is read, joined and tested
 sql/        plan -> SQL
 answers     rows -> answers
-errors      why a question is rejected
 
 Each package only uses those before it: `sql` uses `plan`, `plan` uses `rules`.
 """

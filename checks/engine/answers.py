@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.engine.errors import CannotEnumerate
+from checks.errors import CannotEnumerate
 
 # ---- boxes --------------------------------------------------------------------------------------------------------
 # Boxes of answers: in each column one id, or all ids with exceptions. Can several boxes together cover another one?

@@ -13,14 +13,6 @@ from functools import cache
 from typing import Protocol
 
 from checks.engine.answers import GROUNDED, UNGUARDED
-from checks.engine.errors import (
-    BoundHaveNoHistory,
-    CannotEnumerate,
-    InliningTooLarge,
-    NestedTooDeep,
-    TooManyInliningSteps,
-    UnboundVariable,
-)
 from checks.engine.plan.draft import IsNarrow, nowhere, same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
@@ -43,11 +35,18 @@ from checks.engine.rules.clauses import (
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import are_missing
 from checks.engine.sql.bound import NO_TABLES, BoundRenderer, BoundTables
-from checks.engine.sql.dialects import Dialect, IdKind
 from checks.engine.sql.render import SelectScope, Window, seen_through
 from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
-from checks.engine.sql.text import Column, Statement, Text, finished, union
+from checks.engine.sql.text import Column, Dialect, IdKind, Statement, Text, finished, union
+from checks.errors import (
+    BoundHaveNoHistory,
+    CannotEnumerate,
+    InliningTooLarge,
+    NestedTooDeep,
+    TooManyInliningSteps,
+    UnboundVariable,
+)
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 

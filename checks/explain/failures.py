@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.asking.snapshot import GIVEN_UP, Snapshot
-from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Pattern
+from checks.errors import UnboundVariable
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
 from checks.explain.search import first_bindings, proof_of
 from checks.explain.tree import Reason, named_bindings, rule_text, shown_atom, shown_literal, tree_of

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from checks.asking.question import Values
 from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.compile import Root
-from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
 from checks.engine.rules.clauses import Var as EngineVar
+from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
 from facts.wire import Fact
 from policy.rules.program import Atom, Compare, Var

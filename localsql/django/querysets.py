@@ -29,11 +29,10 @@ from checks.asking import run
 from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
 from checks.asking.question import Asked, Cache, Confirmation, StatementKey, Values, allow, numbering_of, outline_of
 from checks.engine.compile import EXISTS, Rendered, rendered
-from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
 from checks.engine.sql.bound import OUTER, OUTER_COLUMN
-from checks.engine.sql.dialects import IdKind
-from checks.engine.sql.text import Text, embedded
+from checks.engine.sql.text import IdKind, Text, embedded
+from checks.errors import CannotEnumerate, UnboundVariable
 from facts.numbering import Marks
 from localsql.django.bindings import registry
 from localsql.django.environment import with_asker

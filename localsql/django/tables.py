@@ -16,7 +16,7 @@ from django.db.models.expressions import Col
 from django.db.models.sql.constants import LOUTER
 
 from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables
-from checks.engine.sql.dialects import IdKind
+from checks.engine.sql.text import IdKind
 from facts.wire import id_from_json, name_from_json
 from localsql.binding_keys import BindingKey, key_from_text
 from localsql.django.bindings import ModelBinding, registry

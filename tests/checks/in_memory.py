@@ -12,9 +12,8 @@ from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.plan.draft import IsNarrow, nowhere
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import Dialect, SQLite
 from checks.engine.sql.rounds import evaluate_all
-from checks.engine.sql.text import Statement
+from checks.engine.sql.text import Dialect, SQLite, Statement
 from facts.wire import Fact
 from policy.rules import compile_text
 from policy.rules.program import Signature
@@ -83,7 +82,9 @@ class Engine:
     ) -> tuple[Shape, dict[str, object]]:
         """The shape that the service makes of questions about the same facts, and the values that it takes out."""
         slots: dict[str, object] = {"now": NOW}
-        key = LiveSession(1, 1).key(self.rules.program.names, questions, context, page, slots)
+        session = LiveSession(1, 1)
+        session.names = self.rules.program.names
+        key = session.key(questions, context, page, slots)
         if context:
             slots["facts"] = inline_rows(context, self.number)
         return key.shape(range(len(questions))), slots
@@ -103,4 +104,4 @@ class Engine:
         return [] if question.statement is None else self._run(question.statement, known)
 
     def _run(self, statement: Statement, slots: dict[str, object]) -> list[tuple]:
-        return self.database.execute(statement.sql, statement.values(slots)).fetchall()
+        return self.database.execute(statement.sql, statement.values(slots | statement.constants)).fetchall()

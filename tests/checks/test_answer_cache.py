@@ -12,7 +12,7 @@ from django.db.models import F
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from checks import answering
+from checks import views
 from checks.asking import ask
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
@@ -43,9 +43,9 @@ def asked(monkeypatch) -> list[object]:
     found: list[object] = []
     answered = ask.answered
     monkeypatch.setattr(ask, "answered", lambda *args: found.append(args[1]) or answered(*args))
-    answering._answers.clear()
-    answering._latest.clear()
-    monkeypatch.setattr(answering, "_seen", Everything())
+    views._answers.clear()
+    views._latest.clear()
+    monkeypatch.setattr(views, "_seen", Everything())
     return found
 
 
@@ -115,13 +115,13 @@ def test_unused_context_facts_are_told_again(repos, asked, caplog):
 
 
 def test_nothing_is_kept_for_what_comes_for_the_first_time(repos, asked, monkeypatch):
-    monkeypatch.setattr(answering, "_seen", [0] * answering._MOST_SEEN)
+    monkeypatch.setattr(views, "_seen", [0] * views._MOST_SEEN)
     for wanted in (0, 1, 1):
         repos.post(*REQUESTS[0])
-        assert len(answering._answers) == wanted
+        assert len(views._answers) == wanted
     assert len(asked) == 2
     repos.post(*REQUESTS[1])
-    assert len(answering._answers) == 1 and len(asked) == 3
+    assert len(views._answers) == 1 and len(asked) == 3
 
 
 def test_refusals_are_not_kept(repos, asked):
@@ -135,7 +135,7 @@ def test_nothing_is_kept_where_that_is_wanted(repos, asked, settings):
     settings.ANSWER_CACHE = 0
     for turn in (1, 2, 3):
         repos.post(*REQUESTS[0])
-        assert len(asked) == turn and not len(answering._answers)
+        assert len(asked) == turn and not len(views._answers)
 
 
 def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
@@ -143,14 +143,14 @@ def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
     store(repos, *(fact("is_public", f"Repo:{number:050}") for number in range(200)))
     for turn in (1, 2):
         repos.post(*REQUESTS[3])
-        assert len(asked) == turn and not len(answering._answers)
+        assert len(asked) == turn and not len(views._answers)
 
 
 def test_answers_have_so_much_room_and_no_more(repos, monkeypatch):
-    monkeypatch.setattr(answering, "_answers", answering.Cache(5_000, answering._bytes_of))
+    monkeypatch.setattr(views, "_answers", views.Cache(5_000, views._bytes_of))
     for number in range(20):
         repos.post("/authorize", about(f"User:{number}", "Repo:a", action="read"))
-    assert len(answering._answers) == 4
+    assert len(views._answers) == 4
 
 
 # ---- all that an answer depends on ---------------------------------------------------------------------------------
@@ -415,4 +415,4 @@ def test_who_asks_from_inside_is_answered_from_no_memory(api):
     publish(api, POLICY)
     question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Repo", ("a",)))
     assert ask.answer(Trusted(api.environment.pk), question).valid_while is not None
-    assert not len(answering._answers)
+    assert not len(views._answers)

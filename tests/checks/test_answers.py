@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from checks.engine.answers import UNGUARDED, answers_of
-from checks.engine.errors import CannotEnumerate
+from checks.errors import CannotEnumerate
 
 OTHERS = ("x", "y")  # ids that no row names
 NAMED = ("a", "b", "c")

@@ -12,7 +12,7 @@ import pytest
 from authz_project.keys import create_key
 from authz_project.urls import endpoints
 from authz_project.wsgi import application
-from checks import answering
+from checks import views
 from checks.decisions import log
 from checks.decisions.log import Memo, Writer
 from policy.models import PolicyVersion
@@ -95,7 +95,7 @@ def path(tmp_path, monkeypatch) -> Path:
     made = Writer(str(tmp_path / "decisions"), log.line_of)
     made._thread = threading.current_thread()
     monkeypatch.setattr(log, "writer", made)
-    answering._answers.clear()
+    views._answers.clear()
     return tmp_path / "decisions"
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from checks.engine.answers import answers_of
 from checks.engine.compile import Compiled, Root, Shape
-from checks.engine.errors import CannotEnumerate
 from checks.engine.plan.plan import Branch, FactScan, Plan, Same
 from checks.engine.rules.clauses import Call, Col, Const, Other, Slot, Var
-from checks.engine.sql.dialects import PostgreSQL, SQLite
+from checks.engine.sql.text import PostgreSQL, SQLite
+from checks.errors import CannotEnumerate
 from policy.values import STRING
 from tests.checks.in_memory import Engine
 

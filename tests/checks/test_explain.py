@@ -10,8 +10,8 @@ from django.db import connection
 
 from checks.asking import run, snapshot
 from checks.asking.snapshot import Snapshot
-from checks.engine.errors import PlannedTooLong
 from checks.engine.sql.text import Statement
+from checks.errors import PlannedTooLong
 from checks.explain import failures, search, tree
 from checks.explain.cases import ordered_body
 from facts.models import Signature

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from checks.engine.compile import Compiled
-from checks.engine.sql.dialects import PostgreSQL
+from checks.engine.sql.text import PostgreSQL
 from checks.management.commands.ask import shown_plan
 from tests.checks.in_memory import Engine
 from tests.checks.measured import Measure, budget_path, budgets_of, is_dear, text_of

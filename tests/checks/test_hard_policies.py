@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from checks.engine.errors import TooComplex
+from checks.errors import TooComplex
 from tests.checks.hard_policies import policies
 from tests.checks.in_memory import Engine
 from tests.checks.plan_questions import question_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.engine.sql.dialects import PostgreSQL, SQLite
+from checks.engine.sql.text import PostgreSQL, SQLite
 from tests.checks.in_memory import Engine
 from tests.checks.large_policies import Large, policies
 from tests.yardstick import within

@@ -11,8 +11,7 @@ from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
 from checks.engine.rules.clauses import Call, Const, Slot, Var, hashed_once, steps_taken, value
 from checks.engine.sql import rounds
-from checks.engine.sql.dialects import PostgreSQL
-from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
+from checks.engine.sql.text import PostgreSQL, Table, Unnamed, finished, fused, read_from, tables_in
 from policy.values import STRING
 from tests.checks.in_memory import Engine
 

@@ -7,10 +7,10 @@ import pytest
 
 from checks.asking.ask import rule_sets
 from checks.engine.compile import Root, Shape, compiled
-from checks.engine.errors import PlannedTooLong
 from checks.engine.rules.clauses import Call, Slot, Var, bounded, tick
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import SQLite
+from checks.engine.sql.text import SQLite
+from checks.errors import PlannedTooLong
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.checks.conftest import about, fact, publish, store

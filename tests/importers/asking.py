@@ -11,7 +11,7 @@ from authz_project.importers.facts import ANYBODY, CarriedFacts
 from authz_project.importers.model import ContextValues, ImportReport, Thing, Tuple, Who
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone
-from checks.engine.errors import CannotEnumerate
+from checks.errors import CannotEnumerate
 from facts.accept import check_facts
 from facts.wire import Fact
 from policy.rules import compile_text

@@ -19,8 +19,8 @@ from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question
 from checks.engine.answers import AnswerRow, answers_of
 from checks.engine.compile import Compiled, Shape
-from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.plan import plan as p
+from checks.errors import TooComplex, TooMuchRecursion
 from facts.wire import Argument, Fact, FactPattern
 from policy.errors import AuthzError
 from policy.language import parse

@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    from checks.engine.errors import TooComplex  # they need settings, which are made above
+    from checks.errors import TooComplex  # they need settings, which are made above
     from policy.errors import AuthzError
     from tests.properties.passes_by_meaning import held
     from tests.properties.random_policies import random_case

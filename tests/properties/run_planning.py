@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from random import Random
 
 from checks.engine.compile import Compiled
-from checks.engine.errors import TooComplex
-from checks.engine.sql.dialects import PostgreSQL, SQLite
+from checks.engine.sql.text import PostgreSQL, SQLite
+from checks.errors import TooComplex
 from policy.errors import AuthzError
 from tests import standalone
 

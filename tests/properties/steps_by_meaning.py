@@ -17,7 +17,6 @@ from random import Random
 from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
-from checks.engine.errors import InliningTooLarge
 from checks.engine.plan import planner, unfold
 from checks.engine.plan import unfold as exploring
 from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, IsNarrow, next_literal
@@ -27,6 +26,7 @@ from checks.engine.plan.subqueries import PlanRequest
 from checks.engine.plan.unfold import Explored, Outcome, Unfolder
 from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, bounded, pattern_of
 from checks.engine.rules.ruleset import RuleSet
+from checks.errors import InliningTooLarge
 from facts.wire import Fact
 from policy.errors import AuthzError
 from policy.rules.program import Signature

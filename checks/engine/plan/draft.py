@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import inf
 
-from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.plan.plan import (
     FAR,
     Active,
@@ -54,6 +53,7 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.ruleset import TABLED, RuleSet
+from checks.errors import CannotEnumerate, UnboundVariable
 from policy.rules.components import reachable
 from policy.rules.program import TYPED, Signature
 from policy.values import STRING

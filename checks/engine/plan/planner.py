@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 
-from checks.engine.errors import InliningTooLarge
 from checks.engine.plan.draft import (
     Chooser,
     Draft,
@@ -52,6 +51,7 @@ from checks.engine.plan.unfold import (
 )
 from checks.engine.rules.clauses import Call, Col, Given, Literal, Neg, Operand, Term, Var, type_of, value
 from checks.engine.rules.ruleset import TABLED, RuleSet
+from checks.errors import InliningTooLarge
 from policy.rules.program import Signature
 from policy.values import STRING
 

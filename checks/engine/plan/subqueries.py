@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.plan.draft import (
     Draft,
     comparison,
@@ -52,6 +51,7 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.ruleset import RuleSet
+from checks.errors import CannotEnumerate, UnboundVariable
 from policy.errors import AuthzError
 
 

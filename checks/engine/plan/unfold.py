@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.answers import FRESH_ID, SECOND_FRESH
-from checks.engine.errors import CannotEnumerate, TooManyInliningSteps, TooManySteps, UnboundVariable
 from checks.engine.plan.draft import (
     Choice,
     Chooser,
@@ -82,6 +81,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.rewrite import plain_bindings, resolved
 from checks.engine.rules.ruleset import TABLED, RuleSet
+from checks.errors import CannotEnumerate, TooManyInliningSteps, TooManySteps, UnboundVariable
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER

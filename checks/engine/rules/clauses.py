@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
 from checks.engine.answers import FRESH_ID
-from checks.engine.errors import InliningTooLarge, PlannedTooLong, TooComplex
+from checks.errors import InliningTooLarge, PlannedTooLong, TooComplex
 from policy.rules.program import Signature
 from policy.values import STRING
 

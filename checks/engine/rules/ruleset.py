@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from threading import RLock
 
-from checks.engine.errors import PlannedTooLong, TooComplex
 from checks.engine.rules.clauses import (
     PATIENCE,
     Call,
@@ -28,6 +27,7 @@ from checks.engine.rules.clauses import (
 from checks.engine.rules.recursion import Separated, linearised
 from checks.engine.rules.rewrite import ComponentOf, Live, Renamed, merged, subsumed
 from checks.engine.rules.specialise import AreFacts, Specialised, any_signature
+from checks.errors import PlannedTooLong, TooComplex
 from policy.language.source import NOWHERE, without_collections
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature

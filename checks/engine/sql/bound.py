@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 
 from checks.engine.plan.plan import ArgumentPosition, Branch, Exit, FactScan, PlanSource
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
-from checks.engine.sql.dialects import IdKind
 from checks.engine.sql.stored import Scoped, StoredRenderer
-from checks.engine.sql.text import Column, Formed, Shown, Text, joined
+from checks.engine.sql.text import Column, Formed, IdKind, Shown, Text, joined
 from policy.rules.program import Signature
 
 _STORE = "bound:"

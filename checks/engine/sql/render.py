@@ -25,9 +25,9 @@ from checks.engine.plan.plan import (
     Tagged,
 )
 from checks.engine.rules.clauses import Cmp, Col, Const, Member, Operand, Slot, Term, Var, tick
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import (
     Column,
+    Dialect,
     Formed,
     Piece,
     Shown,

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import orjson
 
-from checks.engine.errors import TooMuchRecursion
 from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
     AnswerArm,
@@ -33,12 +32,12 @@ from checks.engine.plan.plan import (
     Variant,
 )
 from checks.engine.rules.clauses import Cmp, Col, Member, Slot, Term, Var, tick, value
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Padded, SelectScope, answer_terms, goal_terms, padded
 from checks.engine.sql.text import (
     MANY,
     READS,
     Column,
+    Dialect,
     Formed,
     NumberHole,
     Piece,
@@ -51,6 +50,7 @@ from checks.engine.sql.text import (
     tables_in,
     union,
 )
+from checks.errors import TooMuchRecursion
 from policy.rules.program import Signature
 
 # ---- alike --------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from checks.engine.plan.plan import (
     stored_first,
 )
 from checks.engine.rules.clauses import FRESH, NOW, Cmp, Col, Const, Given, Member, Operand, Other, Slot, Term, Var
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import (
     INLINE,
     ColumnNames,
@@ -49,6 +48,7 @@ from checks.engine.sql.text import (
     READS,
     Column,
     ConstantSet,
+    Dialect,
     Formed,
     NumberHole,
     NumberTest,

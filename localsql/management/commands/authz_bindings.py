@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from checks.engine.sql.bound import BoundColumn
-from checks.engine.sql.dialects import IdKind
+from checks.engine.sql.text import IdKind
 from localsql.binding_keys import key_from_text
 from localsql.django.bindings import registry
 from localsql.django.tables import table_of
