@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.plan import draft, subqueries, unfold
+from checks.engine.plan import draft, planner, unfold
 from checks.engine.plan.draft import Chooser
 from checks.engine.rules import recursion, rewrite, ruleset
 from checks.engine.rules.clauses import Col
@@ -43,14 +43,14 @@ def of_one_end(call, *others, found=draft.prefix_of):
 
 
 LOSSES = {
-    "decision by set": Loss((subqueries,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
+    "decision by set": Loss((unfold,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
     "factoring": Loss((recursion,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
     "transitivity": Loss((ruleset,), "linearised", unchanged, "company", 'allow(User, "comment", Doc)'),
     "subsumption": Loss((ruleset,), "subsumed", unchanged, "company", 'allow(User, "read", Doc?)'),
     "merging of clauses": Loss((ruleset,), "merged", unchanged, "diamond", 'allow(User, "read", T0)'),
     "renaming": Loss((rewrite,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
-        (unfold,),
+        (planner,),
         "in_place",
         lambda explored: frozenset(),
         "ladders_of_roles",

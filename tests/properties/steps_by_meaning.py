@@ -18,12 +18,10 @@ from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
 from checks.engine.plan import planner, unfold
-from checks.engine.plan import unfold as exploring
 from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, IsNarrow, next_literal
 from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
-from checks.engine.plan.planner import Planner
-from checks.engine.plan.subqueries import PlanRequest
-from checks.engine.plan.unfold import Explored, Outcome, Unfolder
+from checks.engine.plan.planner import Explored, Planner
+from checks.engine.plan.unfold import Outcome, PlanRequest, Unfolder
 from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, bounded, pattern_of
 from checks.engine.rules.ruleset import RuleSet
 from checks.errors import InliningTooLarge
@@ -198,13 +196,13 @@ def recorded(choose: Callable[[Draft, RuleSet, IsNarrow], Literal | None] = next
             begun.pop()
 
     own_chosen, own_step, own_ends = Chooser.chosen, Unfolder.step, Unfolder.ends
-    own_arms, own_explore, own_made = exploring._arms, planner.explore, Planner._planned
+    own_arms, own_explore, own_made = planner._arms, planner.explore, Planner._planned
     with (
         patch.object(unfold, "next_literal", next_noted),
         patch.object(Chooser, "chosen", chosen),
         patch.object(Unfolder, "step", step),
         patch.object(Unfolder, "ends", ends),
-        patch.object(exploring, "_arms", arms),
+        patch.object(planner, "_arms", arms),
         patch.object(planner, "explore", explore),
         patch.object(Planner, "_planned", made),
     ):

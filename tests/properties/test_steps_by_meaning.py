@@ -13,9 +13,8 @@ import pytest
 from checks.engine.plan import planner
 from checks.engine.plan.draft import Draft, bind
 from checks.engine.plan.plan import Branch
-from checks.engine.plan.planner import _Work
-from checks.engine.plan.subqueries import Subqueries
-from checks.engine.plan.unfold import Explored, Unfolder
+from checks.engine.plan.planner import Explored, _Work
+from checks.engine.plan.unfold import Subqueries, Unfolder
 from checks.engine.rules.clauses import FRESH
 from policy.errors import AuthzError
 from tests.properties.steps_by_meaning import Held, held

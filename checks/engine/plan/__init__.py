@@ -1,5 +1,5 @@
 """Turn clauses into a plan: what is read, joined and tested, independent of SQL.
 
 `planner` plans a question. `unfold` resolves the literals of a `draft` one by one, in the order and by the strategies
-that `draft` chooses; `subqueries` creates nested plans. `plan` is the result.
+that `draft` chooses, with nested plans as subqueries. `plan` is the result.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,6 +20,7 @@ from checks.engine.plan.draft import (
     variant_of,
 )
 from checks.engine.plan.plan import (
+    FAR,
     Active,
     AnswerArm,
     Answers,
@@ -29,6 +31,7 @@ from checks.engine.plan.plan import (
     End,
     Exit,
     Form,
+    Goals,
     Jump,
     NonlinearRecursion,
     Plan,
@@ -36,24 +39,154 @@ from checks.engine.plan.plan import (
     State,
     Tagged,
     Variant,
-)
-from checks.engine.plan.subqueries import Numbers, PlanRequest, Subqueries
-from checks.engine.plan.unfold import (
-    Explored,
-    Grounding,
-    Unfolder,
     candidates_of,
     domains_of,
-    explore,
-    goals_plan,
-    inlined,
-    many_steps,
 )
-from checks.engine.rules.clauses import Call, Col, Given, Literal, Neg, Operand, Term, Var, type_of, value
+from checks.engine.plan.unfold import Grounding, Numbers, PlanRequest, Subqueries, Unfolder, many_steps
+from checks.engine.rules.clauses import (
+    Call,
+    Col,
+    Given,
+    GoalKey,
+    Literal,
+    Neg,
+    Operand,
+    Term,
+    Var,
+    mapped,
+    type_of,
+    value,
+)
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.errors import InliningTooLarge
+from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import STRING
+
+# ---- explore ------------------------------------------------------------------------------------------------------
+# A draft -> the ends of its branches, and the ends of the branches of every state that they lead to.
+#
+# can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
+#                       state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
+
+
+@dataclass
+class Explored:
+    """The ends of branches explored so far.
+
+    If `nonlinear` is set, exploring stopped at a nonlinear recursion, and ends are missing.
+    """
+
+    entry: list[End] = field(default_factory=list)
+    goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
+    arms: dict[State, list[End]] = field(default_factory=dict)
+    goal_tags: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
+    nonlinear: NonlinearRecursion | None = None
+
+    def ends(self) -> list[End]:
+        return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
+
+    @property
+    def goes_on_from_answers(self) -> bool:
+        return any(isinstance(end, Continuation) for end in self.ends())
+
+    def from_goal(self, state: State, branch: Branch) -> Branch:
+        """Return the branch with the goals of the state as its first source."""
+        number = self.goals[state]
+        tagged = Tagged(number, self.goal_tags[state])
+        return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
+
+    def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
+        """Explore the state and all that its branches lead to; return the newly explored states."""
+        found, queue = [], [start]
+        while queue and not self.nonlinear:
+            state = queue.pop(0)
+            if state not in self.arms:
+                self.goals[state] = unfolder.numbers.source()
+                self.goal_tags[state] = len(self.goal_tags)
+                self.arms[state] = self.collected(unfolder.ends(_arms(unfolder, state, self.goals[state], enclosing)))
+                found.append(state)
+                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Continuation))]
+        return found
+
+    def collected(self, ends: Iterable[End | NonlinearRecursion]) -> list[End]:
+        """Return the distinct ends. Stop at a `NonlinearRecursion`, which is stored in `nonlinear`."""
+        found: list[End] = []
+        for end in ends:
+            if isinstance(end, NonlinearRecursion):
+                self.nonlinear = end
+                break
+            found.append(end)
+        return found if len(found) < 2 else list(dict.fromkeys(found))
+
+
+def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:
+    explored = Explored()
+    explored.entry = explored.collected(unfolder.ends(starts))
+    for end in explored.entry:
+        if isinstance(end, (Jump, Continuation)):
+            explored.add(unfolder, end.state, enclosing)
+    return explored
+
+
+def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
+    """Return a draft for each clause of the state's call, with the columns of its goals for its keys."""
+
+    def placed(term: Term) -> Term:
+        return Col(goals, f"c{term.index}", term.type) if isinstance(term, GoalKey) else term
+
+    rest = tuple(mapped(literal, placed) for literal in state.rest)
+    draft = Draft(rest, tuple(map(placed, state.outs)), inside=replace(enclosing, active=state.active))
+    return unfolder.in_place(mapped(state.call, placed), draft)
+
+
+def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
+    """Return the plan for branches that all end or jump to a state, without continuations."""
+    exits = [end for end in explored.entry if isinstance(end, Exit)]
+    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
+    moves: list[Jump] = []
+    for state, ends in explored.arms.items():
+        for end in ends:
+            branch = explored.from_goal(state, end.branch)
+            if isinstance(end, Exit):
+                exits.append(replace(end, branch=branch))
+            else:
+                assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
+                moves.append(replace(end, branch=branch))
+    return Plan(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed, form=form)
+
+
+# ---- Which states of a plan stay, and which are inlined where they are entered ------------------------------------
+#     the entry jumps to state 0, state 0 to state 1, and state 1 to itself
+#     ->  the entry, with the branches of state 0 in it, jumps to state 1, and state 1 to itself
+#
+# A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on a
+# cycle, if it would be inlined more than once, or if it was created because it is far from the entry.
+
+
+def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
+    """Return the branches explored `again`, with the states inlined that need not stay.
+
+    They are not assembled from what was explored before: more is known where a state is entered than in the state
+    itself, so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of the
+    planning time (measured on the questions that have golden plans).
+    """
+    states = in_place(explored)
+    if not states:
+        return explored
+    found = again(states)
+    return explored if found.goes_on_from_answers or found.nonlinear is not None else found
+
+
+def in_place(explored: Explored) -> frozenset[State]:
+    """Return the states to inline: not on a cycle, not `FAR`, and with one entering place or one branch only."""
+    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
+    entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
+    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
+    far = {state for state in explored.arms if state.active[-1][0] == FAR}
+    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
+    return frozenset(explored.arms.keys() - shared - far - on_cycles)
+
 
 # ---- Plans with a table of answers: recursions whose rules continue from an answer --------------------------------
 # `"read" if "read" on "parent"`, listed, continues from each readable folder to its children. The answers to all goals

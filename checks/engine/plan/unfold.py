@@ -1,74 +1,78 @@
-"""Unfold drafts: resolve literals until only facts and conditions are left."""
+"""Unfold drafts: resolve literals until only facts and conditions are left, and plan what those read."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 
-from checks.engine.answers import FRESH_ID, SECOND_FRESH
 from checks.engine.plan.draft import (
     Choice,
     Chooser,
     Draft,
-    Enclosing,
     IsNarrow,
     Resolution,
     bind,
     comparison,
+    guards_for,
+    is_anchored,
     is_backward,
+    is_compared,
+    is_one_path,
     next_literal,
     nowhere,
+    outward,
+    prefix_key,
     read,
+    variant_of,
+    without_prefix,
 )
 from checks.engine.plan.plan import (
-    FAR,
     Active,
-    ArgumentPosition,
     Branch,
     Candidates,
     Condition,
     Continuation,
+    DerivedTable,
     Domain,
+    Domains,
     End,
     Exit,
     FactScan,
-    Form,
-    Goals,
     Holds,
     Ids,
     Jump,
     NonlinearRecursion,
     Plan,
+    PlanSource,
+    RelevantIds,
     Same,
     State,
-    Tagged,
+    Variant,
     before,
+    candidates_of,
     state_of,
 )
-from checks.engine.plan.subqueries import Numbers, Subqueries
 from checks.engine.rules.clauses import (
     FRESH,
-    NOW,
     Call,
     Clause,
     Cmp,
     Col,
     Const,
     Given,
-    GoalKey,
     Literal,
     Member,
     Neg,
     Operand,
     Other,
+    Path,
     Pattern,
     Scan,
-    Slot,
     Term,
     Var,
     mapped,
-    mentioned,
     pattern_of,
     renumbered,
     spend,
@@ -76,180 +80,238 @@ from checks.engine.rules.clauses import (
     substituted_terms,
     terms_of,
     tick,
-    type_of,
     variables_of,
 )
 from checks.engine.rules.rewrite import plain_bindings, resolved
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.errors import CannotEnumerate, TooManyInliningSteps, TooManySteps, UnboundVariable
-from policy.rules.components import reachable
+from policy.errors import AuthzError
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
-# ---- open values --------------------------------------------------------------------------------------------------
-# The ids for which a test of an unbound variable may have another result than for all other ids.
+# ---- subqueries -----------------------------------------------------------------------------------------------------
+# Nested plans that a branch reads, to test whether literals hold or to join with answers.
 #
-# They are the ids that facts have at certain positions, and those that rules mention. The test has the same result for
-# all other ids, so "for every value" is tested with those ids and one id that nothing mentions.
+#     … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the plan of blocked(:actor, s1.a0)
+#     … and path(:actor, t) and has_role(t, "reader", :doc)
+#                                           ->   a source: the plan of path(:actor, t), read as t
 #
-# `candidates_of` finds the ids that given negations can tell apart. `domains_of` finds all ids that a question's facts,
-# rules and values mention: any of its rules has the same result for all other ids.
+# Each is planned once, and read by all branches with the same call, however they number its variables.
 
 
 @dataclass(frozen=True, slots=True)
-class RelevantIds:
-    positions: tuple[ArgumentPosition, ...]
-    ids: tuple[str, ...]  # mentioned in rules
-    is_monotone: bool  # the variable is not negated again or compared: facts with it only make the negations false
-    is_complete: bool  # no rule compares the variable with another one, whose values would matter too
+class PlanRequest:
+    """A request for a plan: `rounds` is the recursion to evaluate in rounds, `table` the pattern to table."""
 
-
-def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> RelevantIds:
-    positions: dict[ArgumentPosition, None] = {}
-    ids: set[str] = set()
-    is_monotone = is_complete = True
-    seen: set[tuple[Pattern, int]] = set()
-    queue = [
-        (pattern_of(literal.call), index)
-        for literal in literals
-        if isinstance(literal, Neg)
-        for index, arg in enumerate(literal.call.args)
-        if arg == variable
-    ]
-    while queue:
-        tick()
-        pattern, index = queue.pop()
-        if (pattern, index) in seen:
-            continue
-        seen.add((pattern, index))
-        for clause in rules.alternatives(pattern):
-            param = clause.params[index]
-            if isinstance(param, Const):
-                ids.add(param.id)
-            elif isinstance(param, Var):
-                is_monotone &= _mentions(clause, param, positions, ids, queue)
-                is_twin = clause.params.count(param) > 1 and not pattern.is_path
-                is_complete &= not is_twin and not _is_compared(clause, param)
-    return RelevantIds(tuple(positions), tuple(sorted(ids)), is_monotone, is_complete)
-
-
-def _mentions(
-    clause: Clause,
-    variable: Term,
-    positions: dict[ArgumentPosition, None],
-    ids: set[str],
-    queue: list[tuple[Pattern, int]],
-) -> bool:
-    """Collect where the clause uses the variable; return False if a negation, `=` or `!=` does."""
-    positive = True
-    for end in _other_ends(clause, variable):
-        if isinstance(end, Const):
-            ids.add(end.id)
-        else:
-            rest = tuple(each for each in clause.body if not _is_path_to(each, end))
-            positive &= _mentions(Clause(clause.params, rest), end, positions, ids, queue)
-    for literal in clause.body:
-        match literal:
-            case Scan(signature, args):
-                positions.update(
-                    (ArgumentPosition(signature, index), None) for index, arg in enumerate(args) if arg == variable
-                )
-            case Call(args=args):
-                queue += [(pattern_of(literal), index) for index, arg in enumerate(args) if arg == variable]
-            case Neg(call):
-                positive = False
-                queue += [(pattern_of(call), index) for index, arg in enumerate(call.args) if arg == variable]
-            case Member(member, values) if member == variable:
-                ids.update(values)
-            case Cmp("!=" | "=", left, right) if variable in (left, right):
-                positive = False
-                ids.update(term.id for term in (left, right) if isinstance(term, Const))
-            case Cmp(_, left, right) if variable in (left, right):
-                raise UnboundVariable(variable.name if isinstance(variable, Var) else "_")
-    return positive
-
-
-def _other_ends(clause: Clause, variable: Term) -> list[Term]:
-    """Return the other ends of paths from or to the variable: without hops, both ends are the same value."""
-    paths = (each.args for each in clause.body if isinstance(each, Call) and each.is_path)
-    return [end for args in paths if variable in args for end in args if end != variable]
-
-
-def _is_path_to(literal: Literal, end: Term) -> bool:
-    return isinstance(literal, Call) and literal.is_path and end in literal.args
-
-
-def _is_compared(clause: Clause, variable: Var) -> bool:
-    """Return whether the variable is compared with anything but a constant."""
-    pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
-    return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)
-
-
-# ---- all that a question mentions ----------------------------------------------------------------------------------
-
-FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # in addition to the Integers next to those that are mentioned
+    start: Draft
+    rounds: int | None = None
+    table: Pattern | None = None
+    as_set: bool = False  # whether to look columns up in the set of all answers, evaluated once
+    is_path: bool = False  # a path with one known end
 
 
 @dataclass
-class Domains:
-    """What a question's facts, rules and values mention, by type."""
+class Numbers:
+    """Generates unique numbers for sources and variables."""
 
-    positions: dict[str, dict[ArgumentPosition, None]] = field(default_factory=lambda: defaultdict(dict))
-    ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    values: dict[str, dict[Slot | Other | Given, None]] = field(default_factory=lambda: defaultdict(dict))
-    has_pairs: bool = False  # whether a rule compares two variables
+    counter: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def of(self, number: int, type_name: str) -> Domain:
-        """Return the ids of a type as a source with this number."""
-        stand_ins = (FRESH_ID, SECOND_FRESH) if self.has_pairs else (FRESH_ID,)
-        others = FAR_NUMBERS if type_name == INTEGER else stand_ins
-        ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
-        return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
+    def source(self) -> int:
+        return next(self.counter)
 
-    def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
-        for kind, term in zip(types, terms):
-            match term:
-                case Const(text):
-                    self.ids[kind].add(text)
-                case Slot() | Other():
-                    self.values[INTEGER if term == NOW else kind][term] = None
+    def fresh(self, like: Var | Col) -> Var:
+        """Return a new variable of the same type."""
+        return Var(1000 + next(self.counter), like.name if isinstance(like, Var) else "", like.type)
 
-    def add_literal(self, literal: Literal) -> None:
+
+@dataclass
+class Subqueries:
+    rules: RuleSet
+    numbers: Numbers
+    planned: Callable[[PlanRequest], Plan]
+    by_set: bool = True  # whether columns may be looked up in the set of all answers (see `holds`)
+    made: dict[Hashable, Plan] = field(default_factory=dict)
+    refused: dict[Hashable, AuthzError] = field(default_factory=dict)
+
+    # ---- tests ---------------------------------------------------------------------------------------------------
+
+    def with_tests(self, draft: Draft) -> Draft | None:
+        """Turn the draft's tests without variables into conditions; None if one is always false."""
+        waiting: list[Literal] = []
+        conditions = list(draft.conditions)
+        for literal in draft.pending:
+            if isinstance(literal, (Call, Scan, Given)) or any(isinstance(term, Var) for term in terms_of(literal)):
+                waiting.append(literal)
+                continue
+            verdict = self.tested(literal, draft.sources if draft.outs else ())
+            if verdict is False:
+                return None
+            if verdict is not True and verdict not in conditions:
+                conditions.append(verdict)
+        if len(waiting) == len(draft.pending):
+            return draft
+        return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
+
+    def tested(self, literal: Literal, among: tuple[PlanSource, ...] = ()) -> Condition | bool:
+        """Return the condition for the test, or its outcome if that is certain.
+
+        `among` are the sources whose rows are tested (see `holds`).
+        """
         match literal:
-            case Scan(signature, args):
-                for index, kind in enumerate(signature.types):
-                    self.positions[kind][ArgumentPosition(signature, index)] = None
-                self.add(signature.types, args)
-            case Call(types=types, args=args) | Neg(Call(types=types, args=args)):
-                self.add(types, args)
-            case Member(variable, ids):
-                self.ids[type_of(variable)].update(ids)
-            case Given(variable, type=kind):
-                self.values[kind or type_of(variable)][literal] = None
-            case Cmp(_, left, right):
-                self.add((type_of(right), type_of(left)), (left, right))
-                self.has_pairs |= isinstance(left, Var) and isinstance(right, Var)
+            case Cmp(operator, left, right) if not isinstance(left, Var) and not isinstance(right, Var):
+                return comparison(operator, left, right)
+            case Member(Const(text), ids):
+                return text in ids
+            case Member(Other(), _):
+                return False
+            case Member(operand, ids) if not isinstance(operand, Var):
+                return Member(operand, ids)
+            case Neg(call):
+                held = self.holds(outward(call), among)
+                return not held if isinstance(held, bool) else Holds(held.plan, negated=True)
+        raise AssertionError(f"{literal} is no test, or not ready")
+
+    def holds(self, call: Call, among: tuple[PlanSource, ...] = ()) -> Holds | bool:
+        """Return the condition that the call holds for some values of its variables, or the outcome if certain.
+
+        For rows of facts in `among`, all answers may be evaluated once as a set, in which each row is looked up.
+        """
+        as_set = self.by_set and _is_better_as_set(self.rules, call, among)
+        if as_set:
+            with suppress(CannotEnumerate, UnboundVariable):  # the answers cannot be listed: test each row
+                return self._held(call, as_set)
+        return self._held(call)
+
+    def _held(self, call: Call, as_set: bool = False) -> Holds | bool:
+        plan = self._planned((call, as_set), PlanRequest(Draft((call,), ()), as_set=as_set))
+        if any(not exit.branch.sources and not exit.branch.conditions for exit in plan.exits):
+            return True
+        return Holds(plan) if plan.exits else False
+
+    # ---- joins -----------------------------------------------------------------------------------------------------
+
+    def joined(
+        self,
+        rest: Draft,
+        call: Call,
+        fixed: frozenset[Operand] = frozenset(),
+        rounds: int | None = None,
+        table: Pattern | None = None,
+    ) -> Iterator[Draft]:
+        """Return the draft joined with the answers of the call: a draft for each variant of them.
+
+            (x) of p(s1.a0, x) <- s1 <- stored s
+            ->  (s2.o1) of true <- s1 <- stored s; s2 <- the plan of p(y, x); s2.o0 = s1.a0
+
+        Columns of this branch, except those in `fixed`, become answers of the plan and are joined here, so that other
+        branches can read the same plan.
+        """
+        needed = rest.needed
+        joins: dict[Var, Operand] = {}
+
+        def opened(term: Term) -> Term:
+            if not isinstance(term, Col) or term in fixed:
+                return term
+            known = next((variable for variable, operand in joins.items() if operand == term), None)
+            variable = known or self.numbers.fresh(term)
+            joins[variable] = term
+            return variable
+
+        asked = mapped(call, opened)
+        free = (arg for arg in asked.args if isinstance(arg, Var))
+        results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
+        plan = self._answers_of(asked, results, rounds, table)
+        return self._with_each_variant(rest, plan, results, joins)
+
+    def after_prefix(self, rest: Draft, prefix: Branch, call: Call, known: Col) -> Iterator[Draft]:
+        """Return the draft joined with what the prefix and then the path lead to; equal prefixes share a plan.
+
+        `known` is the end of the path that the prefix leads to. If the other end is a column, it is looked up.
+        """
+        assert isinstance(call.subset, Path), "a prefix leads to a path"
+        (other,) = (arg for arg in call.args if arg != known)
+        joins: dict[Var, Operand] = {}
+        if isinstance(other, Var):
+            end = other
+        else:
+            assert isinstance(other, Col), "the end of a path that a column is compared with"
+            end = self.numbers.fresh(other)
+            joins[end] = other
+        asked = mapped(call, lambda term: end if term == other else term)
+        key = (prefix_key(prefix, known), call.predicate, call.subset, call.types, asked.args.index(end))
+        request = PlanRequest(Draft((asked,), (end,), prefix.sources, prefix.conditions), is_path=True)
+        plan = self._planned(key, request)
+        return self._with_each_variant(without_prefix(rest, prefix), plan, (end,), joins)
+
+    def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
+        """Return the plan of the call's answers; calls that only number their variables differently share it."""
+        others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
+        names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
+        asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
+        key = (asked, outs, rounds)
+        return self._planned(key, PlanRequest(Draft((asked,), outs), rounds, table, is_path=is_one_path(asked)))
+
+    def _planned(self, key: Hashable, request: PlanRequest) -> Plan:
+        if key in self.refused:
+            raise self.refused[key].with_traceback(None)
+        if key not in self.made:
+            try:
+                self.made[key] = self.planned(request)
+            except (CannotEnumerate, UnboundVariable) as refusal:
+                self.refused[key] = refusal
+                raise
+        return self.made[key]
+
+    def _with_each_variant(
+        self, rest: Draft, plan: Plan, results: tuple[Var, ...], joins: dict[Var, Operand]
+    ) -> Iterator[Draft]:
+        for variant in dict.fromkeys(variant_of(end, plan.fixed) for end in plan.exits):
+            yield _with_answers(rest, DerivedTable(self.numbers.source(), plan, variant), results, joins)
 
 
-def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
-    """Return what is mentioned by the literals, and by all clauses that they lead to."""
-    found = Domains()
-    literals = tuple(literals)
-    every = reachable(map(pattern_of, mentioned(literals)), lambda pattern: _led_to(rules, pattern), tick)
-    for literal in literals:
-        found.add_literal(literal)
-    for pattern in every:
-        for clause in rules.alternatives(pattern):
-            found.add(pattern.types, clause.params)
-            variables = [each for each in clause.params if isinstance(each, Var)]
-            found.has_pairs |= len(set(variables)) < len(variables) and not pattern.is_path
-            for literal in clause.body:
-                found.add_literal(literal)
-    return found
+def _with_answers(rest: Draft, source: DerivedTable, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
+    """Return the draft joined with the answers of one variant. Wild columns bind nothing; guards are added."""
+    variant: Variant = source.variant
+    columns = {
+        variable: Col(source.number, source.plan.column(index), variable.type)
+        for index, variable in enumerate(results)
+        if index not in variant.wild
+    }
+    conditions: list[Condition] = [Same(columns[v], operand) for v, operand in joins.items() if v in columns]
+    known: dict[Var, Term] = {**columns, **{v: o for v, o in joins.items() if v not in columns}}
+    for first, second in variant.same:
+        left, right = (known.get(results[index], results[index]) for index in (first, second))
+        if isinstance(right, Var):
+            known[right] = left
+        elif isinstance(left, Var):
+            known[left] = right
+        else:
+            conditions.append(Same(left, right))
+    draft = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
+    return read(draft, source, known, conditions)
 
 
-def _led_to(rules: RuleSet, pattern: Pattern) -> list[Pattern]:
-    return [pattern_of(call) for clause in rules.alternatives(pattern) for call in mentioned(clause.body)]
+# ---- as a set, or row by row ----------------------------------------------------------------------------------------
+
+
+def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[PlanSource, ...]) -> bool:
+    """Return whether to look columns of rows up in the set of all answers of the call.
+
+    True if there may be many rows, if the call takes more than one lookup for each, and if values of the question limit
+    the set.
+    """
+    numbers = {source.number for source in among if not isinstance(source, Ids)}
+    columns = [arg for arg in call.args if isinstance(arg, Col)]
+    if not columns or not all(column.source in numbers for column in columns):
+        return False
+    takes_long = rules.calls.is_deep(pattern_of(call)) or _reads_several(rules, call)
+    return takes_long and is_anchored(call) and not is_compared(rules, call, Col)
+
+
+def _reads_several(rules: RuleSet, call: Call) -> bool:
+    """Return whether the clauses of the call look up several facts."""
+    clauses = rules.alternatives(pattern_of(call))
+    return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1
 
 
 # ---- unfold -------------------------------------------------------------------------------------------------------
@@ -585,128 +647,3 @@ def _type_in(literals: Iterable[Literal], variable: Var) -> str:
 def _active(choice: Choice, rest: Draft) -> Active:
     """Return the recursions that the state is in, with its own as the last one."""
     return (*before(rest.inside.active, choice.component), (choice.component, choice.left))
-
-
-# ---- explore ------------------------------------------------------------------------------------------------------
-# A draft -> the ends of its branches, and the ends of the branches of every state that they lead to.
-#
-# can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
-#                       state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
-
-
-@dataclass
-class Explored:
-    """The ends of branches explored so far.
-
-    If `nonlinear` is set, exploring stopped at a nonlinear recursion, and ends are missing.
-    """
-
-    entry: list[End] = field(default_factory=list)
-    goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
-    arms: dict[State, list[End]] = field(default_factory=dict)
-    goal_tags: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
-    nonlinear: NonlinearRecursion | None = None
-
-    def ends(self) -> list[End]:
-        return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
-
-    @property
-    def goes_on_from_answers(self) -> bool:
-        return any(isinstance(end, Continuation) for end in self.ends())
-
-    def from_goal(self, state: State, branch: Branch) -> Branch:
-        """Return the branch with the goals of the state as its first source."""
-        number = self.goals[state]
-        tagged = Tagged(number, self.goal_tags[state])
-        return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
-
-    def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
-        """Explore the state and all that its branches lead to; return the newly explored states."""
-        found, queue = [], [start]
-        while queue and not self.nonlinear:
-            state = queue.pop(0)
-            if state not in self.arms:
-                self.goals[state] = unfolder.numbers.source()
-                self.goal_tags[state] = len(self.goal_tags)
-                self.arms[state] = self.collected(unfolder.ends(_arms(unfolder, state, self.goals[state], enclosing)))
-                found.append(state)
-                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Continuation))]
-        return found
-
-    def collected(self, ends: Iterable[End | NonlinearRecursion]) -> list[End]:
-        """Return the distinct ends. Stop at a `NonlinearRecursion`, which is stored in `nonlinear`."""
-        found: list[End] = []
-        for end in ends:
-            if isinstance(end, NonlinearRecursion):
-                self.nonlinear = end
-                break
-            found.append(end)
-        return found if len(found) < 2 else list(dict.fromkeys(found))
-
-
-def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:
-    explored = Explored()
-    explored.entry = explored.collected(unfolder.ends(starts))
-    for end in explored.entry:
-        if isinstance(end, (Jump, Continuation)):
-            explored.add(unfolder, end.state, enclosing)
-    return explored
-
-
-def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
-    """Return a draft for each clause of the state's call, with the columns of its goals for its keys."""
-
-    def placed(term: Term) -> Term:
-        return Col(goals, f"c{term.index}", term.type) if isinstance(term, GoalKey) else term
-
-    rest = tuple(mapped(literal, placed) for literal in state.rest)
-    draft = Draft(rest, tuple(map(placed, state.outs)), inside=replace(enclosing, active=state.active))
-    return unfolder.in_place(mapped(state.call, placed), draft)
-
-
-def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
-    """Return the plan for branches that all end or jump to a state, without continuations."""
-    exits = [end for end in explored.entry if isinstance(end, Exit)]
-    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
-    moves: list[Jump] = []
-    for state, ends in explored.arms.items():
-        for end in ends:
-            branch = explored.from_goal(state, end.branch)
-            if isinstance(end, Exit):
-                exits.append(replace(end, branch=branch))
-            else:
-                assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
-                moves.append(replace(end, branch=branch))
-    return Plan(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed, form=form)
-
-
-# ---- Which states of a plan stay, and which are inlined where they are entered ------------------------------------
-#     the entry jumps to state 0, state 0 to state 1, and state 1 to itself
-#     ->  the entry, with the branches of state 0 in it, jumps to state 1, and state 1 to itself
-#
-# A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on a
-# cycle, if it would be inlined more than once, or if it was created because it is far from the entry.
-
-
-def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
-    """Return the branches explored `again`, with the states inlined that need not stay.
-
-    They are not assembled from what was explored before: more is known where a state is entered than in the state
-    itself, so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of the
-    planning time (measured on the questions that have golden plans).
-    """
-    states = in_place(explored)
-    if not states:
-        return explored
-    found = again(states)
-    return explored if found.goes_on_from_answers or found.nonlinear is not None else found
-
-
-def in_place(explored: Explored) -> frozenset[State]:
-    """Return the states to inline: not on a cycle, not `FAR`, and with one entering place or one branch only."""
-    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
-    entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
-    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
-    far = {state for state in explored.arms if state.active[-1][0] == FAR}
-    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
-    return frozenset(explored.arms.keys() - shared - far - on_cycles)
