@@ -14,7 +14,7 @@ from checks.asking import ask, by_rows, paging, run
 from checks.asking.ask import confirmed
 from checks.asking.question import Asked, Cache, Query, Question, SnapshotState, allow, by_ids
 from checks.decisions.log import note
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
 from checks.serializers import (

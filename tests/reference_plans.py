@@ -14,8 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.answers import UNGUARDED
-from checks.engine.compile import PlannedRoot
+from checks.engine.compile import UNGUARDED, PlannedRoot
 from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
     Answers,

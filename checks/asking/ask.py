@@ -49,8 +49,7 @@ from checks.asking.question import (
     shared_cache,
     state_statement,
 )
-from checks.engine.answers import AnswerRow
-from checks.engine.compile import Compiled, compiled
+from checks.engine.compile import AnswerRow, Compiled, compiled
 from checks.engine.rules.clauses import uncounted
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.render import Window

@@ -53,8 +53,7 @@ from checks.asking.question import (
     shared_cache,
     state_and_rows,
 )
-from checks.engine.answers import AnswerRow, answers_of
-from checks.engine.compile import MOST_WEIGHT, Compiled, KnownFacts, Rendered, Shape, rendered
+from checks.engine.compile import MOST_WEIGHT, AnswerRow, Compiled, KnownFacts, Rendered, Shape, answers_of, rendered
 from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.render import inline_table, with_tables

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 
 from checks.asking import limits
-from checks.engine.answers import AnswerRow, answers_of
-from checks.engine.compile import EXISTS, Compiled, Root, Shape
+from checks.engine.compile import EXISTS, AnswerRow, Compiled, Root, Shape, answers_of
 from checks.engine.rules.clauses import NOW, Call, Const, Given, Operand, Other, Slot, Term, Var
 from checks.engine.sql.bound import NO_TABLES, BoundTables
 from checks.engine.sql.render import Window

@@ -31,8 +31,7 @@ from checks.asking.question import (
     program_of,
     shared_cache,
 )
-from checks.engine.answers import AnswerRow
-from checks.engine.compile import Compiled, Root
+from checks.engine.compile import AnswerRow, Compiled, Root
 from checks.engine.rules.clauses import Scan, Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.render import Window

@@ -16,7 +16,7 @@ from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import QuestionKind, missing, values_in_rules
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.errors import CannotEnumerate, QueryTooSlow, UnboundVariable
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal

@@ -9,7 +9,7 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from checks.asking.question import BUILT_IN, Asked, Question, allow, question_about
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
 from facts.mentioned_ids import ChangedFacts

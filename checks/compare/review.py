@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare.kinds import AccessKind, access_kinds, exceptions, kinds_that_differ, missing, without_covered
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY
 from facts.mentioned_ids import changed_facts_between
 from facts.numbering import Numbered, numbers_as_of

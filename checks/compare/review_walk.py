@@ -19,7 +19,7 @@ from checks.asking.question import FEW, Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot
 from checks.compare.kinds import MOST_ACTORS, AccessKind, values_in_rules, without_covered
 from checks.compare.review import Access, AccessState, NotAnswered, Review, asked_id, compared
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished

@@ -14,7 +14,7 @@ from checks.asking.question import Asked, Query, Question, allow
 from checks.authzen import views as authzen
 from checks.compare.differences import AskedTogether, goals_of
 from checks.decisions.log import LogLine, Summary, summary_of
-from checks.engine.answers import AnswerRow
+from checks.engine.compile import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom

@@ -2,11 +2,10 @@
 
 In the order in which a question passes through:
 
-compile     shape -> plan -> finished statement: the entry point
+compile     shape -> plan -> finished statement, and its rows -> answers: the entry point
 rules/      program -> the clauses of any call
 plan/       clauses -> what is read, joined and tested
 sql/        plan -> SQL
-answers     rows -> answers
 
 Each package only uses those before it: `sql` uses `plan`, `plan` uses `rules`.
 """

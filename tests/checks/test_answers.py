@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from checks.engine.answers import UNGUARDED, answers_of
+from checks.engine.compile import UNGUARDED, answers_of
 from checks.errors import CannotEnumerate
 
 OTHERS = ("x", "y")  # ids that no row names

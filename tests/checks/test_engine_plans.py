@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.engine.answers import answers_of
-from checks.engine.compile import Compiled, Root, Shape
+from checks.engine.compile import Compiled, Root, Shape, answers_of
 from checks.engine.plan.plan import Branch, FactScan, Plan, Same
 from checks.engine.rules.clauses import Call, Col, Const, Other, Slot, Var
 from checks.engine.sql.text import PostgreSQL, SQLite

@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from checks.engine import compile as forms
-from checks.engine.answers import answers_of
-from checks.engine.compile import Root, Shape, planned_in_rounds
+from checks.engine.compile import Root, Shape, answers_of, planned_in_rounds
 from checks.engine.rules.clauses import Call, Var
 from checks.engine.sql.rounds import statements_of
 from policy.errors import AuthzError

@@ -17,8 +17,7 @@ from typing import Any
 from checks.asking import ask as asking
 from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question
-from checks.engine.answers import AnswerRow, answers_of
-from checks.engine.compile import Compiled, Shape
+from checks.engine.compile import AnswerRow, Compiled, Shape, answers_of
 from checks.engine.plan import plan as p
 from checks.errors import TooComplex, TooMuchRecursion
 from facts.wire import Argument, Fact, FactPattern

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from checks.engine.answers import FRESH_ID, SECOND_FRESH
 from checks.engine.rules.clauses import (
+    FRESH_ID,
     NOW,
+    SECOND_FRESH,
     Call,
     Clause,
     Cmp,

@@ -12,7 +12,6 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Generic, TypeVar, dataclass_transform, overload
 
-from checks.engine.answers import FRESH_ID
 from checks.errors import InliningTooLarge, PlannedTooLong, TooComplex
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -153,7 +152,8 @@ Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 AnyTerm = TypeVar("AnyTerm", bound=Term)
 NOW = Slot("now")
-# No stored id is empty, so the empty id stands for "a value that nothing mentions".
+# Ids that no fact can have. A question's plan reads them to stand for all values that nothing mentions.
+FRESH_ID, SECOND_FRESH = "", "*" * 600
 FRESH = Const(FRESH_ID)
 
 

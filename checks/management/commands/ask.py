@@ -12,8 +12,7 @@ from checks.asking import ask
 from checks.asking.advice import advice_on_question, typed_values
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Page, Question, allow
-from checks.engine.answers import AnswerRow
-from checks.engine.compile import Compiled
+from checks.engine.compile import AnswerRow, Compiled
 from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
 from facts.notation import action_from_text, fact_from_text, value_from_text
