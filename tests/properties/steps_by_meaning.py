@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
 from checks.engine.plan import planner, unfold
-from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing, IsNarrow, next_literal
+from checks.engine.plan.draft import Choice, Chooser, Draft, Enclosing
 from checks.engine.plan.plan import End, NonlinearRecursion, Plan, State
 from checks.engine.plan.planner import Explored, Planner
 from checks.engine.plan.unfold import Outcome, PlanRequest, Unfolder
@@ -141,15 +141,15 @@ class Record:
 
 
 @contextmanager
-def recorded(choose: Callable[[Draft, RuleSet, IsNarrow], Literal | None] = next_literal) -> Iterator[Record]:
+def recorded(choose: Callable[[Chooser, Draft], Literal | None] = Chooser.next_literal) -> Iterator[Record]:
     """Records what planning does meanwhile; `choose` says which literal is resolved next."""
     record = Record()
     steps: list[Taken] = []  # that are being taken: a step may plan what a draft asks apart
     graphs: list[list[Graph]] = [[]]  # of the plans that are being made
     begun: list[list[Draft]] = [[]]  # of the same
 
-    def next_noted(draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> Literal | None:
-        literal = choose(draft, rules, is_narrow)
+    def next_noted(self: Chooser, draft: Draft) -> Literal | None:
+        literal = choose(self, draft)
         steps[-1].settled, steps[-1].literal = draft, literal
         steps[-1].kind = type(literal).__name__ if literal else "finished"
         return literal
@@ -198,7 +198,7 @@ def recorded(choose: Callable[[Draft, RuleSet, IsNarrow], Literal | None] = next
     own_chosen, own_step, own_ends = Chooser.chosen, Unfolder.step, Unfolder.ends
     own_arms, own_explore, own_made = planner._arms, planner.explore, Planner._planned
     with (
-        patch.object(unfold, "next_literal", next_noted),
+        patch.object(Chooser, "next_literal", next_noted),
         patch.object(Chooser, "chosen", chosen),
         patch.object(Unfolder, "step", step),
         patch.object(Unfolder, "ends", ends),
@@ -209,12 +209,14 @@ def recorded(choose: Callable[[Draft, RuleSet, IsNarrow], Literal | None] = next
         yield record
 
 
-def in_another_order(rng: Random) -> Callable[[Draft, RuleSet, IsNarrow], Literal | None]:
+def in_another_order(rng: Random) -> Callable[[Chooser, Draft], Literal | None]:
     """A choice of the next literal that is often not the planner's."""
 
-    def chosen(draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> Literal | None:
+    usual = Chooser.next_literal
+
+    def chosen(self: Chooser, draft: Draft) -> Literal | None:
         every = [each for each in draft.pending if isinstance(each, (Call, Scan, Given, Member))]
-        return rng.choice(every) if every and rng.random() < OTHERWISE else next_literal(draft, rules, is_narrow)
+        return rng.choice(every) if every and rng.random() < OTHERWISE else usual(self, draft)
 
     return chosen
 
@@ -246,7 +248,7 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
     stores = shape.stores(lambda signature: True)
     if rng.random() < 0.3:
         rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
-    choose = next_literal if in_order else in_another_order(rng)
+    choose = Chooser.next_literal if in_order else in_another_order(rng)
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
     with recorded(choose) as record, few, suppress(AuthzError, InliningTooLarge), bounded(PATIENCE):
         for root in shape.roots:

@@ -420,73 +420,11 @@ def nowhere(signature: Signature, index: int) -> bool:
 RESOLVED = (Scan, Call, Given, Member)  # all except tests, which wait until their variables are bound
 
 
-def next_literal(draft: Draft, rules: RuleSet, is_narrow: IsNarrow = nowhere) -> Literal | None:
-    """Return the literal to resolve next; None if only tests of unbound variables are left."""
-    if len(draft.pending) == 1:
-        return draft.pending[0] if isinstance(draft.pending[0], RESOLVED) else None
-    found, least = None, inf
-    for literal in draft.pending:
-        cost = _cost(literal, draft, rules, is_narrow)
-        if cost is not None and cost < least:
-            found, least = literal, cost
-            if cost == PROBE:
-                break
-    return found
-
-
-def _cost(literal: Literal, draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> float | None:
-    """Return the cost of a pending literal; None for a test."""
-    match literal:
-        case Scan(signature, args):
-            return _scan_cost(signature.types, args)
-        case Call():
-            return _call_cost(literal, draft, rules, is_narrow)
-        case Given():
-            return GIVEN
-        case Member(variable, _):
-            is_scanned = any(isinstance(each, Scan) and variable in each.args for each in draft.pending)
-            return LISTED_LATE if is_scanned else LISTED
-    return None
-
-
 def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
     open_args = len([arg for arg in args if isinstance(arg, UNBOUND)])
     if not open_args:
         return PROBE
     return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
-
-
-def _call_cost(call: Call, draft: Draft, rules: RuleSet, is_narrow: IsNarrow) -> float:
-    pattern = pattern_of(call)
-    component = rules.component(pattern)
-    if component is None and len(rules.alternatives(pattern)) <= 1:
-        return RENAMING
-    rest = draft.without(call)
-    if component is not None and component != TABLED:
-        return _recursive_cost(call, rest, component, is_narrow)
-    if is_closed(call, rest):
-        return ALONE if component is None else EXISTENTIAL
-    return LED_TO if anchors(call.types, call.args) else OPEN
-
-
-def _recursive_cost(call: Call, rest: Draft, component: int, is_narrow: IsNarrow) -> float:
-    entered = dict(rest.inside.active)
-    is_own = component in entered
-    is_last = not is_own or len(rest.pending) <= entered[component]
-    if call.is_path:
-        cost = _path_cost(call, rest.inside, is_own, is_last)
-        if cost in (PATH_ON, PATH_FIXED) and not is_own and not rest.outs:
-            return _late(call, rest, cost, is_narrow)
-        if cost is not None:
-            return cost
-    is_alone = is_closed(call, rest)
-    if is_own and (is_alone or not rest.outs):
-        return JUMP if is_last and anchors(call.types, call.args) else OWN_LATER
-    if is_alone:
-        return EXISTENTIAL
-    if anchors(call.types, call.args):
-        return LED_TO
-    return OWN_OPEN if is_own else OPEN
 
 
 def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) -> float | None:
@@ -496,22 +434,6 @@ def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) ->
     if not is_own and not is_bound(end) and is_fixed(path, enclosing.fixed):
         return PATH_FIXED
     return PATH_ON if is_last and is_bound(start) and not is_bound(end) else None
-
-
-def _late(path: Call, rest: Draft, cost: float, is_narrow: IsNarrow) -> float:
-    """Return the cost of a path from a known start, in a check: `PATH_LATE` if few facts bind its end.
-
-    A little less than its `cost` if its end leads to few facts, so that it is resolved before another path to them.
-    """
-    start, end = path.args
-    scans = [each for each in rest.pending if isinstance(each, Scan) and end in each.args]
-    for scan in scans:
-        bound = [index for index, arg in enumerate(scan.args) if not isinstance(arg, UNBOUND)]
-        is_led_to = any(is_narrow(scan.signature, index) for index in bound)
-        if is_led_to and (not isinstance(start, Col) or start in rest.inside.fixed or _leading_to(start, rest)):
-            return PATH_LATE
-    is_good = any(is_narrow(scan.signature, scan.args.index(end)) for scan in scans)
-    return PATH_ON - OPEN_ARGUMENT / 10 if is_good else cost
 
 
 # ---- choose -------------------------------------------------------------------------------------------------------
@@ -555,7 +477,7 @@ IN_PLACE = Choice(Resolution.IN_PLACE)
 
 @dataclass(frozen=True)
 class Chooser:
-    """Decides how calls are resolved.
+    """Decides which literal is resolved next, and how calls are resolved.
 
     `nonlinear` are recursions that planning found to need rounds, though no clause shows it (see `is_nonlinear`). If it
     contains `TABLED`, all that is tabled is evaluated in rounds.
@@ -563,6 +485,84 @@ class Chooser:
 
     rules: RuleSet
     nonlinear: set[int]
+    is_narrow: IsNarrow = nowhere
+
+    # ---- what is resolved next -----------------------------------------------------------------------------------
+
+    def next_literal(self, draft: Draft) -> Literal | None:
+        """Return the literal to resolve next; None if only tests of unbound variables are left."""
+        if len(draft.pending) == 1:
+            return draft.pending[0] if isinstance(draft.pending[0], RESOLVED) else None
+        found, least = None, inf
+        for literal in draft.pending:
+            cost = self._cost(literal, draft)
+            if cost is not None and cost < least:
+                found, least = literal, cost
+                if cost == PROBE:
+                    break
+        return found
+
+    def _cost(self, literal: Literal, draft: Draft) -> float | None:
+        """Return the cost of a pending literal; None for a test."""
+        match literal:
+            case Scan(signature, args):
+                return _scan_cost(signature.types, args)
+            case Call():
+                return self._call_cost(literal, draft)
+            case Given():
+                return GIVEN
+            case Member(variable, _):
+                is_scanned = any(isinstance(each, Scan) and variable in each.args for each in draft.pending)
+                return LISTED_LATE if is_scanned else LISTED
+        return None
+
+    def _call_cost(self, call: Call, draft: Draft) -> float:
+        pattern = pattern_of(call)
+        component = self.rules.component(pattern)
+        if component is None and len(self.rules.alternatives(pattern)) <= 1:
+            return RENAMING
+        rest = draft.without(call)
+        if component is not None and component != TABLED:
+            return self._recursive_cost(call, rest, component)
+        if is_closed(call, rest):
+            return ALONE if component is None else EXISTENTIAL
+        return LED_TO if anchors(call.types, call.args) else OPEN
+
+    def _recursive_cost(self, call: Call, rest: Draft, component: int) -> float:
+        entered = dict(rest.inside.active)
+        is_own = component in entered
+        is_last = not is_own or len(rest.pending) <= entered[component]
+        if call.is_path:
+            cost = _path_cost(call, rest.inside, is_own, is_last)
+            if cost in (PATH_ON, PATH_FIXED) and not is_own and not rest.outs:
+                return self._late(call, rest, cost)
+            if cost is not None:
+                return cost
+        is_alone = is_closed(call, rest)
+        if is_own and (is_alone or not rest.outs):
+            return JUMP if is_last and anchors(call.types, call.args) else OWN_LATER
+        if is_alone:
+            return EXISTENTIAL
+        if anchors(call.types, call.args):
+            return LED_TO
+        return OWN_OPEN if is_own else OPEN
+
+    def _late(self, path: Call, rest: Draft, cost: float) -> float:
+        """Return the cost of a path from a known start, in a check: `PATH_LATE` if few facts bind its end.
+
+        A little less than its `cost` if its end leads to few facts, so that it is resolved before another path to them.
+        """
+        start, end = path.args
+        scans = [each for each in rest.pending if isinstance(each, Scan) and end in each.args]
+        for scan in scans:
+            bound = [index for index, arg in enumerate(scan.args) if not isinstance(arg, UNBOUND)]
+            is_led_to = any(self.is_narrow(scan.signature, index) for index in bound)
+            if is_led_to and (not isinstance(start, Col) or start in rest.inside.fixed or _leading_to(start, rest)):
+                return PATH_LATE
+        is_good = any(self.is_narrow(scan.signature, scan.args.index(end)) for scan in scans)
+        return PATH_ON - OPEN_ARGUMENT / 10 if is_good else cost
+
+    # ---- how a call is resolved ----------------------------------------------------------------------------------
 
     def chosen(self, call: Call, rest: Draft) -> Choice:
         """Return how to resolve the call; `rest` is the draft without it."""

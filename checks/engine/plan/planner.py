@@ -370,11 +370,9 @@ class Planner:
         numbers = Numbers()
         self._nonlinear = {TABLED} if self.rules.question else set()
         subqueries = Subqueries(self.rules, numbers, self._planned_inside, by_set=not self.is_grounded)
-        chooser = Chooser(self.rules, self._nonlinear)
+        chooser = Chooser(self.rules, self._nonlinear, self.is_narrow)
         most = many_steps(self.sprawling) if self.has_other_form else None
-        self._unfolder = Unfolder(
-            self.rules, self.stores, numbers, chooser, subqueries, self.is_narrow, most, self.with_values
-        )
+        self._unfolder = Unfolder(self.rules, self.stores, numbers, chooser, subqueries, most, self.with_values)
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from checks.engine.plan.draft import (
     Choice,
     Chooser,
     Draft,
-    IsNarrow,
     Resolution,
     bind,
     comparison,
@@ -20,8 +19,6 @@ from checks.engine.plan.draft import (
     is_backward,
     is_compared,
     is_one_path,
-    next_literal,
-    nowhere,
     outward,
     prefix_key,
     read,
@@ -317,7 +314,7 @@ def _reads_several(rules: RuleSet, call: Call) -> bool:
 # ---- unfold -------------------------------------------------------------------------------------------------------
 # Drafts -> the ends of the branches that they become: resolution, once per plan.
 #
-# Each step resolves the next literal of a draft (see `draft`): a fact becomes a source, a test becomes a condition, a
+# Each step resolves the next literal of a draft (see `Chooser`): a fact becomes a source, a test becomes a condition, a
 # call is resolved as chosen. A step returns drafts and ends that have, together, the rows that the draft stands for,
 # whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump to a state of
 # the plan, or in a continuation from a state's answers.
@@ -362,7 +359,6 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
-    is_narrow: IsNarrow = nowhere
     most: int | None = None  # steps until `TooManyInliningSteps` is raised; None if there is no alternative form
     with_values: bool = True  # whether plans in rounds take the question's values as keys, so as not to depend on them
     grounding: Grounding | None = None
@@ -385,7 +381,7 @@ class Unfolder:
         settled = self.subqueries.with_tests(draft)
         if settled is None:
             return ()
-        literal = next_literal(settled, self.rules, self.is_narrow)
+        literal = self.chooser.next_literal(settled)
         if literal is None:
             return self.finished(settled)
         rest = settled.without(literal)
