@@ -93,7 +93,7 @@ def _check_from_json(raw: object, path: str) -> Check:
     return actor, action, asked_from_json(raw.get("resource"), f"{path}.resource")
 
 
-def expected_from_json(raw: object, path: str) -> bool:
+def flag_from_json(raw: object, path: str) -> bool:
     if not isinstance(raw, bool):
         raise MalformedRequest(path, "must be true or false")
     return raw
@@ -167,7 +167,7 @@ CALL = JsonType(call_from_json, ref("Call"))
 CALLS = JsonType(calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
 CONSTRAINTS = JsonType(constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
 CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
-EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
+FLAG = JsonType(flag_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})
 PAGE_TOKEN = JsonType(any_json, {"type": "string"})
 AS_OF = JsonType(
@@ -275,6 +275,13 @@ class ExplainQuery(serializers.Serializer):
     action = DecodedField(ANY_ACTION)
     resource = ReferenceField(ANY_REFERENCE)
     context_facts = context_field()
+    would_allow = DecodedField(
+        FLAG,
+        optional=True,
+        absent=False,
+        help_text="If access is denied, also search for the smallest changes of facts that would allow it, for up to "
+        "4 seconds. Needs `authz-project[analysis]`. Not supported with `as_of` and `policy_version`.",
+    )
 
 
 class MomentQuery(serializers.Serializer):
@@ -296,7 +303,7 @@ class FactQuery(serializers.Serializer):
 
 class Expectation(serializers.Serializer):
     request_id = DecodedField(NAME)
-    expected = DecodedField(EXPECTED)
+    expected = DecodedField(FLAG)
 
 
 def actions_queries_from_json(raw: object, path: str) -> list[dict]:

@@ -40,9 +40,7 @@ from policy.values import STRING, Value, quoted
 # Assertions that differ in only one argument become one question, whose answer tells which of them hold.
 
 MOST_SHOWN = 12  # values of a list
-CHECKED_NEVER = (
-    "checks.analysis.questions.checked_never"  # imported with the first `assert_never`
-)
+CHECKED_NEVER = "checks.analysis.questions.checked_never"  # imported with the first `assert_never`
 
 
 def run(program: Program, fail_fast: bool = False) -> TestReport:

@@ -441,7 +441,11 @@ class Explain(Answering):
 
     def reply(self, request: Request, who: Caller) -> Reply:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
-        explanation = explain.explain(who, explained_question(request.data), moment_asked(request, who))
+        question, with_ways = explained_question(request.data)
+        moment = moment_asked(request, who)
+        if with_ways and moment:
+            raise MalformedRequest("would_allow", "not supported with `as_of` and `policy_version`")
+        explanation = explain.explain(who, question, moment, with_ways)
         return explanation_to_json(explanation, is_query), explanation
 
 
@@ -494,11 +498,12 @@ def actions_question(body: dict) -> Question:
     return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
 
 
-def explained_question(raw: object) -> Question:
+def explained_question(raw: object) -> tuple[Question, bool]:
+    """Return what is to be explained, and whether to search for what would allow it."""
     if isinstance(raw, dict) and "predicate" in raw:
-        return solution(decoded(EvaluateQuery, raw))
+        return solution(decoded(EvaluateQuery, raw)), False
     body = decoded(ExplainQuery, raw)
-    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]), body["would_allow"]
 
 
 def solution(body: dict) -> Question:

@@ -264,6 +264,16 @@ _UNUSED = {
     "message": text("Why the explanation is incomplete."),
 }
 
+_WOULD_ALLOW = {
+    "would_allow": answered(
+        "The smallest changes, each of which would allow it. Present if requested and access is denied.",
+        {
+            "changes": many(answered("", {"insert": many(ref("Fact")), "delete": many(ref("Fact"))})),
+            "notes": many(text(), "Why there are none, or which stored facts were not considered."),
+        },
+    ),
+}
+
 _MARK = answered(
     "A revision. If it is no longer available, only its number is set.",
     {
@@ -278,7 +288,7 @@ _MARK = answered(
 EXPLANATIONS: dict[str, Schema] = {
     "Explanation": {
         "anyOf": [
-            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED),
+            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED | _WOULD_ALLOW),
             answered(
                 "For a query: a proof or obstacles for each call.",
                 {

@@ -10,9 +10,11 @@ from django.core.management.base import CommandError
 
 from checks.analysis.questions import PolicyDifferences, Way, Ways, compared, stated, stored_around, ways
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
+from checks.asking.question import Question
 from checks.asking.run import in_memory
-from checks.asking.snapshot import Snapshot
-from facts.wire import Fact
+from checks.asking.snapshot import Snapshot, fact_of_atom
+from checks.explain.cases import ANY
+from facts.wire import Fact, fact_to_json
 from policy.active import active_program
 from policy.core.clock import short_text_of
 from policy.errors import AuthzError, Unavailable
@@ -149,21 +151,39 @@ def compared_on_page(environment_id: int, text: str) -> list[str]:
 class WaysOnPage(NamedTuple):
     """Changes of facts, each of which makes a goal true, and notes about the search."""
 
-    changes: tuple[str, ...]
+    ways: tuple[Way, ...]
     notes: tuple[str, ...]
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return tuple(map(way_text, self.ways))
 
-def ways_on_page(session: Snapshot, goal: str) -> WaysOnPage:
-    """Return what would make the goal true, over the session's stored and context facts."""
-    with Solver(_PAGE_SECONDS) as solver:
-        statement = stated(session.program, goal)
-        stored, is_whole = stored_around(session, statement)
-        context = [Atom(fact.predicate, fact.args) for fact in session.context]
-        found = ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)
-    lines = tuple(way_lines(found))
-    changes, notes = (lines, ()) if found.ways else ((), lines)
+    def to_json(self) -> dict[str, object]:
+        changes = [{"insert": _facts_to_json(way.inserts), "delete": _facts_to_json(way.deletes)} for way in self.ways]
+        return {"changes": changes, "notes": list(self.notes)}
+
+
+def _facts_to_json(atoms: Iterable[Atom]) -> list[dict[str, object]]:
+    return [fact_to_json(fact_of_atom(atom)) for atom in atoms]
+
+
+def ways_on_page(session: Snapshot, question: Question) -> WaysOnPage:
+    """Return what would make the question's call true, over the session's stored and context facts."""
+    predicate, names = question.calls[0]
+    values = tuple([Value(question.variables[name].type, question.variables[name].one) for name in names])
+    if any(value.id == ANY for value in values):
+        return WaysOnPage((), ("`*` stands for any value: ask about one value",))
+    try:
+        with Solver(_PAGE_SECONDS) as solver:
+            statement = stated(session.program, str(Atom(predicate, values)))
+            stored, is_whole = stored_around(session, statement)
+            context = [Atom(fact.predicate, fact.args) for fact in session.context]
+            found = ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)
+    except AuthzError as reason:
+        return WaysOnPage((), (reason.message,))
+    notes = () if found.ways else tuple(way_lines(found))
     limit = () if is_whole else (f"only {len(stored):,} stored facts around the goal were considered",)
-    return WaysOnPage(changes, (*notes, *limit))
+    return WaysOnPage(found.ways, (*notes, *limit))
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

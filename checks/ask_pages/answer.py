@@ -24,9 +24,8 @@ from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
 from policy.core.pagination import Listing, ListPage, Pager, key_of
-from policy.errors import AuthzError, Cancelled
+from policy.errors import Cancelled
 from policy.moments import AsOf, Moment
-from policy.rules.program import Atom
 from policy.values import Value
 
 # ---- listing ------------------------------------------------------------------------------------------------------
@@ -173,19 +172,10 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
         if goal is not None and not goal.holds and with_ways and asked.moment is None:
-            ways = _ways(session, questions[0])
+            ways = ways_on_page(session, questions[0])
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
         moments = () if asked.moment is None else (asked.moment,)
         return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000, ways=ways)
-
-
-def _ways(session: Snapshot, question: Question) -> WaysOnPage:
-    predicate, names = question.calls[0]
-    values = [Value(question.variables[name].type, question.variables[name].one) for name in names]
-    try:
-        return ways_on_page(session, str(Atom(predicate, tuple(values))))
-    except AuthzError as reason:
-        return WaysOnPage((), (reason.message,))
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:

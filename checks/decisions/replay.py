@@ -124,7 +124,7 @@ _READERS: dict[str, Callable[[object], AskedTogether]] = {
     "evaluate_query": _evaluate_query,
     "query": _query,
     "bulk_actions": _bulk_actions,
-    "explain": lambda raw: _one(explained_question(raw)),
+    "explain": lambda raw: _one(explained_question(raw)[0]),
 }
 
 

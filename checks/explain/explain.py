@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from django.utils.module_loading import import_string
+
 from checks.asking.advice import advice, warning_on
 from checks.asking.ask import Asker
 from checks.asking.question import Asked, Question, check_predicate, question_about
@@ -67,6 +69,7 @@ class Explanation:
     version_id: int | None = None  # primary key of the same version
     seen: Seen = NOTHING_SEEN  # the environment's position then
     warning: str = ""  # about words of the question that the policy does not have
+    would_allow: object = None  # as JSON: changes of facts that would allow what is denied, if these were asked for
     valid_while: None = None  # explanations are not cached
 
     @property
@@ -85,14 +88,29 @@ def gap_of(goals: Sequence[ExplainedGoal]) -> str:
     return f"the explanation is incomplete: {'; '.join(notes)}" if notes else ""
 
 
-def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
-    """Explain the answer by the active policy, or as of a moment by that moment's policy."""
+WAYS = "checks.analysis.report.ways_on_page"  # imported when they are first asked for
+
+
+def explain(asker: Asker, question: Question, moment: Moment | None = None, with_ways: bool = False) -> Explanation:
+    """Explain the answer by the active policy, or as of a moment by that moment's policy.
+
+    `with_ways`: also search for changes of facts that would allow what is denied.
+    """
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
         version_id = session.policy if isinstance(session.policy, int) else None
         warning = warning_on(session.program, (question,))
+        is_denied = with_ways and not all(goal.holds for goal in goals)
+        would_allow = import_string(WAYS)(session, question).to_json() if is_denied else None
         return Explanation(
-            session.cases.number, goals, session.unused, session.revision, version_id, session.seen, warning
+            session.cases.number,
+            goals,
+            session.unused,
+            session.revision,
+            version_id,
+            session.seen,
+            warning,
+            would_allow,
         )
 
 
@@ -173,6 +191,8 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
         head["unused_context_facts"] = list(explanation.unused.sentences)
     if explanation.gap:
         head |= {"complete": False, "message": explanation.gap}
+    if explanation.would_allow:
+        head["would_allow"] = explanation.would_allow
     goals = [_goal_to_json(goal) for goal in explanation.goals]
     return {**head, "calls": goals} if is_query else {**head, **goals[0]}
 

@@ -225,6 +225,23 @@ def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
     assert ways(goal, [writer], solver).holds
 
 
+def test_an_explanation_of_a_denial_says_what_would_allow_it(api):
+    api.post("/policy", {"src": POLICY})
+    asked = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc", "resource_id": "plan"}
+    assert "would_allow" not in api.post("/explain", asked).json()
+    found = api.post("/explain", asked | {"would_allow": True}).json()["would_allow"]
+    assert found["notes"] == [] and {len(each["insert"]) for each in found["changes"]} == {1, 2}
+    first = found["changes"][0]
+    assert first["delete"] == [] and first["insert"][0]["predicate"] == "has_role"
+    api.post("/batch", [{"inserts": first["insert"]}])
+    answer = api.post("/explain", asked | {"would_allow": True}).json()
+    assert answer["allowed"] and "would_allow" not in answer
+    refused = api.post("/explain", asked | {"would_allow": True, "policy_version": 1})
+    assert refused.status_code == 400 and "would_allow: not supported" in refused.json()["message"]
+    any_user = asked | {"actor_id": "*", "action": "write", "would_allow": True}
+    assert "stands for any value" in api.post("/explain", any_user).json()["would_allow"]["notes"][0]
+
+
 # ---- what has no effect --------------------------------------------------------------------------------------------
 
 
