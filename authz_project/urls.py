@@ -7,7 +7,7 @@ from django.views.generic import RedirectView
 import checks.authzen.urls
 import checks.urls
 import facts.urls
-import localsql.urls
+import localsql.views
 import policy.urls
 from authz_project import views
 from authz_project.documents import library as documents
@@ -19,7 +19,7 @@ _below_api: dict[str, Endpoint] = {
     **checks.urls.endpoints,
     **facts.urls.endpoints,
     **policy.urls.endpoints,
-    **localsql.urls.endpoints,
+    **localsql.views.endpoints,
     "": views.Hello(),
     "healthcheck": views.Health(),
 }

@@ -40,8 +40,18 @@ from checks.engine.plan.plan import (
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import FRESH, Cmp, Col, Const, Member, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import NotExpressible, TooManyConstants
-from localsql.plan import ConstantRows, FoldedCandidates, FoldedDerivedTable, is_local
-from localsql.split import MOST_VALUES, Each, Split, SplitPlan, Splitter, StoredStatement
+from localsql.plan import (
+    MOST_VALUES,
+    ConstantRows,
+    Each,
+    FoldedCandidates,
+    FoldedDerivedTable,
+    Split,
+    SplitPlan,
+    Splitter,
+    StoredStatement,
+    is_local,
+)
 from policy.rules.components import reachable
 
 Rows = list[tuple[str, ...]]

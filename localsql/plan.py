@@ -1,16 +1,45 @@
-"""A query -> the engine's plan over the caller's tables and the stored facts."""
+"""A query -> the engine's plan over the caller's tables and the stored facts, split into what each of them decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
 
+import orjson
+
+from checks.asking import limits
 from checks.engine.compile import Knows, Root
-from checks.engine.plan.draft import outward
-from checks.engine.plan.plan import Branch, Condition, DerivedTable, Exit, ForeignSource, Plan
+from checks.engine.plan.draft import columns_in, outward, renumbered, sources_of, variant_of
+from checks.engine.plan.plan import (
+    AnswerArm,
+    Answers,
+    Branch,
+    Candidates,
+    Condition,
+    DerivedTable,
+    Exit,
+    FactScan,
+    ForeignSource,
+    Form,
+    Goals,
+    Holds,
+    Jump,
+    Plan,
+    PlanSource,
+    Tagged,
+    Variant,
+)
 from checks.engine.plan.planner import Planner
-from checks.engine.rules.clauses import Col, Neg, Var, substituted, substituted_terms, type_of
+from checks.engine.rules import clauses
+from checks.engine.rules.clauses import Col, Neg, Slot, Term, Var, substituted, substituted_terms, type_of
 from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.render import SelectScope
+from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
+from checks.engine.sql.stored import StoredRenderer
+from checks.engine.sql.text import Column, Dialect, Formed, Statement, finished, union
+from facts.numbering import Numbering
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 
@@ -170,3 +199,370 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
         return None
     plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),))
     return _branches(planner, plan, plan.exits)
+
+
+# ---- splitting -----------------------------------------------------------------------------------------------------
+# Split a plan into parts that stored facts decide, each a statement, and the rest for the caller's database.
+#
+#     local repo_org(r, o); stored has_role(:actor, n, o); n in [...]
+#         ->   1: SELECT DISTINCT o FROM stored …         left: local repo_org(r, o) with o out of 1
+#
+# Stored sources joined by conditions form one part. Sources that only the caller's rows would join are separate parts,
+# so that there is no cross product. Splitting does not need values, so it is done once per shape of queries.
+
+# ---- stored statements --------------------------------------------------------------------------------------------
+# Statements over stored facts, for the parts of branches that these decide, and for the recursions that they read.
+#
+# A recursion that depends on stored facts only is evaluated once; its rows are passed as JSON to all statements that
+# read it. Parts that differ only in source numbers share a statement. Statements are rendered on first use: most are
+# never used, because another part of their branch has no rows.
+
+StoredRows = list[Fetched]
+MOST_VALUES = 100_000  # from stored facts, in one statement
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """All goals of a plan, or all its answers; `slot` is the parameter from which statements read them."""
+
+    slot: str
+    columns: tuple[str, ...]
+    statement: Statement
+    rounds: tuple[Rounds, ...]
+
+
+RenderedRows = tuple[Statement, tuple[Rounds, ...]]  # the rounds are evaluated before the statement runs
+
+
+@dataclass(frozen=True, eq=False)
+class StoredStatement:
+    """A statement that reads stored facts and `tables`, and selects these columns of the branch."""
+
+    render: Callable[[], RenderedRows]
+    tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows to read
+    columns: tuple[Col, ...]
+    place: int  # of its first source, among those of the branch
+    what: str  # what it reads, for messages
+
+    @cached_property
+    def rendered(self) -> RenderedRows:
+        return self.render()
+
+
+@dataclass
+class StoredStatements:
+    renderer: Callable[[], StoredRenderer]
+    tables: dict[tuple[Plan, type], StoredTable] = field(default_factory=dict)
+    shared: dict[tuple[Branch, tuple[Col, ...]], RenderedRows] = field(default_factory=dict)
+
+    def of(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> StoredStatement:
+        read = {
+            source.number: (self._table(plan, type(source)), _tag(source, branch))
+            for source in branch.sources
+            if isinstance(source, Goals | Answers)
+        }
+        tables = {number: table for number, (table, _) in read.items()}
+        return StoredStatement(
+            lambda: self._shared(branch, columns, tables), tuple(read.values()), columns, place, _what(branch, plan)
+        )
+
+    def _shared(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> RenderedRows:
+        key = renumbered(branch, columns)
+        if key is None:
+            return self._rendered(branch, columns, read)
+        if key not in self.shared:
+            self.shared[key] = self._rendered(*key, read)
+        return self.shared[key]
+
+    def _rendered(self, branch: Branch, columns: tuple[Col, ...], read: Mapping[int, StoredTable]) -> RenderedRows:
+        renderer = self.renderer()
+        scope: SelectScope[PlanSource] = SelectScope(tables={number: table.slot for number, table in read.items()})
+        shown: list[Column] = [Formed(column, renderer.dialect.text_value) for column in columns]
+        distinct = union([renderer.select(branch, shown or [("1",)], scope)], distinct=True)
+        named = {table.slot: table for table in read.values()}
+        tables = [
+            (f"{slot} AS MATERIALIZED (", *renderer.dialect.table((Slot(slot),), list(table.columns)), ")")
+            for slot, table in named.items()
+        ]
+        text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
+        return finished(text, renderer.dialect.placeholder), tuple(renderer.rounds.values())
+
+    def _table(self, plan: Plan, kind: type) -> StoredTable:
+        key = (plan, kind)
+        if key not in self.tables:
+            renderer = self.renderer()
+            # If only the goals are needed, leave out the answers: they may read the caller's tables.
+            wanted = replace(plan, answers=()) if kind is Goals else plan
+            start: SelectScope[PlanSource] = SelectScope()
+            scope, tables = renderer.entered(wanted, start)
+            columns = ("tag", *renderer.layout(plan, kind).names)
+            rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
+            statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
+            slot = f"known_rows{len(self.tables)}"
+            self.tables[key] = StoredTable(slot, columns, statement, tuple(renderer.rounds.values()))
+        return self.tables[key]
+
+
+def _tag(source: Goals | Answers, branch: Branch) -> int:
+    return next(each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+
+
+def _what(branch: Branch, plan: Plan) -> str:
+    found = [str(source.signature) for source in branch.sources if isinstance(source, FactScan)]
+    return found[0] if found else plan.name
+
+
+@dataclass
+class Execution:
+    """The statements of one query, run with its values in one snapshot; results are cached."""
+
+    run: Run
+    slots: Mapping[str, object]
+    tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
+    ran: dict[Statement, StoredRows] = field(default_factory=dict)  # cached, because branches often share statements
+
+    def rows(self, stored: StoredStatement) -> StoredRows:
+        known = dict(self.slots)
+        for table, tag in stored.tables:
+            known[table.slot], tags = self._table(table)
+            if tag not in tags:
+                return []
+        statement, rounds = stored.rendered
+        if rounds:
+            return self.run(statement, evaluate_all(rounds, self.run, known))
+        if statement not in self.ran:
+            self.ran[statement] = self.run(statement, known)
+        return self.ran[statement]
+
+    def _table(self, table: StoredTable) -> tuple[str, set[int]]:
+        if table.slot not in self.tables:
+            rows = self.run(table.statement, evaluate_all(table.rounds, self.run, self.slots))
+            self.tables[table.slot] = (orjson.dumps(rows).decode(), {row[0] for row in rows})
+        return self.tables[table.slot]
+
+
+# ---- branches -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    statements: tuple[StoredStatement, ...]
+    left: Branch
+
+
+Ended = TypeVar("Ended", Exit, Jump, AnswerArm)
+Each = tuple[tuple[Ended, Split], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitPlan:
+    """A plan and its split branches, without goals and answers that depend on stored facts only."""
+
+    plan: Plan
+    exits: Each[Exit] = ()
+    seeds: Each[Jump] = ()
+    moves: Each[Jump] = ()
+    answers: Each[AnswerArm] = ()
+
+    @cached_property
+    def by_variant(self) -> Mapping[Variant, Each[Exit]]:
+        found: dict[Variant, Each[Exit]] = {}
+        for end, split in self.exits:
+            variant = variant_of(end, self.plan.fixed)
+            found[variant] = (*found.get(variant, ()), (end, split))
+        return found
+
+
+@dataclass(frozen=True)
+class SplitBranch:
+    exit: Exit
+    split: Split
+    withheld: tuple[SplitBranches, ...] | None
+
+
+@dataclass(frozen=True)
+class SplitBranches:
+    plan: SplitPlan
+    each: tuple[SplitBranch, ...]
+
+
+@dataclass
+class Splitter:
+    tables: CallerTables
+    dialect: Dialect  # of the database with stored facts
+    numbering: Numbering
+    plans: dict[Plan, SplitPlan] = field(default_factory=dict)
+    stored_only: dict[Plan, bool] = field(default_factory=dict)
+    stored_only_goals: dict[Plan, bool] = field(default_factory=dict)
+    stored_only_answers: dict[Plan, bool] = field(default_factory=dict)
+    mentions: dict[Candidates, StoredStatement] = field(default_factory=dict)
+    statements: StoredStatements = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.statements = StoredStatements(self._renderer)
+
+    def branches(self, branches: LocalBranches) -> SplitBranches:
+        """Split the branches and all plans that they read, so that nothing is left to split at execution."""
+        plan = branches.plan
+        return SplitBranches(self.of(plan), tuple(self._branch(plan, branch) for branch in branches.each))
+
+    def _branch(self, plan: Plan, branch: LocalBranch) -> SplitBranch:
+        withheld = None if branch.withheld is None else tuple(map(self.branches, branch.withheld))
+        return SplitBranch(branch.exit, self.split(plan, branch.exit.branch, branch.exit.outs), withheld)
+
+    def of(self, plan: Plan) -> SplitPlan:
+        if plan not in self.plans:
+            self.plans[plan] = SplitPlan(plan) if plan.form is Form.ROUNDS else self._split_plan(plan)
+        return self.plans[plan]
+
+    def _split_plan(self, plan: Plan) -> SplitPlan:
+        seeds: Each[Jump] = ()
+        moves: Each[Jump] = ()
+        answers: Each[AnswerArm] = ()
+        if not self.has_stored_only_goals(plan):
+            seeds = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.seeds)
+            moves = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.moves)
+        if not self.has_stored_only_answers(plan):
+            made = ((arm, (*arm.keys, *arm.exit.outs)) for arm in plan.answers)
+            answers = tuple((arm, self.split(plan, arm.exit.branch, terms)) for arm, terms in made)
+        exits = tuple((end, self.split(plan, end.branch, end.outs)) for end in plan.exits)
+        return SplitPlan(plan, exits, seeds, moves, answers)
+
+    def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        """Split a branch of `plan`, and all plans that it reads; `terms` are selected from its rows."""
+        limits.check()
+        clauses.check()
+        split = self._split(plan, branch, terms)
+        for each in (*split.left.sources, *split.left.conditions):
+            if isinstance(each, DerivedTable | Holds):
+                self.of(each.plan)
+            elif isinstance(each, Candidates):
+                self.candidates(each)
+        return split
+
+    def candidates(self, source: Candidates) -> StoredStatement:
+        """Return the statement that reads the stored ids of the source."""
+        if source not in self.mentions:
+            plan, branch = Plan("candidates", 1, ()), Branch((source,))
+            type_name = next((position.signature.types[position.index] for position in source.positions), "")
+            column = Col(source.number, "v", type_name)
+            self.mentions[source] = self._stored_statement(plan, branch, {column}, branch)
+        return self.mentions[source]
+
+    # ---- what depends on stored facts only -------------------------------------------------------------------
+
+    def is_stored_only(self, plan: Plan) -> bool:
+        """Return whether the plan reads none of the caller's tables."""
+        if plan not in self.stored_only:
+            self.stored_only[plan] = all(self._is_stored_only_branch(branch) for branch in plan.branches())
+        return self.stored_only[plan]
+
+    def _is_stored_only_branch(self, branch: Branch) -> bool:
+        plans = (each.plan for each in branch.conditions if isinstance(each, Holds))
+        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_stored_only, plans))
+
+    def _reads_stored(self, source: PlanSource) -> bool:
+        match source:
+            case FactScan(store=store):
+                return not is_local(store)
+            case DerivedTable(plan=plan):
+                return self.is_stored_only(plan)
+            case Candidates(positions=positions):
+                return not any(self.tables.local_stores(position.signature) for position in positions)
+            case ForeignDomain():
+                return False
+        return True
+
+    def has_stored_only_goals(self, plan: Plan) -> bool:
+        if plan not in self.stored_only_goals:
+            rows = [(row.branch, row.keys) for row in (*plan.seeds, *plan.moves)]
+            self.stored_only_goals[plan] = self._are_stored_only(plan, rows)
+        return self.stored_only_goals[plan]
+
+    def has_stored_only_answers(self, plan: Plan) -> bool:
+        if plan not in self.stored_only_answers:
+            rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in plan.answers]
+            self.stored_only_answers[plan] = self.has_stored_only_goals(plan) and self._are_stored_only(plan, rows)
+        return self.stored_only_answers[plan]
+
+    def _are_stored_only(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
+        """Return whether the rows depend on stored facts only, and not on rows of an outer select."""
+        if plan.form is Form.ROUNDS or not all(self._is_stored_only_branch(branch) for branch, _ in rows):
+            return False
+        return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
+
+    # ---- branches ----------------------------------------------------------------------------------------------
+
+    def _split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        stored = [source for source in branch.sources if self._is_stored_source(plan, source)]
+        numbers = {source.number for source in stored}
+        decided = [each for each in branch.conditions if self._is_decided(each, numbers)]
+        left = Branch(
+            tuple(source for source in branch.sources if source not in stored),
+            tuple(each for each in branch.conditions if each not in decided),
+        )
+        wanted = {*_columns_of(left), *(term for term in terms if isinstance(term, Col))}
+        statements = [
+            self._stored_statement(plan, Branch(tuple(sources), tuple(conditions)), wanted, branch)
+            for sources, conditions in _components(stored, decided)
+        ]
+        return Split(tuple(statements), left)
+
+    def _is_stored_source(self, plan: Plan, source: PlanSource) -> bool:
+        match source:
+            case Goals():
+                return self.has_stored_only_goals(plan)
+            case Answers():
+                return self.has_stored_only_answers(plan)
+            case DerivedTable(plan=other):
+                return self.is_stored_only(other) and not other.outer_columns
+        return self._reads_stored(source)
+
+    def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
+        found = sources_of(condition)
+        if isinstance(condition, Holds):
+            return found <= numbers and self.is_stored_only(condition.plan)
+        return bool(found) and found <= numbers
+
+    def _stored_statement(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> StoredStatement:
+        numbers = {source.number for source in branch.sources}
+        columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
+        place = next((index for index, source in enumerate(whole.sources) if source.number in numbers), 0)
+        return self.statements.of(plan, branch, columns, place)
+
+    def _renderer(self) -> StoredRenderer:
+        known = self.numbering
+        return StoredRenderer(self.dialect, known.of, self._service_stores, self.tables.inline, known.may_end)
+
+    def _service_stores(self, signature: Signature) -> tuple[str, ...]:
+        return self.tables.service_stores(signature, self.numbering.knows)
+
+
+def _order(column: Col) -> tuple[int, str]:
+    return column.source, column.name
+
+
+def _components(
+    sources: list[PlanSource], conditions: list[Condition]
+) -> Iterator[tuple[list[PlanSource], list[Condition]]]:
+    """Yield groups of sources joined by conditions, with these; each condition without sources is a group by itself."""
+    groups: list[set[int]] = [{source.number} for source in sources]
+    for condition in conditions:
+        numbers = sources_of(condition)
+        joined = [group for group in groups if group & numbers]
+        if len(joined) > 1:
+            groups = [group for group in groups if not group & numbers] + [set().union(*joined)]
+    for group in groups:
+        inside = [each for each in conditions if sources_of(each) & group]
+        yield [source for source in sources if source.number in group], inside
+    for condition in conditions:
+        if not sources_of(condition):
+            yield [], [condition]
+
+
+def _columns_of(branch: Branch) -> set[Col]:
+    found = set().union(*map(columns_in, branch.conditions))
+    for source in branch.sources:
+        if isinstance(source, DerivedTable):
+            found.update(source.plan.outer_columns)
+    return found

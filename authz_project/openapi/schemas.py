@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 import checks.serializers as questions
 import facts.serializers as facts
-import localsql.serializers as local
+import localsql.views as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END

@@ -2,10 +2,9 @@
 
 * `bindings`      what the project says of its models: `bind`, `type_of`
 * `tables`        bindings as tables of the engine; objects as values
-* `asking`        `authorize`, `actions`, `who`, `require`, `explain`, `facts`
+* `asking`        `authorize`, `actions`, `who`, `require`, `explain`, `facts`; `permitted`, the condition for querysets
 * `views`         decorators, the permission backend and the admin's mixin; `rest` for Django REST framework
 * `testing`       assertions; `project` the system checks, and the policy file after `migrate`
-* `querysets`     `permitted`, the condition for querysets
 
 Names are imported when they are first used: a project imports this package as it starts, the engine later.
 """
@@ -18,10 +17,9 @@ from typing import Any
 from localsql.django.bindings import bind, type_of
 
 _PLACES = {
-    "permitted": "querysets",
     **dict.fromkeys(("PermissionBackend", "PermittedAdmin", "requires"), "views"),
     **dict.fromkeys(("Permitted", "PermittedFilter"), "rest"),
-    **dict.fromkeys(("actions", "authorize", "explain", "facts", "require", "who"), "asking"),
+    **dict.fromkeys(("actions", "authorize", "explain", "facts", "permitted", "require", "who"), "asking"),
 }
 
 __all__ = [*_PLACES, "bind", "type_of"]

@@ -3,32 +3,306 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar, cast
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import PermissionDenied
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
-from django.db.models import Model, QuerySet
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BooleanField, Expression, F, Model, QuerySet
+from django.db.models.signals import post_save
+from django.db.models.sql.compiler import SQLCompiler
 
-from checks.asking import ask
-from checks.asking.ask import Trusted
-from checks.asking.question import Asked, Question, allow
+from checks.asking import ask, run
+from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
+from checks.asking.question import (
+    Asked,
+    Cache,
+    Confirmation,
+    Question,
+    StatementKey,
+    Values,
+    allow,
+    numbering_of,
+    outline_of,
+)
+from checks.engine.compile import EXISTS, Rendered, rendered
+from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
+from checks.engine.sql.bound import OUTER, OUTER_COLUMN
+from checks.engine.sql.text import IdKind, Text, embedded
+from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.explain import Explanation, explanation_to_text
 from checks.explain.explain import explain as explained
+from facts.numbering import Marks
 from facts.store import Deletes, Inserts, apply
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
 from localsql.django.bindings import registry
-from localsql.django.environment import with_asker
-from localsql.django.querysets import asked, permitted, permitted_actors
-from localsql.django.tables import value_of
+from localsql.django.tables import kind_of, value_of
+from policy.active import versions
+from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import By
+from policy.core.memory import Recent
+from policy.errors import NotFound, Unavailable
+from policy.models import Environment, environment_named
 from policy.values import STRING, Value
+
+
+def permitted(user: object, action: str, model: type[Model], column: str | None = None) -> PermittedCondition:
+    """Return the condition that the user may perform the action on the object of the model that a row names.
+
+    The row is the object itself or, with `column`, has its key there, as a foreign key.
+    """
+    known = registry.type_of(model)
+    return PermittedCondition(column or known.column, action, known.name, value_of(user), None)
+
+
+def permitted_actors(model: type[Model], action: str, resource: object) -> PermittedCondition:
+    """Return the condition that the model's object may perform the action on the resource."""
+    known = registry.type_of(model)
+    return PermittedCondition(known.column, action, known.name, None, value_of(resource))
+
+
+def asked(value: Value) -> Asked:
+    return Asked(value.type, (value.id,))
+
+
+class PermittedCondition(Expression):
+    """A condition on one column: the resource (given the actor), or the actor (given the resource)."""
+
+    output_field = BooleanField()
+    conditional = True
+    contains_aggregate = False
+
+    def __init__(self, column: Any, action: str, type_name: str, actor: Value | None, resource: Value | None):
+        super().__init__(output_field=BooleanField())
+        self.column: Any = F(column) if isinstance(column, str) else column
+        self.action, self.type_name, self.actor, self.resource = action, type_name, actor, resource
+
+    def get_source_expressions(self) -> list[Any]:
+        return [self.column]
+
+    def set_source_expressions(self, exprs: Sequence[Any]) -> None:
+        (self.column,) = exprs
+
+    def as_sql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any
+    ) -> tuple[str, tuple[Any, ...]]:
+        if connection.alias != DEFAULT_DB_ALIAS:
+            raise NotSupportedError(
+                f"this query uses the database `{connection.alias}`, but facts and policies are in "
+                f"`{DEFAULT_DB_ALIAS}`; use .using({DEFAULT_DB_ALIAS!r}), or check each object with authorize"
+            )
+        column, params = compiler.compile(self.column)
+        kind = kind_of(self.column.output_field, connection)
+        if kind is None or params:
+            raise NotSupportedError(
+                f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
+            )
+        with run.question_time():
+            is_page = compiler.query.high_mark is not None
+            text, slots = self._settled(column.replace("%%", "%"), kind, is_page)
+        sql, pieces = embedded(text)
+        return sql, tuple([_value(piece, slots) for piece in pieces])
+
+    def _settled(self, column: str, kind: IdKind, is_page: bool) -> tuple[Text, dict[str, object]]:
+        for _ in range(_TRIES):
+            with suppress(Renumbered):
+                return self._condition(column, kind, is_page)
+        raise Unavailable("new kinds of facts are stored too fast; try again")
+
+    def _condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[Text, dict[str, object]]:
+        """Return the condition on a column, and its values."""
+        session = with_asker(_session_now)
+        prepared, slots = self._prepared(session, kind, is_set=True)
+        if prepared.truth is None or (is_page and _are_many(prepared.truth, slots)):
+            prepared, slots = self._prepared(session, kind, is_set=False)
+        assert prepared.truth is not None, "each row can be checked"
+        dialect = run.dialect()
+        as_text = dialect.id_text(column, kind)
+        shown = {OUTER: as_text, OUTER_COLUMN: as_text if kind is IdKind.COLLATED else column}
+        truth = tuple([shown.get(each.name, each) if isinstance(each, Slot) else each for each in prepared.truth])
+        confirmation = Confirmation(session.environment_id, False, True, prepared.marks.ends, dialect)
+        return confirmation.checked(truth), slots
+
+    def _prepared(
+        self, session: LiveSession, kind: IdKind, is_set: bool
+    ) -> tuple[PreparedCondition, dict[str, object]]:
+        slots = dict(session.given())
+        key = self._key(session, is_set, slots)
+        prepared = _prepared.get((key, kind))
+        if prepared is None:
+            prepared = _prepared.made_once((key, kind), partial(_compiled, session, key, kind))
+        slots["mark"] = prepared.marks.signatures
+        return prepared, slots
+
+    def _key(self, session: LiveSession, is_set: bool, slots: dict[str, object]) -> StatementKey:
+        """Return the key of the question for all ids, or whether one id is permitted, whose slot is `OUTER`."""
+        of_row = Asked(self.type_name, None if is_set else (_ROW,))
+        name = "resource" if self.resource is None else "actor"
+        actor = of_row if self.actor is None else asked(self.actor)
+        resource = of_row if self.resource is None else asked(self.resource)
+        question = allow(actor, Asked(STRING, (self.action,)), resource, (name,) if is_set else ())
+        outline = outline_of(question, Values(session.program.names, slots))
+        if not is_set:
+            variables = tuple([(each, a, b, OUTER if each == name else slot) for each, a, b, slot in outline.variables])
+            outline = outline._replace(variables=variables)
+        return session.key_of((outline,), ())
+
+
+# ---- the condition's SQL --------------------------------------------------------------------------------------------
+
+_TRIES = 10  # while signatures get numbers meanwhile
+_ROW = "\0"  # no id: it shares no slot with one
+
+
+class PreparedCondition(NamedTuple):
+    """The condition for a column; None if it cannot be a set of ids. `marks` are those of the signatures."""
+
+    truth: Text | None
+    marks: Marks
+
+
+_prepared: Cache[tuple[StatementKey, IdKind], PreparedCondition] = Cache(2048)
+versions.forgets(lambda version: _prepared.drop_all(lambda key: key[0].policy == version))
+timeline.forgets(_prepared.clear)
+
+
+def _session_now(trusted: Trusted) -> LiveSession:
+    """Return a session by the policy and the signatures of this moment: the caller's statement cannot be repeated."""
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT policy_version_id, signature_mark, ends_mark FROM authz_environment WHERE id = %s",
+            (trusted.environment_id,),
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise nobody(trusted)
+    version, *marks = row
+    return LiveSession(trusted.environment_id, version, False, marks=Marks(*marks))
+
+
+# A page of many permitted rows is found soonest by checking rows in the page's order; one of few, by their set. Which
+# it is only decides on the form of the statement, so it may be remembered for a while.
+_MANY = 5_000
+_WHILE = 60.0  # seconds
+_many: Recent[Hashable, tuple[bool, float]] = Recent(10_000)
+
+
+def _are_many(condition: Text, slots: dict[str, object]) -> bool:
+    """Return whether a set of ids has many elements."""
+    if condition[1:2] != (_IN,):
+        return False
+    sql, pieces = embedded(("SELECT COUNT(*) FROM (SELECT 1 FROM (", *condition[2:-1], f") q LIMIT {_MANY}) q"))
+    values = [_value(piece, slots) for piece in pieces]
+    key = sql, tuple(value for piece, value in zip(pieces, values) if piece != NOW)
+    known = _many.get(key)
+    if known is None or known[1] < monotonic():
+        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+            cursor.execute(sql, values)  # type: ignore[arg-type]  # texts and numbers
+            known = cursor.fetchone()[0] >= _MANY, monotonic() + _WHILE
+        _many.store(key, known)
+    return known[0]
+
+
+def _compiled(session: LiveSession, key: StatementKey, kind: IdKind) -> PreparedCondition:
+    numbering = numbering_of(session.numbers_of(key), key.inline)
+    if not key.places(session.program_of(key)):
+        return PreparedCondition(_NEVER, numbering.marks)
+    shape = key.shape((0,))
+    shape = replace(shape, elements=kind) if shape.width else replace(shape, outer=kind)
+    try:
+        found = rendered(session.rules_of(key), shape, key.dialect, numbering)
+    except (CannotEnumerate, UnboundVariable):
+        return PreparedCondition(None, numbering.marks)
+    return PreparedCondition(_truth(found, bool(shape.width)), numbering.marks)
+
+
+_NEVER: Text = ("1 = 0",)
+_IN = " IN ("
+
+
+def _truth(found: Rendered, is_set: bool) -> Text | None:
+    if found.renderer is None:
+        return _NEVER
+    (root,) = found.plans
+    if is_set and (
+        root.guarded or root.grounded or any(isinstance(out, Var) for end in root.plain for out in end.outs)
+    ):
+        return None
+    if is_set and not root.plain:
+        return _NEVER
+    if found.renderer.rounds:
+        if is_set:
+            return None
+        raise NotSupportedError(
+            "a rule joins two of its own answers, which a condition in a query cannot say; check objects one by one"
+        )
+    head = found.renderer.head(found.tables)
+    if is_set:
+        return (Slot(OUTER_COLUMN), _IN, *head, *found.rows, ")")
+    return ("(", *head, *found.rows, ")") if head else (f"{EXISTS.removeprefix('SELECT ')}", *found.rows[1:-1], ")")
+
+
+def _value(piece: Const | Other | Slot, slots: dict[str, object]) -> object:
+    match piece:
+        case Const(text):
+            return text
+        case Other(slot) | Slot(slot):
+            return slots[slot]
+
+
+# ---- asking --------------------------------------------------------------------------------------------------------
+# Check access inside a Django project, by statements on the connection and in the transaction of the caller.
+
+T = TypeVar("T")
+
+_known: dict[str, Trusted] = {}  # by slug
+_uncommitted: set[int] = set()  # made in transactions of this process: a rollback gives their numbers to others
+
+
+def asker() -> Trusted:
+    """Return the project itself as the asker about its environment (`AUTHZ["ENVIRONMENT"]`)."""
+    slug: str = settings.ENVIRONMENT  # type: ignore[misc]  # a project has it in AUTHZ
+    found = _known.get(slug)
+    if found is None:
+        environment = environment_named(slug)
+        if environment is None:
+            raise ImproperlyConfigured(f"environment `{slug}` does not exist; run `manage.py migrate` to create it")
+        found = Trusted(environment.pk)
+        if environment.pk not in _uncommitted:
+            _known[slug] = found
+    return found
+
+
+def _note_created(instance: Environment, created: bool, using: str, **_: object) -> None:
+    _known.clear()
+    if created and connections[using].in_atomic_block:
+        _uncommitted.add(instance.pk)
+        transaction.on_commit(lambda: _uncommitted.discard(instance.pk), using)
+
+
+post_save.connect(_note_created, sender=Environment)
+
+
+def with_asker(act: Callable[[Trusted], T]) -> T:
+    """Call `act` with the asker; again if its environment was created anew, as tests do."""
+    try:
+        return act(asker())
+    except NotFound:
+        _known.clear()
+        return act(asker())
+
+
+# ---- asking --------------------------------------------------------------------------------------------------------
+# Check access inside a Django project, by statements on the connection and in the transaction of the caller.
 
 log = logging.getLogger("authz.denied")
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localsql.django.asking import authorize, explain, facts
-from localsql.django.environment import asker
+from localsql.django.asking import asker, authorize, explain, facts
 from policy.publishing import publish
 
 

@@ -2,37 +2,408 @@
 
 from __future__ import annotations
 
+import heapq
 import re
+import tempfile
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import islice
+from typing import IO, Protocol, cast
+
+import orjson
 
 from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
+from facts.indexes import PAST
+from facts.models import COLUMNS
+from facts.numbering import numbers_and_ends, signature_numbers
 from facts.store import Deletes, EndsStay, Inserts
-from facts.wire import Argument, Fact, FactBatch, FactPattern
+from facts.table import equals, fact_table, fetch, lasting, select
+from facts.wire import MAX_ID_BYTES, Argument, Fact, FactBatch, FactPattern, id_from_json
 from localsql.binding_keys import BindingKey
-from localsql.sync.compare import (
-    OnProgress,
-    PatternPart,
-    RowIds,
-    Spill,
-    Spills,
-    SyncPlan,
-    compared,
-    ended_by_others,
-    without_rows,
-)
 from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
+from localsql.sync.sources import SourceRow, can_sort, rows_of
 from policy.active import active_program
 from policy.core.config import settings
-from policy.core.journal import By
-from policy.errors import AuthzError
+from policy.core.journal import By, current_offset
+from policy.errors import AuthzError, MalformedRequest
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
-from policy.values import Value
+from policy.values import BOOLEAN, INTEGER, Value
+
+# ---- rows ---------------------------------------------------------------------------------------------------------
+# Rows -> ids of facts, validated like those from clients; invalid rows are counted and reported.
+
+RowIds = tuple[str, ...]  # values of the pattern's variables
+
+ENOUGH = 100  # invalid rows to list; one more ends the reading, unless invalid rows are skipped
+_SHOWN = 60  # characters of an invalid id
+_SHORT = MAX_ID_BYTES // 4  # characters that fit into the maximum bytes of an id in any case
+
+
+@dataclass
+class PatternRead:
+    """Counts and errors of a pattern's rows."""
+
+    pattern: SyncPattern
+    skips_bad: bool
+    rows: int = 0
+    nulls: int = 0  # rows with a NULL, which are not facts
+    bad_count: int = 0
+    bad: list[str] = field(default_factory=list)  # the first invalid rows
+
+    def ids(self, rows: Iterable[SourceRow]) -> Iterator[RowIds]:
+        """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
+        types = [self.pattern.key.signature.types[index] for index in self._columns]
+        is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
+        for row in rows:
+            self.rows += 1
+            if None in row:
+                self.nulls += 1
+                continue
+            if not has_columns:
+                yield ()
+                continue
+            text = "".join(row)  # type: ignore[arg-type]  # none of them is None
+            plain = is_plain and len(text) <= _SHORT and text.isascii() and "\0" not in text
+            if (plain and "" not in row and "*" not in row) or self._are_ids(types, row):
+                yield row  # type: ignore[misc]  # likewise
+
+    @property
+    def has_facts(self) -> bool:
+        return self.rows > self.nulls + self.bad_count
+
+    @property
+    def _columns(self) -> list[int]:
+        return [index for index, constant in enumerate(self.pattern.key.constants) if constant is None]
+
+    def _are_ids(self, types: list[str], row: SourceRow) -> bool:
+        for type_name, text in zip(types, row):
+            try:
+                written = id_from_json(type_name, text, "id")
+            except MalformedRequest as error:
+                self._refuse(row, error.message)
+                return False
+            if written != text:
+                self._refuse(row, f"the {type_name} `{_cut(text)}` must be written as {written}")
+                return False
+        return True
+
+    def _refuse(self, row: SourceRow, reason: str) -> None:
+        values = ", ".join(_cut(value) for value in row)
+        if any((value or "").startswith("\0") for value in row):
+            reason = next(value for value in row if value and value.startswith("\0"))[1:]  # the reader's own reason
+        self.bad_count += 1
+        if len(self.bad) < ENOUGH:
+            self.bad.append(f"row {self.rows} ({values}): {shown(reason)}")
+        elif not self.skips_bad:
+            raise PatternRefused(self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The message about all invalid rows."""
+        more = f"\n  and {self.bad_count - len(self.bad):,} more" if self.bad_count > len(self.bad) else ""
+        return "invalid rows:\n  " + "\n  ".join(self.bad) + more
+
+
+def _cut(text: str | None) -> str:
+    text = text or ""
+    return shown(text) if len(text) <= _SHOWN else f"{shown(text[:_SHOWN])}…"
+
+
+# ---- sorting ------------------------------------------------------------------------------------------------------
+# Both sides are sorted bytewise by ids, which is also Python's order of strings.
+#
+# Rows sorted by a database are verified as they arrive. Other rows are sorted here: in memory, or by an external merge
+# sort if there are too many.
+
+MOST_ROWS = 50_000  # to sort in memory
+MOST_CHARACTERS = 8_000_000
+MOST_FILES = 64  # to merge at once
+_BUFFER = 1 << 15  # bytes per file
+
+
+class OutOfOrder(Exception):
+    """The database does not sort texts bytewise."""
+
+
+def in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
+    """Yield sorted rows without duplicates. Raise `OutOfOrder` if they are not sorted."""
+    last: RowIds | None = None
+    for row in rows:
+        if last is not None and row <= last:
+            if row == last:
+                continue
+            raise OutOfOrder
+        last = row
+        yield row
+
+
+def brought_in_order(rows: Iterable[RowIds], most_rows: int = MOST_ROWS) -> Iterator[RowIds]:
+    """Sort rows and yield them without duplicates."""
+    rows = iter(rows)
+    first = _part(rows, most_rows)
+    second = _part(rows, most_rows)
+    if not second:
+        yield from first
+        return
+    with ExitStack() as files:
+        runs = [_written(files, first), _written(files, second)]
+        while part := _part(rows, most_rows):
+            runs.append(_written(files, part))
+            if len(runs) == MOST_FILES:
+                runs = [_written(files, _merged_runs(runs))]
+        del first, second
+        yield from _merged_runs(runs)
+
+
+def _part(rows: Iterator[RowIds], most_rows: int) -> list[RowIds]:
+    """Return the next rows, as many as fit in memory, sorted and without duplicates."""
+    found: set[RowIds] = set()
+    characters = 0
+    while len(found) < most_rows and characters < MOST_CHARACTERS:
+        some = list(islice(rows, 1_000))
+        if not some:
+            break
+        found.update(some)
+        characters += sum([len(each) for row in some for each in row])
+    return sorted(found)
+
+
+def _merged_runs(runs: list[IO[bytes]]) -> Iterator[RowIds]:
+    last: RowIds | None = None
+    for row in heapq.merge(*map(_read, runs)):
+        if row != last:
+            last = row
+            yield row
+    for run in runs:
+        run.close()
+
+
+def _written(files: ExitStack, rows: Iterable[RowIds]) -> IO[bytes]:
+    file = files.enter_context(tempfile.TemporaryFile(buffering=_BUFFER))  # noqa: SIM115  that closes it
+    for row in rows:
+        file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    file.seek(0)
+    return file
+
+
+def _read(file: IO[bytes]) -> Iterator[RowIds]:
+    for line in file:
+        yield tuple(orjson.loads(line))
+
+
+# ---- temporary files ----------------------------------------------------------------------------------------------
+# Differences are kept in a file until all patterns are compared: ids in the order in which they were found.
+
+EXAMPLES = 5
+
+
+class Spill:
+    """A temporary file for the additions, or the deletions, of all patterns. It is deleted on close or process exit."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the pass
+
+    def close(self) -> None:
+        self._file.close()
+
+    def part(self) -> PatternPart:
+        """Return the next part; it must be complete before another one is started."""
+        return PatternPart(self._file, self._file.seek(0, 2))
+
+
+@dataclass
+class PatternPart:
+    """The part of the file for one pattern."""
+
+    _file: IO[bytes]
+    start: int
+    count: int = 0
+    examples: tuple[RowIds, ...] = ()
+
+    def add(self, ids: RowIds) -> None:
+        self._file.write(orjson.dumps(ids, option=orjson.OPT_APPEND_NEWLINE))
+        if self.count < EXAMPLES:
+            self.examples = (*self.examples, ids)
+        self.count += 1
+
+    def batches(self, size: int) -> Iterator[list[RowIds]]:
+        place = self._file.seek(self.start)
+        for begun in range(0, self.count, size):
+            self._file.seek(place)
+            lines = [self._file.readline() for _ in range(min(size, self.count - begun))]
+            place = self._file.tell()
+            yield [tuple(orjson.loads(line)) for line in lines]
+
+
+# ---- stored facts -------------------------------------------------------------------------------------------------
+# Stored facts of a pattern, bytewise in id order, in one snapshot; and those ended since.
+
+
+def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, None]:
+    """Yield the values of the pattern's variables in all stored facts that have not expired."""
+    numbers, may_end = numbers_and_ends(environment_id)
+    number = numbers.get(key.signature)
+    if number is None:
+        return
+    conditions, values = [f"sig = {int(number)}"], []
+    for name, constant in zip(COLUMNS, key.constants):
+        if constant is not None:
+            conditions.append(equals(name))
+            values.append(constant)
+    if number in may_end:
+        conditions.append(lasting())
+    wanted = [name for name, constant in zip(COLUMNS, key.constants) if constant is None]
+    named = ", ".join(wanted)
+    rows = fact_table().stream(select(named or "sig", *conditions, order=named), values)
+    if wanted:
+        yield from cast(Iterator[RowIds], rows)
+    else:
+        yield from (() for _ in rows)
+
+
+def ended_by_others(environment_id: int, key: BindingKey, revision: int, own: Sequence[int]) -> set[tuple[str, ...]]:
+    """Return the ids of the signature's facts that were ended after the revision, except by `own` revisions."""
+    number = signature_numbers(environment_id).get(key.signature)
+    if number is None:
+        return set()
+    names = ", ".join(COLUMNS[: len(key.constants)])
+    others = f"until NOT IN ({', '.join(str(int(each)) for each in own)})" if own else ""
+    return set(fetch(select(names, f"sig = {int(number)}", "until > %s", others, table=PAST), (revision,)))
+
+
+# ---- comparison ---------------------------------------------------------------------------------------------------
+# Facts are read before rows. So if an application commits a row and then adds its fact, or deletes a row and then its
+# fact, a comparison in between never undoes that.
+
+_REPORT_EVERY = 4_096  # facts and rows
+
+OnProgress = Callable[[int], None]  # called with the number of facts and rows done
+
+
+@dataclass(frozen=True)
+class SyncPlan:
+    """The changes that make a pattern's facts equal to its rows."""
+
+    pattern: SyncPattern
+    equal: int
+    added: PatternPart
+    deleted: PatternPart
+    read: PatternRead
+    revision: int  # the latest one when the comparison began
+
+    @property
+    def stored(self) -> int:
+        return self.equal + self.deleted.count
+
+    @property
+    def is_in_step(self) -> bool:
+        return not (self.added.count or self.deleted.count)
+
+
+@dataclass
+class Spills:
+    added: Spill
+    deleted: Spill
+
+
+def compared(
+    environment_id: int, pattern: SyncPattern, spills: Spills, skips_bad: bool, on_progress: OnProgress
+) -> SyncPlan:
+    if can_sort(pattern):
+        try:
+            return _compared(
+                environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=True
+            )
+        except OutOfOrder:  # as in an SQLite file in UTF-16: sort its rows here instead
+            pass
+    return _compared(environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=False)
+
+
+def _compared(
+    environment_id: int,
+    pattern: SyncPattern,
+    spills: Spills,
+    read: PatternRead,
+    on_progress: OnProgress,
+    by_database: bool,
+) -> SyncPlan:
+    added, deleted = spills.added.part(), spills.deleted.part()
+    revision = current_offset(environment_id)
+    with closing(stored_ids(environment_id, pattern.key)) as stored:
+        first = next(stored, None)  # the first fetch takes the snapshot
+        with closing(rows_of(pattern, by_database)) as rows:
+            ids = read.ids(rows)
+            source = in_order(ids) if by_database else brought_in_order(ids)
+            equal = _merged(first, stored, source, added, deleted, on_progress)
+    return SyncPlan(pattern, equal, added, deleted, read, revision)
+
+
+def _merged(
+    mine: RowIds | None,
+    stored: Iterator[RowIds],
+    source: Iterator[RowIds],
+    added: PatternPart,
+    deleted: PatternPart,
+    on_progress: OnProgress,
+) -> int:
+    """Record the differences, and return the number of equal ids; `mine` is the first stored one."""
+    equal = steps = 0
+    theirs = next(source, None)
+    while mine is not None or theirs is not None:
+        steps += 1
+        if not steps % _REPORT_EVERY:
+            on_progress(steps)
+        if mine == theirs:
+            equal += 1
+            mine, theirs = next(stored, None), next(source, None)
+        elif theirs is None or (mine is not None and mine < theirs):
+            deleted.add(cast(RowIds, mine))
+            mine = next(stored, None)
+        else:
+            added.add(theirs)
+            theirs = next(source, None)
+    return equal
+
+
+# ---- facts whose rows were deleted before the facts were stored ---------------------------------------------------
+# Suppose that an application deletes a row, and tells the service to delete its fact, before a sync run that has read
+# the row stores this fact. There is nothing to delete yet, and the fact would stay. So the rows of newly stored facts
+# are read again. A row that is deleted after this is not a problem, because its fact exists and can be deleted.
+
+_AT_ONCE = 5_000  # facts
+
+
+def without_rows(plan: SyncPlan, spill: Spill) -> PatternPart:
+    """Return the added facts whose rows no longer exist."""
+    if can_sort(plan.pattern):
+        with suppress(OutOfOrder):
+            return _without_rows(plan, spill.part(), by_database=True)
+    return _without_rows(plan, spill.part(), by_database=False)
+
+
+def _without_rows(plan: SyncPlan, gone: PatternPart, by_database: bool) -> PatternPart:
+    read = PatternRead(plan.pattern, skips_bad=True)
+    with closing(rows_of(plan.pattern, by_database)) as rows:
+        ids = read.ids(rows)
+        source = in_order(ids) if by_database else brought_in_order(ids)
+        theirs = next(source, None)
+        for batch in plan.added.batches(_AT_ONCE):
+            for mine in batch:
+                while theirs is not None and theirs < mine:
+                    theirs = next(source, None)
+                if theirs != mine:
+                    gone.add(mine)
+        for _ in source:  # read to the end: later rows may show that it is not in order
+            pass
+    return gone
+
+
+# ---- running -------------------------------------------------------------------------------------------------------
+# Run a sync over all patterns: compare, report, and apply the differences.
 
 # ---- apply --------------------------------------------------------------------------------------------------------
 # Applies plans: first the deletions of all patterns, so that revoking does not wait for granting.

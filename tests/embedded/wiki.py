@@ -25,19 +25,19 @@ import localsql
 from localsql.django import (
     PermissionBackend,
     actions,
+    asking,
     authorize,
     bind,
     explain,
     facts,
     permitted,
-    querysets,
     require,
     requires,
     type_of,
     who,
 )
+from localsql.django.asking import asker
 from localsql.django.bindings import registry
-from localsql.django.environment import asker
 from localsql.django.project import findings, publish_file
 from localsql.django.testing import Authorized
 from policy.errors import AuthzError
@@ -250,14 +250,14 @@ class Querysets(World, TestCase):
 
 @contextmanager
 def _published_meanwhile(test):
-    made = querysets.PermittedCondition._settled
+    made = asking.PermittedCondition._settled
 
     def settled(self, *args):
         found = made(self, *args)
         test.policy('actor User {} resource Document { permissions = ["read"]; }')
         return found
 
-    with patch.object(querysets.PermittedCondition, "_settled", settled):
+    with patch.object(asking.PermittedCondition, "_settled", settled):
         yield
 
 

@@ -12,8 +12,8 @@ from checks.asking import run
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules import clauses
 from localsql.fold import Residual
+from localsql.plan import Splitter, StoredStatements
 from localsql.render import LocalRenderer
-from localsql.split import Splitter, StoredStatements
 from tests.localsql.test_residual import fact
 
 POLICY = """

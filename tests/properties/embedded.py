@@ -24,7 +24,7 @@ from django.test import override_settings
 from authz_project.keys import caller_of_token
 from checks.asking import run
 from checks.asking.question import BUILT_IN
-from localsql.django import actions, authorize, bind, facts, permitted, querysets, type_of, who
+from localsql.django import actions, asking, authorize, bind, facts, permitted, type_of, who
 from localsql.django.bindings import registry
 from localsql.django.tables import current
 from policy.errors import AuthzError
@@ -319,7 +319,7 @@ def project(rng: Random, slug: str) -> Iterator[Project]:
     """Let the engine be part of this process's project, in this environment."""
     made = Project(rng)
     inside = override_settings(AUTHZ={**settings.AUTHZ, "ENVIRONMENT": slug})
-    many = patch.object(querysets, "_MANY", rng.choice((1, 2, 5_000)))  # both forms of pages
+    many = patch.object(asking, "_MANY", rng.choice((1, 2, 5_000)))  # both forms of pages
     try:
         storing = patch.object(ask_adapter, "store", made.store)
         with inside, many, storing, patch.object(run, "_application", lambda: current):

@@ -100,7 +100,7 @@ def _endpoints_for(line: LogLine) -> Endpoints:
     if line.endpoint.startswith("/"):
         whole: Endpoints = import_string("checks.authzen.urls.endpoints")
         return {f"/{path}": endpoint for path, endpoint in whole.items()}
-    found: Endpoints = import_string("localsql.urls.endpoints")
+    found: Endpoints = import_string("localsql.views.endpoints")
     return found
 
 

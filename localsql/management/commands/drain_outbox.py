@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from localsql.management.sync_command import SyncCommand
 from localsql.sync.config import Outbox
 from localsql.sync.outbox import Drained, drain
-from localsql.sync.watch import Metrics
+from localsql.sync.watch import Metrics, SyncCommand
 from policy.models import Environment
 
 

@@ -9,11 +9,20 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from facts.accept import sentences
-from localsql.management.sync_command import SyncCommand
-from localsql.sync.compare import OnProgress, SyncPlan
 from localsql.sync.config import Config, SyncPattern
-from localsql.sync.run import Failed, MostDeletes, Passed, SyncOptions, lines_of, most_deletes, passed, summary
-from localsql.sync.watch import Metrics
+from localsql.sync.run import (
+    Failed,
+    MostDeletes,
+    OnProgress,
+    Passed,
+    SyncOptions,
+    SyncPlan,
+    lines_of,
+    most_deletes,
+    passed,
+    summary,
+)
+from localsql.sync.watch import Metrics, SyncCommand
 from policy.management.command import Progress
 from policy.models import Environment
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 
-from localsql import explaining
+from localsql.management.commands import ask_local
 from policy.publishing import publish
 
 POLICY = """
@@ -72,7 +72,7 @@ def test_context_facts_count_as_well(explained):
 
 
 def test_an_explanation_that_differs_from_the_decision_is_refused(explained, monkeypatch):
-    monkeypatch.setattr(explaining, "MOST_ROWS", 1)
+    monkeypatch.setattr(ask_local, "MOST_ROWS", 1)
     with pytest.raises(CommandError, match="cannot be explained by the 1 rows"):
         explained("User:ann", "Project:p")
 

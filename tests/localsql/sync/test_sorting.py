@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localsql.sync.compare import MOST_FILES, OutOfOrder, RowIds, brought_in_order, in_order
+from localsql.sync.run import MOST_FILES, OutOfOrder, RowIds, brought_in_order, in_order
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=60)

@@ -18,10 +18,9 @@ from django.core.management.base import CommandError, OutputWrapper
 from django.db import connection
 from django.db.models import Max
 
-from localsql.management.sync_command import SyncCommand
 from localsql.sync import watch
 from localsql.sync.config import Config, ConfigContext, config_from_text
-from localsql.sync.watch import Metrics, NotificationListener, again_and_again, seconds, served
+from localsql.sync.watch import Metrics, NotificationListener, SyncCommand, again_and_again, seconds, served
 from policy.models import Revision
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
 from tests.localsql.sync.test_in_step import insert, passed, stored
