@@ -33,7 +33,7 @@ from authz_project.keys import (
 )
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
-from facts.pages.listing import timeline_url
+from facts.pages.browse import timeline_url
 from policy.core.journal import Done, Kind, advance, by_admin, changing, record
 from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment

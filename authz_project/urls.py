@@ -6,7 +6,7 @@ from django.views.generic import RedirectView
 
 import checks.authzen.urls
 import checks.urls
-import facts.urls
+import facts.views
 import localsql.views
 import policy.urls
 from authz_project import views
@@ -17,7 +17,7 @@ from policy.endpoint import Endpoint
 
 _below_api: dict[str, Endpoint] = {
     **checks.urls.endpoints,
-    **facts.urls.endpoints,
+    **facts.views.endpoints,
     **policy.urls.endpoints,
     **localsql.views.endpoints,
     "": views.Hello(),

@@ -8,7 +8,7 @@ from checks.asking.question import MAX_CALLS, MAX_VARIABLES, SMALLEST, Asked, Ch
 from checks.explain.cases import ANY
 from facts import wire
 from facts.accept import HEADER
-from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
+from facts.views import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import lasting_from_json
 from policy.endpoint import DecodedField, JsonType, Schema, decoded, many, nullable, ref, taken
 from policy.errors import MalformedRequest

@@ -2,14 +2,13 @@
 
 Read it in this order:
 
-* `wire`, `notation`             a fact as JSON, and in text form
+* `wire`                         a fact as JSON, and in text form
 * `models`, `numbering`          the tables, and the number of each signature
 * `table`, `indexes`             every statement about stored and past facts
 * `accept`                       which facts the active policy accepts
 * `store`                        changes: one transaction each, or one for a group of writers
 * `loading`                      a file of facts, in one transaction
 * `read`, `keyset_pages`         the stored facts, in pages
-* `pruning`                      what becomes of expired facts, and of old history
-* `feed`, `history`              the change feed, and what changed when
+* `feed`, `history`              the change feed; what changed when, and what becomes of old history
 * `views`, `pages`, `admin`      the endpoints and the admin
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from facts.mentioned_ids import ids_in
+from facts.keyset_pages import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
 from facts.read import count_up_to

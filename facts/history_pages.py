@@ -14,7 +14,7 @@ from facts import history
 from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
-from facts.pages.listing import browse_url, fact_url, timeline_url, value_url
+from facts.pages.browse import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
 from policy.core.clock import microseconds_of, now

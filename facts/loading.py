@@ -25,11 +25,10 @@ from django.db import (
 
 from facts.accept import UnknownName, UnknownNames, check_end, check_signature
 from facts.models import COLUMNS, ROW_LENGTH, NewRow
-from facts.notation import BadLine
 from facts.numbering import signature_number
 from facts.store import Ends, EndsStay
 from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, insert_from, settle
-from facts.wire import Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
+from facts.wire import BadLine, Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.core import clock, spans
 from policy.core.config import settings

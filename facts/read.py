@@ -192,7 +192,7 @@ def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, i
     if not may_end:
         return _counts(numbers)
     stored = select("sig, COUNT(*) AS count", of_signatures(numbers), group="sig")
-    # The plus keeps databases from using the index on the signature, as in `facts/pruning.py`.
+    # The plus keeps databases from using the index on the signature, as in `facts/history.py`.
     gone = select("+sig, -COUNT(*)", f"+{of_signatures(may_end)}", ended(), group="+sig")
     rows = fetch(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")
     return {number: int(count) for number, count in rows}

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 
 from checks import testing
 from facts import store
-from facts.notation import fact_from_text
+from facts.wire import fact_from_text
 from policy import rules
 from policy.language import lexer, parse, parser
 from policy.language.format import formatted

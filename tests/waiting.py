@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from django.db import connection, transaction
 
-from facts.pruning import prune
+from facts.history import prune
 from policy.core.journal import advance
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from zlib import crc32
 
-from facts import loading, notation, read
-from facts.notation import write_csv
+from facts import loading, read, wire
 from facts.numbering import signature_numbers
-from facts.wire import Fact
+from facts.wire import Fact, write_csv
 from policy.core import clock
 from policy.core.journal import By, changing
 from policy.errors import AuthzError
@@ -117,7 +116,7 @@ def load(environment_id: int, example: Example, by: By) -> LoadedExample:
         return LoadedExample(number, len(example.stored_facts), is_unchanged=True)
     within = partial(_changing_what_is_empty, environment_id, example)
     version = publish(environment_id, example.policy, example.filename, within=within, by=by).version
-    lines = notation.read_csv(io.BytesIO(example.facts.encode()))
+    lines = wire.read_csv(io.BytesIO(example.facts.encode()))
     stored = loading.load(environment_id, lines, by=by)
     return LoadedExample(version.number, stored.read)
 

@@ -6,7 +6,7 @@ from typing import Any
 from rest_framework import serializers
 
 import checks.serializers as questions
-import facts.serializers as facts
+import facts.views as facts
 import localsql.views as local
 from checks.authzen import requests as authzen
 from facts.models import MAX_ARGUMENTS

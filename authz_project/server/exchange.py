@@ -16,7 +16,7 @@ from authz_project.errors import refusal_of
 from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
 from authz_project.server.listening import in_use
 from authz_project.wsgi import by_django, short_answer
-from facts.pages.files import FileOnDisk
+from facts.pages.change import FileOnDisk
 from policy.core import memory, spans
 from policy.core.spans import request_id_of
 from policy.endpoint import MAY_WAIT

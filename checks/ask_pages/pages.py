@@ -32,8 +32,7 @@ from checks.asking.snapshot import snapshot
 from checks.compare.review import Access, AccessState
 from checks.compare.review_page import ShownLine, shown_action, stretch_shown, value_shown, why_url
 from checks.explain.cases import ANY
-from facts.pages.browse import Ability, Answer, QuestionChoice, Section
-from facts.pages.listing import ask_url, value_url
+from facts.pages.browse import Ability, Answer, QuestionChoice, Section, ask_url, value_url
 from policy.active import program_of_version
 from policy.core.clock import now, time_of
 from policy.errors import AuthzError, Unavailable

@@ -17,9 +17,8 @@ from checks.compare.kinds import values_in_rules
 from checks.explain.cases import ANY
 from checks.explain.tree import is_plain
 from facts import wire
-from facts.mentioned_ids import MentionedAsOf, known_ids
-from facts.notation import fact_from_text, pattern_from_text, value_from_text
-from facts.wire import Argument, Fact
+from facts.keyset_pages import MentionedAsOf, known_ids
+from facts.wire import Argument, Fact, fact_from_text, pattern_from_text, value_from_text
 from policy.active import program_of_version
 from policy.core import clock
 from policy.core.clock import text_of

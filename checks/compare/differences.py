@@ -21,7 +21,7 @@ from checks.errors import CannotEnumerate, QueryTooSlow, UnboundVariable
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal
 from checks.explain.tree import shown_atom
-from facts.mentioned_ids import SomeIds, ids_of
+from facts.keyset_pages import SomeIds, ids_of
 from facts.read import count_up_to, facts_about
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError

@@ -12,7 +12,7 @@ from checks.asking.question import BUILT_IN, Asked, Question, allow, question_ab
 from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
-from facts.mentioned_ids import ChangedFacts
+from facts.keyset_pages import ChangedFacts
 from policy.language.source import NOWHERE
 from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flatten import terms_of

@@ -23,9 +23,8 @@ from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
 from facts.accept import UnusedStored, unused_signatures
-from facts.notation import fact_from_text
 from facts.numbering import signature_numbers
-from facts.wire import Fact
+from facts.wire import Fact, fact_from_text
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import AuthzError

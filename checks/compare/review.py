@@ -12,7 +12,7 @@ from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare.kinds import AccessKind, access_kinds, exceptions, kinds_that_differ, missing, without_covered
 from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY
-from facts.mentioned_ids import changed_facts_between
+from facts.keyset_pages import changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
 from policy.errors import AuthzError

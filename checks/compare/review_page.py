@@ -28,9 +28,9 @@ from checks.compare.review_walk import (
 )
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
-from facts.mentioned_ids import any_ends
-from facts.notation import value_from_text
+from facts.keyset_pages import any_ends
 from facts.numbering import numbers_as_of
+from facts.wire import value_from_text
 from policy.core.clock import now, time_of
 from policy.core.pagination import Pager
 from policy.errors import MalformedRequest

@@ -25,7 +25,7 @@ from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
 from checks.errors import QueryTooSlow, TooComplex, TooManyRows, UnboundVariable
 from checks.explain.cases import ANY
-from facts.mentioned_ids import MentionedAsOf
+from facts.keyset_pages import MentionedAsOf
 from policy.core.pagination import Cursor, cursor_of
 from policy.errors import AuthzError, Cancelled, MalformedRequest
 from policy.moments import MomentNotAvailable, check_kept

@@ -1,5 +1,5 @@
 """The admin's pages of stored facts.
 
-`listing` selects the facts of a page and formats them; `browse`, `change` and `files` (import and export) are the
-pages; `addresses` builds their URLs.
+`browse` lists and searches facts, and shows a value; `change` adds, deletes, imports and exports facts; `admin` has
+their URLs and checks permissions.
 """

@@ -18,10 +18,10 @@ from django.urls import path, reverse
 from facts import history_pages
 from facts.accept import sentences
 from facts.models import Signature
-from facts.pages import browse, change, files
+from facts.pages import browse, change
 from facts.pages import browse as value_page
-from facts.pages.files import FileOnDisk
-from facts.pages.listing import browse_url, end_of, narrowed
+from facts.pages.browse import browse_url, end_of, narrowed
+from facts.pages.change import FileOnDisk
 from facts.wire import Fact
 from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
@@ -86,7 +86,7 @@ class FactAdmin(admin.ModelAdmin):
         form = change.NewFact(by_admin(request), request.POST or None, where, ends_stay)
         if request.method == "POST" and form.is_valid():
             return self._added(request, form.cleaned_data["environment"], form.cleaned_data["stored"])
-        shapes = change.shapes(change.program_of(self._environment(request)))
+        shapes = change.shapes(browse.program_of(self._environment(request)))
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
@@ -154,7 +154,7 @@ class FactAdmin(admin.ModelAdmin):
     def import_facts(self, request: HttpRequest) -> HttpResponse:
         self._check_add(request)
         environment = self._environment(request)
-        form = files.ImportForm(
+        form = change.ImportForm(
             request.POST or None,
             request.FILES or None,
             initial={"environment": environment, "format": "notation"},
@@ -162,12 +162,12 @@ class FactAdmin(admin.ModelAdmin):
         )
         outcome = None
         if request.method == "POST" and form.is_valid():
-            outcome = files.act(form, by_admin(request), not self._may_change_ends(request))
+            outcome = change.act(form, by_admin(request), not self._may_change_ends(request))
             if outcome.loaded is not None:
                 return self._imported(request, form.cleaned_data["environment"], outcome)
         return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
 
-    def _imported(self, request: HttpRequest, environment: Environment, outcome: files.ImportOutcome) -> HttpResponse:
+    def _imported(self, request: HttpRequest, environment: Environment, outcome: change.ImportOutcome) -> HttpResponse:
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
         self._note(request, environment, f"Imported {loaded.read:,} facts, {loaded.inserted:,} of them new.")
@@ -182,10 +182,10 @@ class FactAdmin(admin.ModelAdmin):
         self._check_view(request)
         form, asked = request.GET.get("format", ""), narrowed(request.GET)
         environment = browse.only_environment(asked)
-        if form not in files.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
+        if form not in change.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
             raise Http404("This export does not exist. Name a format, and an environment if there are several.")
         name = f"facts-{environment.slug if environment else 'none'}"
-        return files.exported(asked.walk, form, name)
+        return change.exported(asked.walk, form, name)
 
     # ---- history ----------------------------------------------------------------------------------------------
 

@@ -402,9 +402,6 @@ def _without_rows(plan: SyncPlan, gone: PatternPart, by_database: bool) -> Patte
     return gone
 
 
-# ---- running -------------------------------------------------------------------------------------------------------
-# Run a sync over all patterns: compare, report, and apply the differences.
-
 # ---- apply --------------------------------------------------------------------------------------------------------
 # Applies plans: first the deletions of all patterns, so that revoking does not wait for granting.
 #

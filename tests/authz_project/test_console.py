@@ -8,8 +8,8 @@ from django.test import Client
 
 from authz_project.keys import create_key
 from facts import store
-from facts.notation import fact_from_text
 from facts.store import Inserts
+from facts.wire import fact_from_text
 from policy import publishing
 from policy.models import Environment, default_environment
 

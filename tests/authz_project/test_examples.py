@@ -6,9 +6,8 @@ from authz_project.examples import NotEmpty, example_named, examples, load
 from checks import testing
 from facts import read, store
 from facts.accept import unused_signatures
-from facts.notation import pattern_from_text
 from facts.store import Inserts
-from facts.wire import fact_to_json
+from facts.wire import fact_to_json, pattern_from_text
 from policy import rules
 from policy.core.journal import By
 from policy.errors import NotFound

@@ -7,8 +7,8 @@ from django.core.management import call_command
 from django.db import connection
 
 from authz_project.backups.verify import findings
-from facts import pruning
-from facts.serializers import PATTERN
+from facts import history
+from facts.views import PATTERN
 from policy.models import Environment
 
 POLICY = """
@@ -38,7 +38,7 @@ def used(api):
     api.post("/batch", [{"inserts": [role("gone", expires_at="2001-01-01T00:00:00Z")]}])
     api.post("/batch", [{"inserts": [role("later", expires_at="2099-01-01T00:00:00Z")]}])
     api.post("/batch", [{"inserts": [role("later", expires_at="2098-01-01T00:00:00Z")]}])
-    pruning.sweep(api.environment.pk)
+    history.sweep(api.environment.pk)
     api.delete("/facts", role("u4"))
     api.post("/policy", {"src": POLICY + "\n# again"})
     return api
@@ -63,10 +63,10 @@ def test_what_was_done_agrees_with_itself(used, new_api):
 def test_what_was_forgotten_or_pruned_is_no_fault(used):
     used.post("/batch", [{"deletes": [ANYBODY]}, {"inserts": [role("u5")]}])
     assert faults() == []
-    pruning.forget(used.environment.pk, PATTERN.decode(ANYBODY, ""))
+    history.forget(used.environment.pk, PATTERN.decode(ANYBODY, ""))
     assert faults() == []
     used.post("/batch", [{"inserts": [role("u6")]}])
-    pruning.prune(1e-12)
+    history.prune(1e-12)
     assert faults() == []
     used.post("/batch", [{"inserts": [role("u7")]}, {"deletes": [role("u5")]}])
     assert Environment.objects.get(pk=used.environment.pk).horizon > 0

@@ -10,8 +10,8 @@ import pytest
 
 from authz_project.wsgi import application
 from facts import store
-from facts.notation import fact_from_text
 from facts.store import Inserts
+from facts.wire import fact_from_text
 from policy import publishing
 
 FIXTURE = (Path(__file__).parent / "certification.polar").read_text()

@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from facts import store
-from facts.notation import fact_from_text
 from facts.store import Inserts
+from facts.wire import fact_from_text
 from policy import publishing
 
 POLICY = """

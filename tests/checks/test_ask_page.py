@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from checks.ask_pages import answer
-from facts.mentioned_ids import known_ids
+from facts.keyset_pages import known_ids
 from policy.core.clock import time_of
 from policy.core.pagination import Cursor
 from policy.models import Environment, PolicyVersion, Revision

@@ -4,8 +4,8 @@ import pytest
 
 from checks.compare import preview as previewing
 from checks.compare import review, review_page, review_walk
-from facts.mentioned_ids import MentionedAsOf
-from facts.pruning import prune
+from facts.history import prune
+from facts.keyset_pages import MentionedAsOf
 from policy import publishing
 from policy.models import Environment
 from tests.checks.conftest import POLICY, fact, publish, remove, store, url

@@ -21,7 +21,7 @@ from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, Revie
 from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import Chunks, Filter, WalkLimits, all_lines, page_start_from_text, page_start_text
-from facts import mentioned_ids
+from facts import keyset_pages
 from facts.read import every
 from policy.models import Environment
 from policy.moments import MomentNotAvailable, moment_of
@@ -144,7 +144,7 @@ def test_history_that_is_dropped_meanwhile_is_not_taken_for_no_change(repos, mon
     if step == "changes":
         pruned = prune_before(monkeypatch, reviewing, "changed_facts_between")
     else:
-        pruned = prune_before(monkeypatch, mentioned_ids.MentionedAsOf, "after")
+        pruned = prune_before(monkeypatch, keyset_pages.MentionedAsOf, "after")
         monkeypatch.setattr(Chunks, "_rows", lambda *given: [()])  # those that were asked before
     with pytest.raises(MomentNotAvailable, match="is no longer available"):
         reviewed(repos.environment.pk, *moments, wanted=wanted)

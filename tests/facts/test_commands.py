@@ -10,10 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from facts import loading, read, store
-from facts.notation import WRITERS, fact_from_text
 from facts.store import Inserts
 from facts.table import fact_table
-from facts.wire import Fact
+from facts.wire import WRITERS, Fact, fact_from_text
 from policy.values import Value
 
 LINES = """{"predicate":"owns","args":[{"type":"User","id":"ann"},{"type":"Repo","id":"r"}]}

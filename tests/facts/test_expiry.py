@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from facts import pruning, read, store
+from facts import history, read, store
 from facts.store import Inserts
 from policy.core import clock
 from policy.core.journal import advance, changing, current_offset
@@ -39,14 +39,14 @@ def test_what_has_ended_becomes_past(api):
 def test_where_nothing_ends_nothing_is_written(api):
     insert(api, member("ann"), member("ben", SOON))
     moment = fetched('SELECT "offset", moment FROM authz_environment')
-    pruning.sweep_all()
+    history.sweep_all()
     assert fetched('SELECT "offset", moment FROM authz_environment') == moment
 
 
 def test_a_sweep_goes_batch_by_batch(api, monkeypatch):
-    monkeypatch.setattr(pruning, "SWEPT_AT_ONCE", 4)
+    monkeypatch.setattr(history, "SWEPT_AT_ONCE", 4)
     filled(api, 10)
-    assert pruning.sweep(api.environment.pk) == 10
+    assert history.sweep(api.environment.pk) == 10
     assert counted(api.environment)[1:] == [("expiry", 0, 4), ("expiry", 0, 4), ("expiry", 0, 2)]
     assert sorted(shown(api)) == ["v0", "v1"]
 
@@ -55,7 +55,7 @@ def test_what_is_stored_again_in_time_is_not_swept(api):
     insert(api, member("ann", SOON), member("ben", SOON))
     let_pass("ann", "ben")
     insert(api, member("ann"), member("ben", SOON))
-    assert pruning.sweep(api.environment.pk) == 0
+    assert history.sweep(api.environment.pk) == 0
     assert shown(api) == {"ann": None, "ben": SOON}
 
 
@@ -64,19 +64,19 @@ def test_environments_are_swept_each(new_api):
     for api in apis[:2]:
         store.apply(api.environment.pk, [Inserts([as_fact(f"of{api.environment.pk}", SOON)])])
         let_pass(f"of{api.environment.pk}")
-    assert pruning.sweep(apis[0].environment.pk) == 1
+    assert history.sweep(apis[0].environment.pk) == 1
     assert [counted(api.environment)[-1:] for api in apis] == [[("expiry", 0, 1)], [("facts", 1, 0)], []]
-    pruning.sweep_all()
+    history.sweep_all()
     assert [counted(api.environment)[-1:] for api in apis] == [[("expiry", 0, 1)], [("expiry", 0, 1)], []]
 
 
 def test_sweepers_and_writers_at_once_do_no_harm(api, monkeypatch):
-    monkeypatch.setattr(pruning, "SWEPT_AT_ONCE", 7)
+    monkeypatch.setattr(history, "SWEPT_AT_ONCE", 7)
     filled(api, 60)
 
     def swept(_: int) -> int:
         try:
-            return pruning.sweep(api.environment.pk)
+            return history.sweep(api.environment.pk)
         finally:
             connection.close()
 
@@ -97,16 +97,16 @@ def test_sweepers_and_writers_at_once_do_no_harm(api, monkeypatch):
 
 def test_another_sweeper_that_was_faster_leaves_no_revision(api, monkeypatch):
     filled(api, 1)
-    usual, looks = pruning._expired, []
+    usual, looks = history._expired, []
 
     def beaten(environment_id: int, most: int):
         looks.append(most)
         return usual(environment_id, most) if len(looks) == 1 else []
 
     before = current_offset(api.environment.pk)
-    monkeypatch.setattr(pruning, "_expired", beaten)
-    assert pruning.sweep(api.environment.pk) == 0
-    assert looks == [1, pruning.SWEPT_AT_ONCE]
+    monkeypatch.setattr(history, "_expired", beaten)
+    assert history.sweep(api.environment.pk) == 0
+    assert looks == [1, history.SWEPT_AT_ONCE]
     assert current_offset(api.environment.pk) == before
 
 
@@ -119,18 +119,18 @@ def test_who_writes_for_long_keeps_one_environment_from_being_swept_and_no_other
         pytest.skip("the whole file has one writer")
     settings.WRITE_TIMEOUT = 0.3
     with another_writer(one.environment.pk):
-        pruning.sweep_all()
+        history.sweep_all()
     assert "cannot delete expired facts of environment" in caplog.text
     assert counted(other.environment)[-1] == ("expiry", 0, 1)
     assert counted(one.environment)[-1] == ("facts", 1, 0)
-    pruning.sweep_all()
+    history.sweep_all()
     assert counted(one.environment)[-1] == ("expiry", 0, 1)
 
 
 def test_an_environment_that_is_deleted_meanwhile_is_none_to_sweep(api, monkeypatch):
     filled(api, 1)
-    monkeypatch.setattr(pruning, "advance", lambda number: advance(-1))
-    assert pruning.sweep(api.environment.pk) == 0
+    monkeypatch.setattr(history, "advance", lambda number: advance(-1))
+    assert history.sweep(api.environment.pk) == 0
     with changing():
         assert advance(api.environment.pk).offset == 2
 
@@ -155,7 +155,7 @@ def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE authz_fact")
-    for plan in plans(lambda: pruning._expired(api.environment.pk, 10)):
+    for plan in plans(lambda: history._expired(api.environment.pk, 10)):
         assert "fact_expires_at" in plan and "SCAN fact" not in plan and "Seq Scan" not in plan, plan
     (plan,) = plans(lambda: read.stats(api.environment.pk))
     assert "fact_expires_at" in plan, plan

@@ -10,11 +10,11 @@ from django.db import connection
 
 from facts import store
 from facts.feed import FeedPosition, Inside, digest_of
+from facts.history import Pruned, prune
 from facts.loading import load
 from facts.models import Signature
-from facts.notation import fact_from_text, pattern_from_text
-from facts.pruning import Pruned, prune
 from facts.store import Deletes, Inserts
+from facts.wire import fact_from_text, pattern_from_text
 from policy.core.journal import NOBODY, Done, Kind, advance, changing, record
 from policy.models import Revision
 from policy.publishing import activate

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from facts.notation import READERS, WRITERS, BadLine, line_of, read_notation
-from facts.wire import Fact, fact_from_json
+from facts.wire import READERS, WRITERS, BadLine, Fact, fact_from_json, line_of, read_notation
 from policy.errors import MalformedRequest
 from policy.values import Value, canonical_id
 from tests.facts.test_walk import HOSTILE

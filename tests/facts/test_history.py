@@ -8,10 +8,9 @@ from django.db import connection
 from django.test import RequestFactory
 
 from facts import history, history_pages, read, store
-from facts.history import HistoryKey
+from facts.history import HistoryKey, prune
 from facts.models import Signature
 from facts.numbering import signature_numbers
-from facts.pruning import prune
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import microseconds_of, text_of, time_of

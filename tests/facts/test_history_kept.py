@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from facts import pruning
+from facts import history as kept
+from facts.history import Pruned, prune, prune_by_setting
 from facts.models import Signature
-from facts.pruning import Pruned, prune, prune_by_setting
 from policy.models import Environment, PolicyVersion, Revision
 from tests.facts.changes import answers, replayed, together
 from tests.facts.test_feed import POLICY, role
@@ -60,7 +60,7 @@ def history(api):
 
 @pytest.mark.parametrize("step", [1, 5_000])
 def test_what_is_older_is_dropped_and_the_last_of_it_is_the_horizon(history, monkeypatch, step):
-    monkeypatch.setattr(pruning, "AT_ONCE", step)
+    monkeypatch.setattr(kept, "AT_ONCE", step)
     age({number: 10 - number for number in range(1, 7)})  # revision 5 is 5 days old
     before = stored(history)
     (pruned,) = prune(4.5)
@@ -81,7 +81,7 @@ def test_what_an_interrupted_run_left_behind_is_dropped_by_the_next(history, mon
         raise RuntimeError
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(pruning, "_step", interrupted)
+        patched.setattr(kept, "_step", interrupted)
         prune_all()
     assert Environment.objects.get().horizon == 6 and len(past()) == 2
     assert history.get("/changes?after=5").status_code == 410

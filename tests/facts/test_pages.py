@@ -16,10 +16,9 @@ from django.test import Client
 
 from facts import loading, read, store
 from facts.loading import load
-from facts.notation import READERS
-from facts.pages import files
+from facts.pages import change
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, FactPattern
+from facts.wire import READERS, Argument, Fact, FactPattern
 from policy.core.clock import microseconds_of, now
 from policy.models import Revision
 from policy.values import Value
@@ -472,7 +471,7 @@ def test_whoever_may_change_or_delete_facts_changes_their_ends(environment, perm
     assert ended_at(environment) == dict.fromkeys((ANN, BOB), microseconds_of_text(LATER))
 
 
-@pytest.mark.parametrize("form", files.FORMATS)
+@pytest.mark.parametrize("form", change.FORMATS)
 def test_what_is_exported_can_be_imported(staff, environment, new_api, form):
     facts = [
         Fact("p", (Value("User", text), Value("Team", "t")), now() + 10**12 if n % 2 else None)
@@ -515,7 +514,7 @@ def test_what_is_shown_is_what_is_exported(staff, environment, asked, ids):
 
 
 def test_an_export_is_whole_and_its_file_goes(staff, environment, monkeypatch):
-    monkeypatch.setattr(files, "KEPT", 0.2)
+    monkeypatch.setattr(change, "KEPT", 0.2)
     insert(environment, *[fact("member", f"User:{n}", "Team:t") for n in range(1234)])
     answered = staff.get(f"{PAGE}export/", {"format": "json"})
     assert b"".join(answered).count(b"\n") == 1234 == len(stored(environment))

@@ -11,7 +11,7 @@ from facts import keyset_pages, store
 from facts.keyset_pages import beginning, exactly, listing, search_columns
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.pages.listing import MARKS, turned
+from facts.pages.browse import MARKS, turned
 from facts.store import Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import now

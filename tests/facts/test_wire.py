@@ -3,8 +3,7 @@
 import pytest
 
 from facts import wire
-from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument, Fact, FactPattern, batch_from_json
+from facts.wire import Argument, Fact, FactPattern, batch_from_json, fact_from_text, pattern_from_text
 from policy.errors import MalformedRequest
 from policy.values import Value
 

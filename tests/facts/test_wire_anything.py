@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts import wire
-from facts.notation import fact_from_text, pattern_from_text
-from facts.serializers import changes_from_json
-from facts.wire import Fact, batch_from_json
+from facts.views import changes_from_json
+from facts.wire import Fact, batch_from_json, fact_from_text, pattern_from_text
 from policy.errors import MalformedRequest
 from policy.values import Value
 

@@ -6,8 +6,7 @@ from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.model import Imported, ImportReport, ModelKind, Thing, Tuple, Who
 from authz_project.importers.openfga import model_of_dsl
 from checks.asking.question import Asked, question_about
-from facts.notation import fact_from_text
-from facts.wire import Fact
+from facts.wire import Fact, fact_from_text
 from policy.values import Value
 from tests.importers.asking import Carriage
 

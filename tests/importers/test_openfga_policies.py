@@ -9,7 +9,7 @@ from authz_project.importers.model import ImportReport, ModelKind
 from authz_project.importers.openfga import read_files
 from checks.testing import run
 from facts.accept import check_facts
-from facts.notation import line_of
+from facts.wire import line_of
 from policy.language.format import formatted
 from policy.rules import compile_text
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from django.db import connection
 
-from facts import loading, pruning
+from facts import history, loading
 from facts.models import Signature
 from localsql import asking
 from policy.core import clock
@@ -80,5 +80,5 @@ def test_sql_has_loaded_facts_until_their_end(api, said, is_swept):
     while clock.now() <= end:
         time.sleep(0.001)
     if is_swept:
-        assert pruning.sweep(api.environment.pk) == 1
+        assert history.sweep(api.environment.pk) == 1
     assert [f"'{name}'" in said() for name in facts] == [False, True, True]

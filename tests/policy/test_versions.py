@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authz_project.environments import create_test_environment
-from facts.pruning import prune
+from facts.history import prune
 from policy import publishing
 from policy.core.journal import By
 from policy.errors import MalformedRequest, PolicyTestsFailed

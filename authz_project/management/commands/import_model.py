@@ -14,7 +14,7 @@ from authz_project.importers.convert import Carried, Import, ImportOptions, carr
 from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
 from authz_project.importers.model import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
 from facts.accept import check_facts
-from facts.notation import WRITERS
+from facts.wire import WRITERS
 from policy.core.journal import by_command
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
 from policy.files import Bundle

@@ -15,8 +15,7 @@ from checks.asking.question import Asked, Page, Question, allow
 from checks.engine.compile import AnswerRow, Compiled
 from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
-from facts.notation import action_from_text, fact_from_text, value_from_text
-from facts.wire import name_from_json
+from facts.wire import action_from_text, fact_from_text, name_from_json, value_from_text
 from policy.active import active_program, program_of_version
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number

@@ -17,7 +17,7 @@ from checks.compare.review_page import described, looked_text, shown, shown_acti
 from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain, explanation_to_json, explanation_to_text
-from facts.notation import value_from_text, without_formula
+from facts.wire import value_from_text, without_formula
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
 from policy.moments import AsOf, Moment, as_of_from_text

@@ -3,8 +3,8 @@
 from typing import Any
 
 from facts import read, store
-from facts.notation import pattern_from_text
 from facts.store import Deletes
+from facts.wire import pattern_from_text
 from policy.core.journal import by_command
 from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from facts.notation import FORMATS_HELP, WRITERS
 from facts.read import every
+from facts.wire import FORMATS_HELP, WRITERS
 from policy.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, counted, moment_asked
 from policy.models import Environment

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from facts.notation import pattern_from_text
-from facts.pruning import forget, matches
+from facts.history import forget, matches
+from facts.wire import pattern_from_text
 from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
 

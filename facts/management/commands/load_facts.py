@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from facts.accept import sentences
 from facts.loading import LinesRejected, load
-from facts.notation import FORMATS_HELP, READERS
+from facts.wire import FORMATS_HELP, READERS
 from policy.core.journal import by_command
 from policy.files import shown_name, why
 from policy.language.source import without_collections

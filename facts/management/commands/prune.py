@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from facts.pruning import prune, sweep
+from facts.history import prune, sweep
 from policy.core.config import settings
 from policy.errors import Unavailable
 from policy.management.command import ServiceCommand, above_zero, counted

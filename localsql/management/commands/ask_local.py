@@ -14,8 +14,7 @@ from checks.asking.advice import advice_on_question
 from checks.asking.ask import Asker, Trusted
 from checks.asking.question import Asked, Question, allow
 from checks.explain.explain import Explanation, explain, explanation_to_text
-from facts.notation import action_from_text, fact_from_text, value_from_text
-from facts.wire import Fact
+from facts.wire import Fact, action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.asking import authorize
 from localsql.bindings import bindings_from_text
