@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 from typing import Any
@@ -20,7 +19,7 @@ from facts.indexes import PAST, STORED
 from facts.models import COLUMNS
 from facts.numbering import types_of_text
 from facts.read import read_snapshot
-from facts.table import IDS, KEY, began_again, fetch, ids_are, of_signatures, select
+from facts.table import IDS, KEY, began_again, execute, fetch, ids_are, of_signatures, select
 from policy.active import Caller, confirm
 from policy.core.clock import short_text_of, text_of
 from policy.core.journal import newest_and_horizon, run_with_connection, thread, watch
@@ -92,13 +91,9 @@ def _inside(encoded: str) -> Inside | None:
     match raw:
         case [0 | 1 as state, int(part), int(parts), int(size), str(asked), 0 | 1 as gone, int(sig), list(ids)]:
             numbers_fit = part > 1 and parts > 0 and 1 <= size <= MOST and max(part, parts, abs(sig)) < 2**31
-            if numbers_fit and len(ids) == len(COLUMNS) and all(_is_text(each) for each in ids):
+            if numbers_fit and len(ids) == len(COLUMNS) and all(isinstance(id, str) and "\0" not in id for id in ids):
                 return Inside(bool(state), part, parts, size, asked, (int(gone), sig, tuple(ids)))
     return None
-
-
-def _is_text(raw: object) -> bool:
-    return isinstance(raw, str) and "\0" not in raw
 
 
 # ---- The rows of facts and past facts that revisions began and ended ----------------------------------------------
@@ -221,8 +216,7 @@ def part_of(
     found: list[FeedRow] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.by for arm in arms)):
         # The planner would rather read all remaining rows and sort them, as it expects only a few.
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL enable_sort = off")
+        execute("SET LOCAL enable_sort = off")
     for gone in (0, 1):
         mine = [arm for arm in arms if arm.gone == gone]
         for sig in chosen.signatures if mine else ():
@@ -444,14 +438,11 @@ def _ended(reader: _FeedReader, changes: list[dict[str, object]]) -> FeedPage:
 
 def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
     version = "SELECT v.number FROM authz_policy_version v WHERE v.id = authz_revision.policy_version_id"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT number, at, author, kind, inserted + deleted,"
-            f" CASE WHEN kind = 'policy' THEN ({version}) END"
-            " FROM authz_revision WHERE environment_id = %s AND number > %s ORDER BY number LIMIT %s",
-            (environment_id, after, most),
-        )
-        return [_Header(*row) for row in cursor.fetchall()]
+    following = (
+        f"SELECT number, at, author, kind, inserted + deleted, CASE WHEN kind = 'policy' THEN ({version}) END"
+        " FROM authz_revision WHERE environment_id = %s AND number > %s ORDER BY number LIMIT %s"
+    )
+    return [_Header(*row) for row in fetch(following, (environment_id, after, most))]
 
 
 # ---- one revision in parts ---------------------------------------------------------------------------------------
@@ -519,24 +510,30 @@ def as_json(found: FeedPage) -> dict[str, Any]:
 
 def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
     """Return the changes as soon as there are some, or none after `patience` seconds. Each read checks the key."""
-    return _awaited(caller.environment_id, partial(_read_as, caller), asked, patience)
+    return _awaited(caller.environment_id, lambda: confirm(caller).environment_id, asked, patience)
 
 
 def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
     """Yield changes forever, as they come; yield an empty `FeedPage` whenever `patience` seconds passed without any."""
     while True:
-        here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
+        here = _awaited(environment_id, lambda: environment_id, asked, patience)
         yield here
         asked = replace(asked, after=here.after)
 
 
-def _awaited(
-    environment_id: int, look: Callable[[FeedRequest], FeedPage], asked: FeedRequest, patience: float
-) -> FeedPage:
-    """Read until there are changes, or until timeout. A revision without any requested fact does not end the wait."""
+def _awaited(environment_id: int, confirmed: Callable[[], int], asked: FeedRequest, patience: float) -> FeedPage:
+    """Read until there are changes, or until timeout. A revision without any requested fact does not end the wait.
+
+    `confirmed` returns the environment to read from, in the snapshot of each read.
+    """
+
+    @read_snapshot()
+    def look() -> FeedPage:
+        return read(confirmed(), asked)
+
     until = time.monotonic() + patience
     while True:
-        here = run_with_connection(partial(look, asked))
+        here = run_with_connection(look)
         if here.changes or here.more or time.monotonic() >= until:
             return here
         if thread.hand_on is None and not connection.in_atomic_block:
@@ -544,13 +541,3 @@ def _awaited(
         if not watch.wait(environment_id, here.newest, until):
             return here
         asked = replace(asked, after=here.after)
-
-
-def _read_as(caller: Caller, asked: FeedRequest) -> FeedPage:
-    with read_snapshot():
-        return read(confirm(caller).environment_id, asked)
-
-
-def _read(environment_id: int, asked: FeedRequest) -> FeedPage:
-    with read_snapshot():
-        return read(environment_id, asked)

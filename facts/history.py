@@ -19,7 +19,7 @@ from facts.models import COLUMNS, MAX_ARGUMENTS, Row
 from facts.models import Signature as StoredSignature
 from facts.numbering import ending_numbers, environments_with_ends, signature_numbers
 from facts.read import fact_of_row, id_conditions, matching, read_snapshot
-from facts.table import IDS, KEY, delete, ended, fact_table, fetch, ids_are, of_signatures, select
+from facts.table import IDS, KEY, delete, ended, execute, fact_table, fetch, ids_are, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import new_moment, now_in, time_of
 from policy.core.config import settings
@@ -287,6 +287,7 @@ def _beyond(at: str, number: int, after: HistoryKey | None) -> tuple[str, tuple[
 
 _WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
 _FACTS_AT_ONCE = 400  # facts that one statement looks up
+_HORIZON = "SELECT horizon FROM authz_environment WHERE id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,14 +319,6 @@ class _Found:
     until: int | None
     expires_at: int | None
 
-    def as_of(self, revision: int) -> _Found:
-        """Return the period as of a revision: without `until` if that is later."""
-        return self if self.until is None or self.until <= revision else replace(self, until=None)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return tuple(number for number in (self.since, self.until) if number)
-
 
 def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | None = None) -> dict[Row, ValidityPeriod]:
     """Return the latest period in which each of these facts was stored, if any.
@@ -334,10 +327,12 @@ def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | Non
     """
     found = dict(_latest(STORED, "NULL", rows, revision))
     found |= dict(_latest(PAST, "until", [row for row in rows if row not in found], revision))
-    if revision is not None:
-        found = {row: each.as_of(revision) for row, each in found.items()}
-    marks = _marks(environment_id, {number for each in found.values() for number in each.numbers})
-    horizon = _horizon(environment_id) if any(not each.since for each in found.values()) else 0
+    if revision is not None:  # without `until` if that is later
+        found = {
+            row: replace(each, until=None) if (each.until or 0) > revision else each for row, each in found.items()
+        }
+    marks = _marks(environment_id, {number for each in found.values() for number in (each.since, each.until) if number})
+    horizon = fetch(_HORIZON, (environment_id,))[0][0] if any(not each.since for each in found.values()) else 0
     return {row: _period(each, marks, horizon) for row, each in found.items()}
 
 
@@ -362,17 +357,12 @@ def _marks(environment_id: int, numbers: set[int]) -> dict[int, RevisionMark]:
     return {each[0]: RevisionMark(*each) for each in found.values_list("number", "at", "author", "kind")}
 
 
-def _horizon(environment_id: int) -> int:
-    return Environment.objects.values_list("horizon", flat=True).get(pk=environment_id)
-
-
 def _period(found: _Found, marks: dict[int, RevisionMark], horizon: int) -> ValidityPeriod:
-    since = (
-        marks.get(found.since, RevisionMark(found.since)) if found.since else RevisionMark(None, before=max(horizon, 1))
-    )
-    return ValidityPeriod(
-        since, marks.get(found.until, RevisionMark(found.until)) if found.until else None, found.expires_at
-    )
+    since = marks.get(found.since, RevisionMark(found.since))
+    if not found.since:
+        since = RevisionMark(None, before=max(horizon, 1))
+    until = marks.get(found.until, RevisionMark(found.until)) if found.until else None
+    return ValidityPeriod(since, until, found.expires_at)
 
 
 # ---- as sentences ----------------------------------------------------------------------------------------------
@@ -435,7 +425,7 @@ def sweep_all() -> None:
 def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:
     """End an environment's expired facts, batch by batch; return how many. `report` gets the total after each batch."""
     swept = 0
-    while _is_any(environment_id):
+    while _expired(environment_id, 1):  # without taking a turn, since there is nearly always nothing to do
         try:
             swept += _sweep_batch(environment_id)
         except (_NothingEnded, NotFound):  # there is nothing to do if the environment is gone
@@ -455,11 +445,6 @@ def _sweep_batch(environment_id: int) -> int:
         deleted = fact_table().end([(*row, turn.offset) for row in rows])
         record(environment_id, [Done(turn.offset, Kind.EXPIRY, _BY, turn.policy_version_id, deleted=deleted)])
     return deleted
-
-
-def _is_any(environment_id: int) -> bool:
-    """Return whether any fact has expired, without taking a turn, since there is nearly always nothing to do."""
-    return bool(_expired(environment_id, 1))
 
 
 def _expired(environment_id: int, most: int) -> list[Row]:
@@ -525,20 +510,13 @@ def _moved_horizon(environment_id: int, days: float) -> int:
     """Move the horizon to the last revision that is old enough, never backwards; return the horizon."""
     age = min(int(days * DAY), OLDEST)
     old = f"environment_id = %s AND at <= {now_in(connection.vendor)} - %s"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT number FROM authz_revision WHERE {old} ORDER BY at DESC, number DESC LIMIT 1",
-            (environment_id, age),
-        )
-        row = cursor.fetchone()
-    number = row[0] if row else 0
-    with changing(), connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE authz_environment SET horizon = %s WHERE id = %s AND horizon < %s", (number, environment_id, number)
-        )
-        cursor.execute("SELECT horizon FROM authz_environment WHERE id = %s", (environment_id,))
-        row = cursor.fetchone()
-    return row[0] if row else 0  # no row: the environment was deleted, with all its history
+    latest = f"SELECT number FROM authz_revision WHERE {old} ORDER BY at DESC, number DESC LIMIT 1"
+    number = next((number for (number,) in fetch(latest, (environment_id, age))), 0)
+    with changing():
+        moved = "UPDATE authz_environment SET horizon = %s WHERE id = %s AND horizon < %s"
+        execute(moved, (number, environment_id, number))
+        # No row: the environment was deleted, with all its history.
+        return next((row[0] for row in fetch(_HORIZON, (environment_id,))), 0)
 
 
 def _steps(table: str, tests: tuple[str, ...], *values: int) -> Iterator[int]:
@@ -555,9 +533,8 @@ def _steps(table: str, tests: tuple[str, ...], *values: int) -> Iterator[int]:
 def _step(table: str, tests: tuple[str, ...], values: tuple[int, ...]) -> int:
     row = "rowid" if connection.vendor == "sqlite" else "ctid"
     old = select(row, *tests, table=table, limit=AT_ONCE)
-    with changing(), connection.cursor() as cursor:
-        cursor.execute(delete(f"{row} IN ({old})", table=table), values)
-        return cursor.rowcount
+    with changing():
+        return execute(delete(f"{row} IN ({old})", table=table), values)
 
 
 # ---- Erase past facts for good: people have a right to be forgotten ------------------------------------------------
@@ -576,33 +553,26 @@ class Matching:
 def matches(environment_id: int, pattern: FactPattern) -> Matching:
     past, firsts, lasts = 0, [], []
     conditions, ids = id_conditions(pattern.args)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT horizon FROM authz_environment WHERE id = %s", (environment_id,))
-        horizon = cursor.fetchone()[0]
-        for number in _numbers(environment_id, pattern):
-            counted = select("COUNT(*), MIN(since), MAX(until)", f"sig = %s{conditions}", table=PAST)
-            cursor.execute(counted, (number, *ids))
-            found, first, last = cursor.fetchone()
-            if found:
-                past += found
-                firsts.append(max(first, horizon))
-                lasts.append(last - 1)
+    horizon = fetch(_HORIZON, (environment_id,))[0][0]
+    for number in _numbers(environment_id, pattern):
+        counted = select("COUNT(*), MIN(since), MAX(until)", f"sig = %s{conditions}", table=PAST)
+        ((found, first, last),) = fetch(counted, (number, *ids))
+        if found:
+            past += found
+            firsts.append(max(first, horizon))
+            lasts.append(last - 1)
     return Matching(past, min(firsts, default=0), max(lasts, default=0), read.count(environment_id, pattern))
 
 
 def forget(environment_id: int, pattern: FactPattern) -> int:
     """Erase the matching past facts, all or none; return how many. Results cached from them are invalidated."""
     conditions, ids = id_conditions(pattern.args)
-    forgotten = 0
+    deletes = delete(f"sig = %s{conditions}", table=PAST)
     with changing():
         _scrub_notes(environment_id)
         fact_table().lift_time_limit()
-        with connection.cursor() as cursor:
-            cursor.execute("UPDATE authz_environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
-            for number in _numbers(environment_id, pattern):
-                cursor.execute(delete(f"sig = %s{conditions}", table=PAST), (number, *ids))
-                forgotten += cursor.rowcount
-    return forgotten
+        execute("UPDATE authz_environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
+        return sum(execute(deletes, (number, *ids)) for number in _numbers(environment_id, pattern))
 
 
 def _scrub_notes(environment_id: int) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -27,7 +27,7 @@ from facts.accept import UnknownName, UnknownNames, check_end, check_signature
 from facts.models import COLUMNS, ROW_LENGTH, NewRow
 from facts.numbering import signature_number
 from facts.store import Ends, EndsStay
-from facts.table import KEY, NAMES, ChangeCounts, changed, fact_table, insert_from, settle
+from facts.table import KEY, NAMES, ChangeCounts, changed, execute, fact_table, fetch, insert_from, note_stored, settle
 from facts.wire import BadLine, Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.core import clock, spans
@@ -83,8 +83,8 @@ def load(
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
         with fact_table().expect_many(), loader_of_database() as loader:
-            is_strict = is_strict or settings.STRICT_FACTS
-            filing = _Filing(environment_id, turn.offset, program, skip_bad, is_strict, loader.settle)
+            names, is_strict = UnknownNames(program), is_strict or settings.STRICT_FACTS
+            filing = _Filing(environment_id, turn.offset, program, names, skip_bad, is_strict, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):
                 right = list(filter(None, rows))
@@ -97,13 +97,16 @@ def load(
                 report(filing.read)
             if filing.bad and not skip_bad:
                 raise LinesRejected(tuple(filing.bad))
-        counts = _settled(filing.numbers, turn.offset) if ends.changed else ChangeCounts(loader.inserted)
-        loaded = Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.unknown_names))
+        counts = ChangeCounts(loader.inserted)
+        if ends.changed:
+            settle(filing.numbers, turn.offset)
+            counts = changed(filing.numbers, turn.offset, turn.offset)[turn.offset]
+        loaded = Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(names.unknown_names))
         if not (counts.inserted or counts.deleted):
             raise _NothingNew
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
-        fact_table().note_stored(loader.inserted)
+        note_stored(loader.inserted)
     return loaded
 
 
@@ -117,37 +120,24 @@ def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, 
     return rows
 
 
-def _settled(numbers: Iterable[int], revision: int) -> ChangeCounts:
-    settle(numbers, revision)
-    return changed(numbers, revision, revision)[revision]
-
-
+@dataclass
 class _Filing:
     """Converts lines to rows, and collects the invalid ones. `settle` is called before the database is used."""
 
-    def __init__(
-        self,
-        environment_id: int,
-        since: int,
-        program: Program | None,
-        skip_bad: bool,
-        is_strict: bool,
-        settle: Callable[[], None],
-    ):
-        self.environment_id = environment_id
-        self.since = since
-        self.program = program
-        self.skip_bad = skip_bad
-        self.is_strict = is_strict
-        self.settle = settle
-        self.read = 0
-        self.some_end = False  # among the rows made last
-        self.numbers_of_lines: list[int] = []  # of these
-        self.bad: list[BadLine] = []
-        self.filed: dict[Signature, NumberedFact | str] = {}  # or why the policy does not accept such facts
-        self.known: dict[FactKey, NumberedFact] = {}
-        self.names = UnknownNames(program)
-        self.named: dict[int, Signature] = {}  # signatures whose facts have names that may be unknown
+    environment_id: int
+    since: int
+    program: Program | None
+    names: UnknownNames
+    skip_bad: bool
+    is_strict: bool
+    settle: Callable[[], None]
+    read: int = 0
+    some_end: bool = False  # among the rows made last
+    numbers_of_lines: list[int] = field(default_factory=list)  # of these
+    bad: list[BadLine] = field(default_factory=list)
+    filed: dict[Signature, NumberedFact | str] = field(default_factory=dict)  # or why the policy does not accept them
+    known: dict[FactKey, NumberedFact] = field(default_factory=dict)
+    named: dict[int, Signature] = field(default_factory=dict)  # signatures whose facts have names that may be unknown
 
     def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
         """Return each line's row, or None if the line is invalid. No line's JSON is kept, to save memory."""
@@ -249,12 +239,12 @@ RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer run
 TURN = 0.0005  # seconds after which a thread yields the interpreter to another
 
 
+@dataclass
 class Loader:
     """Stores chunks of rows as they arrive."""
 
-    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
-        self._store = store
-        self.inserted = 0
+    _store: Callable[[Sequence[NewRow]], int]
+    inserted: int = 0
 
     def take(self, rows: Sequence[NewRow]) -> None:
         self.inserted += self._store(rows)
@@ -267,12 +257,11 @@ class Loader:
         self.settle()
 
 
+@dataclass
 class _LoaderOfRuns(Loader):
     """Merges chunks to sort more rows at once: then more neighbors go to the same page."""
 
-    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
-        super().__init__(store)
-        self._gathered: list[NewRow] = []
+    _gathered: list[NewRow] = field(default_factory=list)
 
     def take(self, rows: Sequence[NewRow]) -> None:
         self._gathered += rows
@@ -293,15 +282,15 @@ def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]
     loader.settle()
 
 
+@dataclass
 class _LoaderBehind(Loader):
     """Stores a chunk while the next one is being read."""
 
-    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
-        super().__init__(store)
-        self._thread = thread
-        self._first = first  # None once its rows are in the fact table
-        self._under_way: Future[int] | None = None
-        self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
+    _: KW_ONLY
+    _thread: Executor
+    _first: FirstLoad | None  # None once its rows are in the fact table
+    _under_way: Future[int] | None = None
+    _kept: deque[Sequence[NewRow]] = field(default_factory=lambda: deque(maxlen=2))
 
     def take(self, rows: Sequence[NewRow]) -> None:
         tidy = list(rows) if self._first else sorted(set(rows))  # without indexes, order does not matter
@@ -335,7 +324,7 @@ def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | N
     sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
     try:
         with thread_pool(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
-            loader = _LoaderBehind(store, thread, first)
+            loader = _LoaderBehind(store, _thread=thread, _first=first)
             yield loader
             loader.bring_in(is_the_end=True)
     finally:
@@ -361,11 +350,10 @@ def _load_chunk(rows: Sequence[NewRow]) -> int:
 
 
 def _load_around_conflicts(rows: Sequence[NewRow]) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE authz_fact) ON COMMIT DROP")
-        copy("incoming", rows)
-        inserted = insert_from("incoming")
-        cursor.execute("TRUNCATE incoming")
+    execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE authz_fact) ON COMMIT DROP")
+    copy("incoming", rows)
+    inserted = insert_from("incoming")
+    execute("TRUNCATE incoming")
     return inserted
 
 
@@ -422,9 +410,7 @@ class _NotAlone(Exception):
 
 def is_due() -> bool:
     """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
-        return bool(cursor.fetchone()[0])
+    return bool(fetch(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")[0][0])
 
 
 class FirstLoad:
@@ -432,8 +418,7 @@ class FirstLoad:
 
     def __init__(self) -> None:
         self._taken = 0
-        with connection.cursor() as cursor:
-            cursor.execute("CREATE TEMPORARY TABLE waiting (LIKE authz_fact) ON COMMIT DROP")
+        execute("CREATE TEMPORARY TABLE waiting (LIKE authz_fact) ON COMMIT DROP")
 
     def take(self, rows: Sequence[NewRow]) -> int:
         """Add rows to the temporary table. Return 0, as none is inserted yet."""
@@ -454,30 +439,24 @@ class FirstLoad:
             moved = None
         if moved is None:
             moved = insert_from("waiting")
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TABLE waiting")
+        execute("DROP TABLE waiting")
         return moved
 
     def _moved_alone(self) -> int:
         with transaction.atomic():  # also releases the lock on failure
             _lock()
-            with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {_UNTOUCHED}")
-                if not cursor.fetchone()[0]:
-                    raise _NotAlone
-                cursor.execute(_CONSTRAINTS)
-                constraints = cursor.fetchall()
-                cursor.execute(_INDEXES)
-                indexes = cursor.fetchall()
-                for name, _ in constraints:
-                    cursor.execute(f"ALTER TABLE authz_fact DROP CONSTRAINT {name}")
-                for name, _ in indexes:
-                    cursor.execute(f"DROP INDEX {name}")
-                moved = insert_from("waiting", conflicts="")
-                for name, definition in constraints:  # first: they detect duplicate facts
-                    cursor.execute(f"ALTER TABLE authz_fact ADD CONSTRAINT {name} {definition}")
-                for _, definition in indexes:
-                    cursor.execute(definition)
+            if not fetch(f"SELECT {_UNTOUCHED}")[0][0]:
+                raise _NotAlone
+            constraints, indexes = fetch(_CONSTRAINTS), fetch(_INDEXES)
+            for name, _ in constraints:
+                execute(f"ALTER TABLE authz_fact DROP CONSTRAINT {name}")
+            for name, _ in indexes:
+                execute(f"DROP INDEX {name}")
+            moved = insert_from("waiting", conflicts="")
+            for name, definition in constraints:  # first: they detect duplicate facts
+                execute(f"ALTER TABLE authz_fact ADD CONSTRAINT {name} {definition}")
+            for _, definition in indexes:
+                execute(definition)
         return moved
 
 
@@ -497,8 +476,8 @@ def _lock() -> None:
     """Lock the table exclusively, with NOWAIT: a waiting lock request would block readers that come after it."""
     for _ in range(_TRIES):
         try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("LOCK TABLE authz_fact IN ACCESS EXCLUSIVE MODE NOWAIT")
+            with transaction.atomic():
+                execute("LOCK TABLE authz_fact IN ACCESS EXCLUSIVE MODE NOWAIT")
             return
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != _LOCKED:

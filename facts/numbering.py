@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from django.db import OperationalError, connection, transaction
 
-from facts.table import fetch, of_signatures, select
+from facts.table import execute, fetch, of_signatures, select
 from policy.core.clock import timeline
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -83,28 +83,20 @@ def numbers_as_of(environment_id: int, latest: int | None = None) -> Numbered:
 
 def latest_signature(environment_id: int, revision: int) -> int:
     """Return the revision of the newest signature that existed at a revision."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT MAX(since) FROM authz_signature WHERE environment_id = %s AND since <= %s",
-            (environment_id, revision),
-        )
-        return cursor.fetchone()[0] or 0
+    latest = "SELECT MAX(since) FROM authz_signature WHERE environment_id = %s AND since <= %s"
+    return fetch(latest, (environment_id, revision))[0][0] or 0
 
 
 def marks_of(environment_id: int) -> Marks | None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT signature_mark, ends_mark FROM authz_environment WHERE id = %s", (environment_id,))
-        row = cursor.fetchone()
-    return Marks(*row) if row else None
+    rows = fetch("SELECT signature_mark, ends_mark FROM authz_environment WHERE id = %s", (environment_id,))
+    return Marks(*rows[0]) if rows else None
 
 
 @lru_cache(maxsize=256)
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Read the signatures; cached by the marks, which change whenever a signature does (see `Marks`)."""
-    with connection.cursor() as cursor:
-        columns = "predicate, types, id, may_end, narrow, since"
-        cursor.execute(f"SELECT {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,))
-        rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
+    found = _signatures(environment_id, "id, may_end, narrow, since")
+    rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in found]
     ending = frozenset(signature for signature, _, may_end, _, _ in rows if may_end)
     numbers = {signature: number for signature, number, *_ in rows}
     narrow = {signature: bits for signature, _, _, bits, _ in rows}
@@ -118,9 +110,14 @@ def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
     """Return every signature that has a number in the environment."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT predicate, types, id FROM authz_signature WHERE environment_id = %s", (environment_id,))
-        return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
+    return {Signature(name, types_of_text(types)): number for name, types, number in _signatures(environment_id, "id")}
+
+
+def _signatures(environment_id: int, columns: str) -> list[tuple[Any, ...]]:
+    """Return the predicate and the types of each signature, and these columns."""
+    return fetch(
+        f"SELECT predicate, types, {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,)
+    )
 
 
 # ---- signatures whose facts may expire ---------------------------------------------------------------------------
@@ -129,35 +126,34 @@ def signature_numbers(environment_id: int) -> dict[Signature, int]:
 def let_end(environment_id: int, numbers: Iterable[int]) -> None:
     """Mark signatures whose facts may expire, in the transaction that stores the first such fact."""
     listed = ", ".join(str(int(number)) for number in numbers)
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE authz_signature SET may_end = %s WHERE id IN ({listed})", (True,))
+    execute(f"UPDATE authz_signature SET may_end = %s WHERE id IN ({listed})", (True,))
     _outdate_statements(environment_id)
 
 
 def _outdate_statements(environment_id: int) -> None:
     """Have each statement about the environment compiled again, in a transaction that changes its signatures."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s",
-            (secrets.randbits(62), secrets.randbits(62), environment_id),
-        )
+    marks = secrets.randbits(62), secrets.randbits(62)
+    execute("UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s", (*marks, environment_id))
 
 
 def ending_numbers(environment_id: int) -> frozenset[int]:
     """Return the numbers of the signatures whose facts may expire."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM authz_signature WHERE environment_id = %s AND may_end", (environment_id,))
-        return frozenset(number for (number,) in cursor.fetchall())
+    ending = "SELECT id FROM authz_signature WHERE environment_id = %s AND may_end"
+    return frozenset(number for (number,) in fetch(ending, (environment_id,)))
 
 
-def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozenset[int]]:
-    """Return both from one statement: every signature's number, and the numbers of those whose facts may expire."""
-    with connection.cursor() as cursor:
-        columns = "predicate, types, id, may_end"
-        cursor.execute(f"SELECT {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,))
-        rows = cursor.fetchall()
+class SignatureNumbers(NamedTuple):
+    """The number of each signature, and the numbers of those whose facts may expire."""
+
+    numbers: dict[Signature, int]
+    may_end: frozenset[int]
+
+
+def numbers_and_ends(environment_id: int) -> SignatureNumbers:
+    """Return both from one statement."""
+    rows = _signatures(environment_id, "id, may_end")
     numbers = {Signature(name, types_of_text(types)): number for name, types, number, _ in rows}
-    return numbers, frozenset(number for _, _, number, may_end in rows if may_end)
+    return SignatureNumbers(numbers, frozenset(number for _, _, number, may_end in rows if may_end))
 
 
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
@@ -171,9 +167,8 @@ def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
 
 
 def environments_with_ends() -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT DISTINCT environment_id FROM authz_signature WHERE may_end ORDER BY environment_id")
-        return [number for (number,) in cursor.fetchall()]
+    ending = "SELECT DISTINCT environment_id FROM authz_signature WHERE may_end ORDER BY environment_id"
+    return [number for (number,) in fetch(ending)]
 
 
 # ---- arguments that lead to few facts ------------------------------------------------------------------------------
@@ -269,21 +264,17 @@ def types_of_text(text: str) -> tuple[str, ...]:
 
 
 def _read(environment_id: int, signature: Signature) -> int | None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id FROM authz_signature WHERE environment_id = %s AND predicate = %s AND types = %s",
-            (environment_id, signature.predicate, text_of_types(signature.types)),
-        )
-        row = cursor.fetchone()
-    return row[0] if row else None
+    number = "SELECT id FROM authz_signature WHERE environment_id = %s AND predicate = %s AND types = %s"
+    rows = fetch(number, (environment_id, signature.predicate, text_of_types(signature.types)))
+    return rows[0][0] if rows else None
 
 
 def _give(environment_id: int, signature: Signature, revision: int) -> int:
     mark = secrets.randbits(62)  # random, so that it never equals the mark of a change that was rolled back
     # In one transaction: a statement compiled between the two would cache the new mark without this signature.
-    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-        cursor.execute("UPDATE authz_environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
-        cursor.execute(
+    with transaction.atomic(savepoint=False):
+        execute("UPDATE authz_environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
+        execute(
             "INSERT INTO authz_signature (environment_id, predicate, types, since) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT DO NOTHING",
             (environment_id, signature.predicate, text_of_types(signature.types), revision),

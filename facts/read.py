@@ -3,22 +3,23 @@
 Pages of facts are in `facts/keyset_pages.py`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django.db import Error, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from facts.indexes import PAST, STORED, leading
 from facts.models import COLUMNS, ROW_LENGTH
-from facts.numbering import numbers_and_ends, signature_numbers
+from facts.numbering import SignatureNumbers, numbers_and_ends, signature_numbers
 from facts.table import IDS, KEY, counted, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
-from policy.moments import check_kept
+from policy.moments import Moment, check_kept
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -33,36 +34,22 @@ class Stats:
 # ---- all facts of a pattern --------------------------------------------------------------------------------------
 
 
-class Then(Protocol):
-    """A moment of the past: a revision, and its time in microseconds."""
-
-    @property
-    def revision(self) -> int: ...
-    @property
-    def at(self) -> int: ...
-
-
 class FactsAt(NamedTuple):
     facts: list[Fact]
     revision: int  # as of which they were read
 
 
-def find(
-    environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None
-) -> list[Fact]:
+def found(
+    environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Moment | None = None
+) -> FactsAt:
     """Return the facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
-    return found(environment_id, predicate, args, moment).facts
-
-
-def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> FactsAt:
-    """Return the same, and the revision as of which the statement has read them."""
-    kinds = _kinds(environment_id)
+    kinds = numbers_and_ends(environment_id)
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
-        facts, revision = _find(environment_id, _Kinds(numbers, kinds.may_end), args, moment)
+        facts, revision = _find(environment_id, kinds._replace(numbers=numbers), args, moment)
         # Signatures are only ever added, or marked as ones whose facts may expire. If neither has happened since they
         # were listed, the statement was complete. Otherwise retry.
-        latest = _kinds(environment_id)
+        latest = numbers_and_ends(environment_id)
         if latest == kinds:
             if moment is not None:
                 check_kept(environment_id, moment.revision)
@@ -70,9 +57,9 @@ def found(environment_id: int, predicate: str | None, args: Sequence[Argument], 
         kinds = latest
 
 
-def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
+def every(environment_id: int, moment: Moment | None = None) -> Iterator[Fact]:
     """Yield all facts, one at a time, by signature and then by arguments; now, or as of a moment."""
-    kinds = _kinds(environment_id)
+    kinds = numbers_and_ends(environment_id)
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     if signatures:
         found = _selected(kinds) if moment is None else _selected_then(kinds, moment)
@@ -90,19 +77,7 @@ def count(environment_id: int, pattern: FactPattern) -> int:
     return sum(_counts(list(numbers.values()), conditions, ids).values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Kinds:
-    """Signatures of an environment, and the numbers of those whose facts may expire."""
-
-    numbers: dict[Signature, int]
-    may_end: frozenset[int]
-
-
-def _kinds(environment_id: int) -> _Kinds:
-    return _Kinds(*numbers_and_ends(environment_id))
-
-
-def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> FactsAt:
+def _find(environment_id: int, kinds: SignatureNumbers, args: Sequence[Argument], moment: Moment | None) -> FactsAt:
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     conditions, ids = id_conditions(args)
     known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
@@ -114,14 +89,14 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
     return FactsAt([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
 
 
-def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:
+def _selected_now(environment_id: int, kinds: SignatureNumbers, conditions: str, known: Sequence[str]) -> str:
     """Return the same as `_selected`, and the environment's offset in a row without ids."""
     width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
     offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM authz_environment WHERE id = {int(environment_id)}'
     return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 
-def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) -> str:
+def _selected(kinds: SignatureNumbers, conditions: str = "", known: Sequence[str] = ()) -> str:
     """Return the SELECT of the facts of these signatures that have not expired.
 
     If none of them may expire, it reads only the key, which an index covers.
@@ -132,7 +107,7 @@ def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) ->
     return select(f"{KEY}, expires_at", here, lasting(), by=leading(known))
 
 
-def _selected_then(kinds: _Kinds, moment: Then, conditions: str = "", known: Sequence[str] = ()) -> str:
+def _selected_then(kinds: SignatureNumbers, moment: Moment, conditions: str = "", known: Sequence[str] = ()) -> str:
     """Return the same as of a revision: from the facts that are still stored, and from past facts."""
     here, column = f"{of_signatures(kinds.numbers.values())}{conditions}", leading(known)
     return " UNION ALL ".join(
@@ -161,14 +136,12 @@ def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> It
 
 
 def stats(environment_id: int) -> Stats:
-    kinds = _kinds(environment_id)
-    numbers = kinds.numbers
-    counts = _lasting_counts(list(numbers.values()), kinds.may_end)
-    roles = sum(counts.get(number, 0) for signature, number in numbers.items() if signature.predicate == "has_role")
-    relations = sum(
-        counts.get(number, 0) for signature, number in numbers.items() if signature.predicate == "has_relation"
-    )
-    return Stats(roles, relations, sum(counts.values()))
+    numbers, may_end = numbers_and_ends(environment_id)
+    counts = _lasting_counts(list(numbers.values()), may_end)
+    by_predicate: Counter[str] = Counter()
+    for signature, number in numbers.items():
+        by_predicate[signature.predicate] += counts.get(number, 0)
+    return Stats(by_predicate["has_role"], by_predicate["has_relation"], by_predicate.total())
 
 
 def count_up_to(most: int, numbers: Iterable[int]) -> int:

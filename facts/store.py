@@ -337,7 +337,7 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
         limit = settings.MAX_DELETE_MATCHES if any(isinstance(change, Deletes) for change in changes) else 0
         accepted = _accepted(program_of_version(turn.policy_version_id), changes)
         work = _make(environment_id, turn, [RevisionChanges(turn.offset, by, accepted)], limit)
-        fact_table().note_stored(work.inserted)
+        table.note_stored(work.inserted)
     return Applied(turn.offset, work.deleted, turn.policy_version_id)
 
 
@@ -357,10 +357,9 @@ def remove(environment_id: int) -> None:
     with changing():
         advance(environment_id)
         fact_table().lift_time_limit()
-        with connection.cursor() as cursor:
-            for number in signature_numbers(environment_id).values():
-                for name in (STORED, PAST):
-                    cursor.execute(table.delete("sig = %s", table=name), (number,))
+        for number in signature_numbers(environment_id).values():
+            for name in (STORED, PAST):
+                table.execute(table.delete("sig = %s", table=name), (number,))
 
 
 def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
@@ -376,7 +375,7 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
             numbering.let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
         copied = sum(table.copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
         _record(target_id, turn, Kind.COPY, by, ChangeCounts(copied))
-        fact_table().note_stored(copied)
+        table.note_stored(copied)
 
 
 def _record(environment_id: int, turn: WriterTurn, kind: Kind, by: By, counts: ChangeCounts) -> None:
@@ -562,7 +561,7 @@ def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Wr
     accepted, inserted = way(queue.environment_id, turn, group)
     # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
     transaction.on_commit(partial(_tell, queue, leader, accepted, turn))
-    fact_table().note_stored(inserted)
+    table.note_stored(inserted)
 
 
 # ---- by one statement ----------------------------------------------------------------------------------------------

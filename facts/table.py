@@ -9,12 +9,12 @@ The names of columns and numbers are part of the text; ids are parameters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -70,6 +70,13 @@ def fetch(statement: str, values: Sequence[Any] = ()) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall()
+
+
+def execute(statement: str, values: Sequence[Any] = ()) -> int:
+    """Return how many rows a statement changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.rowcount
 
 
 # Conditions. A plus keeps both databases from using an index on the column.
@@ -149,16 +156,12 @@ def settle(numbers: Iterable[int], revision: int) -> None:
     here = f"{PAST}.{of_signatures(numbers)} AND {PAST}.until = %s"
     alike = "IS" if connection.vendor == "sqlite" else "IS NOT DISTINCT FROM"
     same = f"{_SAME_KEY.format(STORED, PAST)} AND {STORED}.expires_at {alike} {PAST}.expires_at"
-    with connection.cursor() as cursor:
-        cursor.execute(delete(here, "since = until", table=PAST), (revision,))
-        cursor.execute(
-            f"UPDATE {STORED} SET since = {PAST}.since FROM {PAST} WHERE {here} AND {same}"
-            f" AND {STORED}.since = {PAST}.until",
-            (revision,),
-        )
-        # A stored fact has the `since` of its past fact only if the preceding statement restored it.
-        restored = f"EXISTS ({select('1', same, f'{STORED}.since = {PAST}.since')})"
-        cursor.execute(delete(here, restored, table=PAST), (revision,))
+    execute(delete(here, "since = until", table=PAST), (revision,))
+    begun = f"{STORED}.since = {PAST}.until"
+    execute(f"UPDATE {STORED} SET since = {PAST}.since FROM {PAST} WHERE {here} AND {same} AND {begun}", (revision,))
+    # A stored fact has the `since` of its past fact only if the preceding statement restored it.
+    restored = f"EXISTS ({select('1', same, f'{STORED}.since = {PAST}.since')})"
+    execute(delete(here, restored, table=PAST), (revision,))
 
 
 def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
@@ -184,17 +187,13 @@ def delete(*tests: str, table: str = STORED) -> str:
 
 def insert_from(table: str, conflicts: str = " ON CONFLICT DO NOTHING") -> int:
     """Store the facts of a temporary table; return how many are new."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {STORED} ({NAMES}) SELECT {NAMES} FROM {table}{conflicts}")
-        return cursor.rowcount
+    return execute(f"INSERT INTO {STORED} ({NAMES}) SELECT {NAMES} FROM {table}{conflicts}")
 
 
 def copy_signature(origin: int, target: int, revision: int) -> int:
     """Store the facts of one signature under another one, with their expiries; return how many."""
     facts = select(f"%s, {IDS}, %s, expires_at", "sig = %s", lasting())
-    with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {STORED} ({NAMES}) {facts} ON CONFLICT DO NOTHING", (target, revision, origin))
-        return cursor.rowcount
+    return execute(f"INSERT INTO {STORED} ({NAMES}) {facts} ON CONFLICT DO NOTHING", (target, revision, origin))
 
 
 # ---- Bulk reads and writes, as is fastest on each database --------------------------------------------------------
@@ -205,18 +204,6 @@ OF_FACT = 1_500  # bytes that a fact takes while JSON is made of it, besides its
 _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = _SAME_KEY.format(STORED, "gone")
 _INSERT = f"INSERT INTO {STORED} ({NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-
-
-class TableWriter(Protocol):
-    def insert(self, rows: Sequence[NewRow]) -> int: ...
-    def end(self, rows: Sequence[GoneRow]) -> int: ...
-    def end_others(self, rows: Sequence[NewRow]) -> int: ...
-    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
-    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]: ...
-    def fetched(self, statement: str, values: Sequence[int | str] = ()) -> list[Row]: ...
-    def lift_time_limit(self) -> None: ...
-    def expect_many(self) -> AbstractContextManager[None]: ...
-    def note_stored(self, number: int) -> None: ...
 
 
 class SqliteTable:
@@ -242,10 +229,8 @@ class SqliteTable:
             return cursor.rowcount
 
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_moved(condition), (until, *values))
-            cursor.execute(delete(condition), values)
-            return cursor.rowcount
+        execute(_moved(condition), (until, *values))
+        return execute(delete(condition), values)
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
         """Yield the rows of one statement, and so of one snapshot, without a transaction that would block writers."""
@@ -266,14 +251,9 @@ class SqliteTable:
     @contextmanager
     def expect_many(self) -> Iterator[None]:
         """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA cache_size = -131072")
+        execute("PRAGMA cache_size = -131072")
         yield
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
-
-    def note_stored(self, number: int) -> None:
-        """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
+        execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
 
 
 # For PostgreSQL: rows as arrays, one for each column.
@@ -299,20 +279,18 @@ def columns_of(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 
 class PostgresqlTable:
     def insert(self, rows: Sequence[NewRow]) -> int:
-        return self._with_arrays(f"{_INSERT_ROWS} ON CONFLICT DO NOTHING", rows)
+        return execute(f"{_INSERT_ROWS} ON CONFLICT DO NOTHING", columns_of(rows))
 
     def end(self, rows: Sequence[GoneRow]) -> int:
-        return self._with_arrays(_moved_with(_END_ROWS, "gone.until"), [(*row, None) for row in rows])
+        return execute(_moved_with(_END_ROWS, "gone.until"), columns_of([(*row, None) for row in rows]))
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
         """End the stored facts whose rows are given with another expiry."""
         others = f"{_END_ROWS} AND {STORED}.expires_at IS DISTINCT FROM gone.expires_at"
-        return self._with_arrays(_moved_with(others, "gone.until"), rows)
+        return execute(_moved_with(others, "gone.until"), columns_of(rows))
 
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_moved_with(delete(condition), "%s::bigint"), (*values, until))
-            return cursor.rowcount
+        return execute(_moved_with(delete(condition), "%s::bigint"), (*values, until))
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
         """Yield the rows of one snapshot with a server-side cursor, without holding the result in memory."""
@@ -338,23 +316,13 @@ class PostgresqlTable:
 
     def lift_time_limit(self) -> None:
         """Disable the statement timeout for the rest of the transaction: it is for queries, not for changes."""
-        if not is_service():
-            return  # the transaction is that of an application, with a timeout of its own
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0")
+        if is_service():  # else the transaction is that of an application, with a timeout of its own
+            execute("SET LOCAL statement_timeout = 0")
 
     @contextmanager
     def expect_many(self) -> Iterator[None]:
         self.lift_time_limit()
         yield
-
-    def note_stored(self, number: int) -> None:
-        note_stored(number)
-
-    def _with_arrays(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, columns_of(rows))
-            return cursor.rowcount
 
 
 class _Streamed:
@@ -391,10 +359,10 @@ def _moved_with(deletes: str, until: str) -> str:
     return "WITH {} {}".format(*_ended(deletes, until))
 
 
-_TABLES: dict[str, TableWriter] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
+_TABLES: dict[str, SqliteTable | PostgresqlTable] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
 
 
-def fact_table() -> TableWriter:
+def fact_table() -> SqliteTable | PostgresqlTable:
     """Return the table for the connected database."""
     return _TABLES[connection.vendor]
 
@@ -415,10 +383,8 @@ SHARE = 0.1  # of the number of facts at the last ANALYZE
 
 def forget_statistics() -> None:
     if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')")
-            for (name,) in cursor.fetchall():
-                cursor.execute(f"DROP TABLE {name}")
+        for (name,) in fetch("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"):
+            execute(f"DROP TABLE {name}")
 
 
 class _Stored:
@@ -444,8 +410,11 @@ _stored = _Stored()
 
 
 def note_stored(number: int) -> None:
-    """Note that this transaction stores this many facts; once it is committed, run ANALYZE if it is due."""
-    if number:
+    """Note that this transaction stores this many facts; once it is committed, run ANALYZE if it is due.
+
+    On SQLite, statements name their index, and no statistics are needed.
+    """
+    if number and connection.vendor == "postgresql":
         # `robust`: an error here must not turn a committed change into an error response.
         transaction.on_commit(lambda: _look(_stored.add(number)), robust=True)
 
@@ -453,31 +422,11 @@ def note_stored(number: int) -> None:
 def _look(stored: int) -> None:
     if stored < _stored.due:
         return
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'authz_fact'::regclass")
-        (counted,) = cursor.fetchone()
+    with transaction.atomic():
+        ((counted,),) = fetch("SELECT reltuples FROM pg_class WHERE oid = 'authz_fact'::regclass")
         if stored < max(FEWEST, counted * SHARE):
             _stored.due = stored + FEWEST
             return
         _stored.take(stored)
-        cursor.execute("SET LOCAL statement_timeout = 0")
-        cursor.execute("ANALYZE (SKIP_LOCKED) authz_fact")
-
-
-# ---- estimates ----------------------------------------------------------------------------------------------------
-
-_SAMPLE = 300  # pages of the table
-
-
-def estimated(condition: str, values: Sequence[object]) -> int | None:
-    """Return an estimate of how many facts pass: a sample's share of the number by PostgreSQL's statistics."""
-    ((rows, counted_pages, pages),) = fetch(
-        "SELECT reltuples, relpages, pg_relation_size(oid) / current_setting('block_size')::int"
-        f" FROM pg_class WHERE oid = '{STORED}'::regclass"
-    )
-    if rows <= 0 or not counted_pages:
-        return None
-    share = min(100.0, 100.0 * _SAMPLE / max(1, pages))
-    sample = f"TABLESAMPLE SYSTEM ({share:.6f}) REPEATABLE (1)"
-    ((met, seen),) = fetch(select(f"COUNT(*) FILTER (WHERE {condition}), COUNT(*)", alias=sample), values)
-    return int(rows / counted_pages * pages * met / seen) if seen else None
+        execute("SET LOCAL statement_timeout = 0")
+        execute("ANALYZE (SKIP_LOCKED) authz_fact")

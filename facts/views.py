@@ -1,10 +1,13 @@
-"""The endpoints about facts."""
+"""The endpoints about facts, and the decoding and the schemas of their bodies and query strings.
+
+Each kind of fact is decoded by a single function: nested serializers take twenty times as long.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -185,13 +188,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
 
-class _Queried(Protocol):
-    @property
-    def query_params(self) -> Mapping[str, str]: ...
-    def query_list(self, name: str) -> list[str]: ...
-
-
-def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
+def feed_from_query(request: Request) -> tuple[FeedRequest, float]:
     """Return the request for the change feed, and for how many seconds it may wait."""
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
@@ -273,7 +270,6 @@ def _of(environment_id: int, predicate: str | None, args: Sequence[Argument]) ->
 
 
 # ---- endpoints -----------------------------------------------------------------------------------------------------
-# The endpoints about facts.
 
 
 class Batch(Endpoint):

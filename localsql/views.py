@@ -1,4 +1,7 @@
-"""Endpoints that return SQL for the caller's own database."""
+"""Endpoints that return SQL for the caller's own database.
+
+In their bodies, `query` has the same form as the body of the corresponding other endpoint.
+"""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -120,7 +123,6 @@ class EvaluateSql(serializers.Serializer):
 
 
 # ---- endpoints -----------------------------------------------------------------------------------------------------
-# Endpoints that return SQL for the caller's own database.
 
 
 def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = ()) -> Question:
@@ -141,11 +143,11 @@ class LocalAnswering(Answering):
 
     def reply(self, request: Request, who: Caller) -> Reply:
         check_is_of_now(request.data)
-        local = self.sql(request.data, who)
+        local = self.sql(decoded(self.body, request.data), who)
         return {"sql": local.sql}, local
 
     @abstractmethod
-    def sql(self, raw: object, who: Caller) -> LocalSql:
+    def sql(self, body: dict, who: Caller) -> LocalSql:
         """Return the SQL that the body asks for."""
 
 
@@ -159,8 +161,7 @@ class LocalAuthorize(LocalAnswering):
         )
     }
 
-    def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(self.body, raw)
+    def sql(self, body: dict, who: Caller) -> LocalSql:
         question = question_of(body["query"], body["query"]["action"], body["query"]["resource"])
         return asking.authorize(who, question, body["data_bindings"])
 
@@ -175,8 +176,7 @@ class LocalActions(LocalAnswering):
         )
     }
 
-    def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(self.body, raw)
+    def sql(self, body: dict, who: Caller) -> LocalSql:
         question = question_of(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
         return asking.actions(who, question, body["data_bindings"])
 
@@ -193,8 +193,7 @@ class LocalList(LocalAnswering):
         )
     }
 
-    def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(self.body, raw)
+    def sql(self, body: dict, who: Caller) -> LocalSql:
         resource = Asked(body["query"]["resource_type"])
         question = question_of(body["query"], body["query"]["action"], resource, ("resource",))
         return asking.filtered(who, question, body["data_bindings"], body["column"])
@@ -210,8 +209,7 @@ class LocalEvaluate(LocalAnswering):
         )
     }
 
-    def sql(self, raw: object, who: Caller) -> LocalSql:
-        body = decoded(self.body, raw)
+    def sql(self, body: dict, who: Caller) -> LocalSql:
         asked, mode = body["query"], body["mode"]
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":

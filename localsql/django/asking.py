@@ -259,8 +259,7 @@ def _value(piece: Const | Other | Slot, slots: dict[str, object]) -> object:
             return slots[slot]
 
 
-# ---- asking --------------------------------------------------------------------------------------------------------
-# Check access inside a Django project, by statements on the connection and in the transaction of the caller.
+# ---- the environment of a project: whose facts and policy its checks use ------------------------------------------
 
 T = TypeVar("T")
 
@@ -300,9 +299,6 @@ def with_asker(act: Callable[[Trusted], T]) -> T:
         _known.clear()
         return act(asker())
 
-
-# ---- asking --------------------------------------------------------------------------------------------------------
-# Check access inside a Django project, by statements on the connection and in the transaction of the caller.
 
 log = logging.getLogger("authz.denied")
 

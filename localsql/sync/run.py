@@ -9,8 +9,9 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import IO, Protocol, cast
+from typing import IO, NamedTuple, Protocol, TypeVar, cast
 
 import orjson
 
@@ -29,6 +30,7 @@ from policy.active import active_program
 from policy.core.config import settings
 from policy.core.journal import By, current_offset
 from policy.errors import AuthzError, MalformedRequest
+from policy.management.command import counted
 from policy.rules.program import Program
 from policy.rules.signatures import PLACE
 from policy.values import BOOLEAN, INTEGER, Value
@@ -37,6 +39,7 @@ from policy.values import BOOLEAN, INTEGER, Value
 # Rows -> ids of facts, validated like those from clients; invalid rows are counted and reported.
 
 RowIds = tuple[str, ...]  # values of the pattern's variables
+T = TypeVar("T")
 
 ENOUGH = 100  # invalid rows to list; one more ends the reading, unless invalid rows are skipped
 _SHOWN = 60  # characters of an invalid id
@@ -201,23 +204,21 @@ def _read(file: IO[bytes]) -> Iterator[RowIds]:
 EXAMPLES = 5
 
 
-class Spill:
-    """A temporary file for the additions, or the deletions, of all patterns. It is deleted on close or process exit."""
+class Spills(NamedTuple):
+    """Temporary files for the additions, and the deletions, of all patterns."""
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the pass
+    added: IO[bytes]
+    deleted: IO[bytes]
 
-    def close(self) -> None:
-        self._file.close()
 
-    def part(self) -> PatternPart:
-        """Return the next part; it must be complete before another one is started."""
-        return PatternPart(self._file, self._file.seek(0, 2))
+def next_part(file: IO[bytes]) -> PatternPart:
+    """Return the next part of a file; it must be complete before another one is started."""
+    return PatternPart(file, file.seek(0, 2))
 
 
 @dataclass
 class PatternPart:
-    """The part of the file for one pattern."""
+    """The part of a temporary file for one pattern."""
 
     _file: IO[bytes]
     start: int
@@ -304,40 +305,33 @@ class SyncPlan:
         return not (self.added.count or self.deleted.count)
 
 
-@dataclass
-class Spills:
-    added: Spill
-    deleted: Spill
+def in_one_order(pattern: SyncPattern, read: Callable[[bool], T]) -> T:
+    """Call `read` with whether the database sorts the rows: if it can, and turns out to sort them bytewise."""
+    if can_sort(pattern):
+        with suppress(OutOfOrder):  # as in an SQLite file in UTF-16: sort its rows here instead
+            return read(True)
+    return read(False)
+
+
+@contextmanager
+def sorted_ids(read: PatternRead, by_database: bool) -> Iterator[Iterator[RowIds]]:
+    with closing(rows_of(read.pattern, by_database)) as rows:
+        yield in_order(read.ids(rows)) if by_database else brought_in_order(read.ids(rows))
 
 
 def compared(
-    environment_id: int, pattern: SyncPattern, spills: Spills, skips_bad: bool, on_progress: OnProgress
-) -> SyncPlan:
-    if can_sort(pattern):
-        try:
-            return _compared(
-                environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=True
-            )
-        except OutOfOrder:  # as in an SQLite file in UTF-16: sort its rows here instead
-            pass
-    return _compared(environment_id, pattern, spills, PatternRead(pattern, skips_bad), on_progress, by_database=False)
-
-
-def _compared(
     environment_id: int,
     pattern: SyncPattern,
     spills: Spills,
-    read: PatternRead,
+    skips_bad: bool,
     on_progress: OnProgress,
     by_database: bool,
 ) -> SyncPlan:
-    added, deleted = spills.added.part(), spills.deleted.part()
+    added, deleted, read = next_part(spills.added), next_part(spills.deleted), PatternRead(pattern, skips_bad)
     revision = current_offset(environment_id)
     with closing(stored_ids(environment_id, pattern.key)) as stored:
         first = next(stored, None)  # the first fetch takes the snapshot
-        with closing(rows_of(pattern, by_database)) as rows:
-            ids = read.ids(rows)
-            source = in_order(ids) if by_database else brought_in_order(ids)
+        with sorted_ids(read, by_database) as source:
             equal = _merged(first, stored, source, added, deleted, on_progress)
     return SyncPlan(pattern, equal, added, deleted, read, revision)
 
@@ -377,19 +371,10 @@ def _merged(
 _AT_ONCE = 5_000  # facts
 
 
-def without_rows(plan: SyncPlan, spill: Spill) -> PatternPart:
+def without_rows(plan: SyncPlan, spill: IO[bytes], by_database: bool) -> PatternPart:
     """Return the added facts whose rows no longer exist."""
-    if can_sort(plan.pattern):
-        with suppress(OutOfOrder):
-            return _without_rows(plan, spill.part(), by_database=True)
-    return _without_rows(plan, spill.part(), by_database=False)
-
-
-def _without_rows(plan: SyncPlan, gone: PatternPart, by_database: bool) -> PatternPart:
-    read = PatternRead(plan.pattern, skips_bad=True)
-    with closing(rows_of(plan.pattern, by_database)) as rows:
-        ids = read.ids(rows)
-        source = in_order(ids) if by_database else brought_in_order(ids)
+    gone = next_part(spill)
+    with sorted_ids(PatternRead(plan.pattern, skips_bad=True), by_database) as source:
         theirs = next(source, None)
         for batch in plan.added.batches(_AT_ONCE):
             for mine in batch:
@@ -577,11 +562,15 @@ def passed(environment_id: int, config: Config, wanted: SyncOptions, listener: P
     program = active_program(environment_id)
     plans: list[SyncPlan] = []
     failures: list[Failed] = []
-    with _spills() as spills:
+    with tempfile.TemporaryFile() as added, tempfile.TemporaryFile() as deleted:
+        spills = Spills(added, deleted)
         for place, pattern in enumerate(config.patterns):
             on_progress = listener.begin(pattern, place)
             try:
-                plan = _planned(environment_id, program, pattern, spills, wanted, on_progress)
+                if program is not None:
+                    check_signature(program, pattern.key.signature)
+                asked = partial(compared, environment_id, pattern, spills, wanted.skips_bad, on_progress)
+                plan = in_one_order(pattern, asked)
                 plans.append(plan)
                 listener.compared(plan)
                 _check(plan, wanted)
@@ -612,7 +601,7 @@ def _taken_back(
     if not plan.added.count:
         return 0
     try:
-        gone = without_rows(plan, spills.deleted)
+        gone = in_one_order(plan.pattern, partial(without_rows, plan, spills.deleted))
     except (AuthzError, SourceFailed) as error:
         reason = f"facts were stored, but their rows could not be checked again: {error.message}"
         failures.append(Failed(plan.pattern, reason, isinstance(error, SourceFailed)))
@@ -620,19 +609,6 @@ def _taken_back(
         return 0
     applying.delete(plan.pattern.key, gone)
     return gone.count
-
-
-def _planned(
-    environment_id: int,
-    program: Program | None,
-    pattern: SyncPattern,
-    spills: Spills,
-    wanted: SyncOptions,
-    on_progress: OnProgress,
-) -> SyncPlan:
-    if program is not None:
-        check_signature(program, pattern.key.signature)
-    return compared(environment_id, pattern, spills, wanted.skips_bad, on_progress)
 
 
 def _unknown(program: Program | None, plans: list[SyncPlan]) -> tuple[UnknownName, ...]:
@@ -660,16 +636,6 @@ def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
         )
 
 
-@contextmanager
-def _spills() -> Iterator[Spills]:
-    spills = Spills(Spill(), Spill())
-    try:
-        yield spills
-    finally:
-        spills.added.close()
-        spills.deleted.close()
-
-
 # ---- messages about a run -----------------------------------------------------------------------------------------
 
 MINUS = "\N{MINUS SIGN}"
@@ -681,7 +647,7 @@ def lines_of(plan: SyncPlan) -> Iterator[str]:
     yield from _examples(plan.pattern.key, "+", plan.added)
     yield from _examples(plan.pattern.key, MINUS, plan.deleted)
     if plan.read.nulls:
-        yield f"  {_rows(plan.read.nulls)} with a NULL, ignored"
+        yield f"  {counted(plan.read.nulls, 'row')} with a NULL, ignored"
     if plan.read.bad_count and plan.read.skips_bad:
         yield f"  skipped {plan.read.sentence}"
 
@@ -703,20 +669,12 @@ def summary(found: Passed) -> str:
     deleted = sum(plan.deleted.count for plan in found.plans)
     equal = sum(plan.equal for plan in found.plans)
     if not (added or deleted):
-        said = f"{equal:,} fact{'' if equal == 1 else 's'} in sync"
+        said = f"{counted(equal, 'fact')} in sync"
     elif found.is_applied:
         back = f" ({found.taken_back:,} of them deleted again, as their rows were deleted)" if found.taken_back else ""
-        revisions = f"{found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
+        revisions = counted(found.revisions, "revision")
         said = f"{added:,} added{back}, {deleted:,} deleted, {equal:,} unchanged, in {revisions}"
     else:
         said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; run with --apply to apply them"
-    return said if not found.failed else f"{said}; {len(found.failed)} of {_patterns(found)} failed"
-
-
-def _patterns(found: Passed) -> str:
-    number = len({str(each.pattern) for each in found.plans} | {str(each.pattern) for each in found.failed})
-    return f"{number} pattern{'' if number == 1 else 's'}"
-
-
-def _rows(number: int) -> str:
-    return f"{number:,} row{'' if number == 1 else 's'}"
+    patterns = {str(each.pattern) for each in (*found.plans, *found.failed)}
+    return said if not found.failed else f"{said}; {len(found.failed)} of {counted(len(patterns), 'pattern')} failed"

@@ -115,7 +115,7 @@ def test_a_stored_fact_is_named_as_it_is_written(staff, environment):
 def test_facts_are_added_as_the_api_adds_them(staff, environment):
     sent = {"environment": environment.id, "fact": 'has_role(User:ann, "admin", Repo:"a b")'}
     assert staff.post(f"{PAGE}add/", sent).status_code == 302
-    assert [str(each) for each in read.find(environment.id, None, ())] == [
+    assert [str(each) for each in read.found(environment.id, None, ()).facts] == [
         'has_role(User{"ann"}, "admin", Repo{"a b"})'
     ]
     for wrong in ("has_role(User:ann", "p(_)", "p(T:*)", ""):
@@ -129,12 +129,12 @@ def test_facts_may_be_added_until_a_time_and_show_it(staff, environment):
     said = staff.post(f"{PAGE}add/", sent | {"ends": "2096-12-01T00:30"}, follow=True).content.decode()
     assert "Stored: member(User:ann, Team:t) until 2096-12-01T00:30Z" in said
     assert "until 2096-12-01T00:30Z</span>" in said
-    (found,) = read.find(environment.id, None, ())
+    (found,) = read.found(environment.id, None, ()).facts
     assert short_text_of(found.expires_at) == "2096-12-01T00:30:00Z"
     for page in (PAGE, f"{PAGE}?id=ann"):
         assert "until 2096-12-01T00:30Z" in staff.get(page).content.decode()
     said = staff.post(f"{PAGE}add/", sent, follow=True).content.decode()
-    assert "until" not in said and read.find(environment.id, None, ())[0].expires_at is None
+    assert "until" not in said and read.found(environment.id, None, ()).facts[0].expires_at is None
 
 
 def test_facts_that_end_are_deleted_like_others(staff, environment):
@@ -142,7 +142,7 @@ def test_facts_that_end_are_deleted_like_others(staff, environment):
     staff.post(f"{PAGE}add/", sent)
     tokens = re.findall(r'name="selected" value="([^"]+)"', staff.get(PAGE).content.decode())
     delete(staff, tokens)
-    assert read.find(environment.id, None, ()) == []
+    assert read.found(environment.id, None, ()).facts == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_end_that_is_none_is_told_at_its_field(staff, environment, ends, said
     assert page.status_code == 200
     errors = page.context_data["form"].errors
     assert list(errors) == ["ends"] and errors["ends"][0].startswith(said)
-    assert read.find(environment.id, None, ()) == []
+    assert read.found(environment.id, None, ()).facts == []
 
 
 def delete(client: Client, tokens: list[str], query: str = ""):

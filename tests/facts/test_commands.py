@@ -30,7 +30,7 @@ def run(*arguments: str, **options: object) -> str:
 
 
 def stored(environment) -> list[str]:
-    return [str(fact) for fact in read.find(environment.id, None, ())]
+    return [str(fact) for fact in read.found(environment.id, None, ()).facts]
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_the_end_is_the_last_cell_of_a_line(environment, tmp_path):
         f"is_public,String,expires_at={SOON}\n"
     )
     run("load_facts", str(file))
-    found = {str(each): each.expires_at for each in read.find(environment.pk, None, ())}
+    found = {str(each): each.expires_at for each in read.found(environment.pk, None, ()).facts}
     soon, later = map(clock.microseconds_of_text, (SOON, LATER))
     assert found == {
         'member(User{"ann"}, Team{"t"})': soon,
@@ -426,10 +426,12 @@ def test_bad_ends_are_told_by_line(environment, tmp_path):
     assert "line 2: expires_at: must be a string, not a number" in told_of
     assert "line 3: expires_at: is in the past: the current time is 2" in told_of
     assert "2 facts read, 1 of them new, 2 lines skipped" in told_of
-    assert [each.expires_at for each in read.find(environment.pk, None, ())] == [clock.microseconds_of_text(SOON)]
+    assert [each.expires_at for each in read.found(environment.pk, None, ()).facts] == [
+        clock.microseconds_of_text(SOON)
+    ]
 
 
 def test_values_are_in_their_one_spelling_with_an_end_too(api):
     number = {"predicate": "p", "args": [{"type": "Integer", "id": "+007"}], "expires_at": SOON}
     insert(api, number)
-    assert [str(each) for each in read.find(api.environment.pk, None, ())] == ["p(7)"]
+    assert [str(each) for each in read.found(api.environment.pk, None, ()).facts] == ["p(7)"]

@@ -51,7 +51,7 @@ def loaded(environment, *facts: dict):
 
 
 def users(environment) -> list[str]:
-    return sorted(fact.args[0].id for fact in read.find(environment.id, None, ()))
+    return sorted(fact.args[0].id for fact in read.found(environment.id, None, ()).facts)
 
 
 def indexes() -> list[tuple]:
@@ -162,7 +162,7 @@ def test_an_end_that_is_said_later_counts(environment):
     later = "2100-01-01T00:00:00Z"
     facts = [*roles("ann", "bob", "cy"), *roles("ann", expires_at=later), *roles("dan", "eve", "fay")]
     assert loaded(environment, *facts).inserted == 6
-    ends = {fact.args[0].id: fact.expires_at for fact in read.find(environment.id, None, ())}
+    ends = {fact.args[0].id: fact.expires_at for fact in read.found(environment.id, None, ()).facts}
     assert ends.pop("ann") > now()
     assert set(ends.values()) == {None} and len(ends) == 5
 

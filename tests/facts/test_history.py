@@ -410,7 +410,7 @@ def test_random_histories_replayed_give_the_stored_facts(environment, seed):
             assert not held & {each.fact for each in entry.inserted}
             assert held >= {each.fact for each in entry.deleted}
             held = held - {each.fact for each in entry.deleted} | {each.fact for each in entry.inserted}
-        assert held == set(read.find(environment.id, predicate, args))
+        assert held == set(read.found(environment.id, predicate, args).facts)
 
 
 # ---- when single facts were there --------------------------------------------------------------------------------

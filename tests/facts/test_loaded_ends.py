@@ -13,7 +13,7 @@ def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
     args = [{"type": "User", "id": "ann"}, {"type": "String", "id": "member"}, {"type": "Org", "id": "acme"}]
     fact = {"predicate": "has_role", "args": args}
     loaded = load(environment.id, [(1, fact), (2, fact | {"expires_at": LATER})])
-    (stored,) = read.find(environment.id, None, ())
+    (stored,) = read.found(environment.id, None, ()).facts
     assert (loaded.inserted, stored.expires_at is None) == (1, False)
 
 
@@ -25,6 +25,6 @@ def test_an_end_that_comes_while_a_file_is_loaded_is_kept_and_counts_no_more(env
     monkeypatch.setattr(clock, "now", lambda: now - 2)  # when the first line was read, it was to come
     lines = [(number, {"predicate": "p", "args": [{"type": "T", "id": str(number)}]}) for number in range(3)]
     loaded = load(environment.id, [(number, line | {"expires_at": end}) for number, line in lines])
-    assert (loaded.inserted, read.find(environment.id, None, ())) == (3, [])
+    assert (loaded.inserted, read.found(environment.id, None, ()).facts) == (3, [])
     load(environment.id, [(number, line | {"expires_at": LATER}) for number, line in lines])
-    assert [each.expires_at for each in read.find(environment.id, None, ())] == [microseconds_of_text(LATER)] * 3
+    assert [each.expires_at for each in read.found(environment.id, None, ()).facts] == [microseconds_of_text(LATER)] * 3

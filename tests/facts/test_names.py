@@ -67,7 +67,7 @@ def test_a_load_tells_the_line_and_how_many(program, api, tmp_path, capsys):
     told = capsys.readouterr()
     assert told.err == f"warning: line 3: {UNKNOWN}; 3 such facts\n"
     assert told.out == "7 facts read, 7 of them new, 0 lines skipped\n"
-    assert len(read.find(api.environment.id, None, ())) == 7
+    assert len(read.found(api.environment.id, None, ()).facts) == 7
 
 
 def test_lines_that_are_looked_at_with_care_are_looked_at_for_names(program, api):
@@ -142,7 +142,7 @@ def test_a_setting_refuses_unknown_names(program, api, settings, tmp_path):
     answer = api.post("/batch", [{"inserts": [READER]}, {"inserts": [READER, ADMNI, ADMNI]}])
     assert (answer.status_code, answer.json()) == (400, {"message": f"[1].inserts[1]: {UNKNOWN}"})
     assert api.post("/facts", ADMNI).json() == {"message": UNKNOWN}
-    assert read.find(api.environment.id, None, ()) == []
+    assert read.found(api.environment.id, None, ()).facts == []
     assert api.post("/batch", [{"deletes": [ADMNI]}, {"inserts": [READER]}]).status_code == 200
     context = {"actor_type": "User", "actor_id": "a", "action": "read", "resource_type": "Repo", "resource_id": "r"}
     assert api.post("/authorize", {**context, "context_facts": [ADMNI]}).status_code == 200
@@ -159,7 +159,7 @@ def test_a_strict_load_refuses_unknown_names(program, api, tmp_path, capsys):
     with pytest.raises(CommandError) as refused:
         call_command("load_facts", str(file), "--strict")
     assert str(refused.value).splitlines()[1:] == [f"line 2: {UNKNOWN}", f"line 3: {UNKNOWN}"]
-    assert read.find(api.environment.id, None, ()) == []
+    assert read.found(api.environment.id, None, ()).facts == []
     call_command("load_facts", str(file), "--strict", "--skip-bad")
     told = capsys.readouterr()
     assert told.err == f"line 2: {UNKNOWN}\nline 3: {UNKNOWN}\n"

@@ -264,7 +264,7 @@ def confirm(client: Client, sent: list[str]):
 
 
 def stored(environment) -> list[Fact]:
-    return read.find(environment.id, None, ())
+    return read.found(environment.id, None, ()).facts
 
 
 def test_nothing_is_deleted_before_it_was_asked_about(staff, environment):

@@ -58,7 +58,7 @@ def test_patterns_are_open_ended(filled, query, found):
 
 
 def test_facts_come_by_predicate_and_then_by_arguments(filled):
-    found = read.find(filled.environment.id, None, ())
+    found = read.found(filled.environment.id, None, ()).facts
     assert found == sorted(FACTS, key=lambda each: (each.predicate, each.args))
 
 
@@ -97,15 +97,17 @@ IDS = [
 
 def test_ids_are_compared_byte_by_byte(api):
     store.apply(api.environment.id, [Inserts([Fact("p", (Value("User", text),)) for text in IDS])])
-    assert len(read.find(api.environment.id, "p", ())) == len(IDS)
+    assert len(read.found(api.environment.id, "p", ()).facts) == len(IDS)
     for text in IDS:
-        assert [each.args[0].id for each in read.find(api.environment.id, "p", (Argument("User", text),))] == [text]
+        assert [each.args[0].id for each in read.found(api.environment.id, "p", (Argument("User", text),)).facts] == [
+            text
+        ]
 
 
 def test_five_longest_arguments_fit(api):
     longest = Fact("p", tuple(Value("T", chr(0x1F600 + n) * 128) for n in range(5)))
     store.apply(api.environment.id, [Inserts([longest])])
-    assert read.find(api.environment.id, "p", ()) == [longest]
+    assert read.found(api.environment.id, "p", ()).facts == [longest]
 
 
 def test_readers_see_whole_batches(api):
@@ -122,5 +124,5 @@ def test_readers_see_whole_batches(api):
     with ThreadPoolExecutor(1) as pool:
         writer = pool.submit(write)
         while not stop and not writer.done():
-            assert len(read.find(api.environment.id, None, ())) % 2 == 0
+            assert len(read.found(api.environment.id, None, ()).facts) % 2 == 0
         writer.result()

@@ -18,7 +18,7 @@ def role(user: str, name: str, repo: str) -> Fact:
 
 
 def stored(environment) -> list[str]:
-    return [str(fact) for fact in read.find(environment.id, None, ())]
+    return [str(fact) for fact in read.found(environment.id, None, ()).facts]
 
 
 def test_facts_are_stored_once_each(environment):
@@ -52,7 +52,7 @@ def test_inserts_of_a_change_that_follow_each_other_count_by_the_last_expiry(env
     fact = role("ann", "admin", "r")
     for expiries in ([soon, later], [later, None], [None, soon]):
         store.apply(environment.id, [Inserts([replace(fact, expires_at=each)]) for each in expiries])
-        assert [each.expires_at for each in read.find(environment.id, None, ())] == expiries[1:]
+        assert [each.expires_at for each in read.found(environment.id, None, ()).facts] == expiries[1:]
 
 
 def test_offsets_grow_with_each_change(environment):

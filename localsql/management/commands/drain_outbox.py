@@ -8,6 +8,7 @@ from typing import Any
 from localsql.sync.config import Outbox
 from localsql.sync.outbox import Drained, drain
 from localsql.sync.watch import Metrics, SyncCommand
+from policy.management.command import counted
 from policy.models import Environment
 
 
@@ -46,6 +47,5 @@ class Command(SyncCommand):
 
 
 def _sentence(done: Drained) -> str:
-    revisions = f"{done.revisions:,} revision{'' if done.revisions == 1 else 's'}"
-    made = f"{done.rows:,} row{'' if done.rows == 1 else 's'} applied, in {revisions}"
+    made = f"{counted(done.rows, 'row')} applied, in {counted(done.revisions, 'revision')}"
     return f"{made}; {done.skipped:,} skipped" if done.skipped else made

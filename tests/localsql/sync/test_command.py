@@ -293,7 +293,7 @@ def test_what_a_policy_of_meanwhile_has_no_use_for_is_not_stored(published, staf
     code, out, err = synced(config, "--apply")
     assert code == 1 and "is_public(Project:_): the fact `is_public(Project)` is not used in policy" in err
     assert "1 added, 0 deleted, 0 unchanged, in 1 revision; 1 of 2 patterns failed" in out
-    assert not list(read.find(published.pk, "is_public", ()))
+    assert not list(read.found(published.pk, "is_public", ()).facts)
     assert stored(published) == {("ann", "member", "acme")}
 
 
@@ -302,7 +302,7 @@ def test_what_somebody_stores_with_an_end_meanwhile_keeps_it(published, staff, c
     ann, end = fact("ann", "member", "acme"), clock.now() + 3_600_000_000
     meanwhile(monkeypatch, lambda: store.apply(published.pk, [Inserts([Fact(ann.predicate, ann.args, end)])]))
     assert synced(config, "--apply")[0] == 0
-    ends = {each.args[0].id: each.expires_at for each in read.find(published.pk, "has_role", ())}
+    ends = {each.args[0].id: each.expires_at for each in read.found(published.pk, "has_role", ()).facts}
     assert ends == {"ann": end, "ben": None}
 
 

@@ -63,7 +63,7 @@ def delete(environment, rows, by: By = NOBODY) -> None:
 
 
 def stored(environment) -> set[tuple[str, ...]]:
-    return {tuple(value.id for value in each.args) for each in read.find(environment.pk, "has_role", ())}
+    return {tuple(value.id for value in each.args) for each in read.found(environment.pk, "has_role", ()).facts}
 
 
 def random_row(random: Random) -> tuple[str, str, str]:

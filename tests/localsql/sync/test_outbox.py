@@ -89,7 +89,7 @@ def drained(environment, app, skips_bad: bool = False, told: list | None = None)
 
 
 def members(environment) -> set[str]:
-    return {each.args[0].id for each in read.find(environment.pk, "has_role", ())}
+    return {each.args[0].id for each in read.found(environment.pk, "has_role", ()).facts}
 
 
 def left_in(app) -> int:
@@ -196,7 +196,7 @@ def test_a_drainer_that_is_killed_among_wrong_rows_and_ends_makes_the_rest_once(
         with pytest.raises(Killed):
             drained(published, app, skips_bad=True)
     drained(published, app, skips_bad=True)
-    ends = {each.args[0].id: each.expires_at is not None for each in read.find(published.pk, "has_role", ())}
+    ends = {each.args[0].id: each.expires_at is not None for each in read.found(published.pk, "has_role", ()).facts}
     assert ends == {"dan": False, "eve": True, "fay": False}
     assert (left_in(app), OutboxRow.objects.count()) == (0, 0)
 
