@@ -4,7 +4,7 @@ Read it in this order:
 
 * `wire`                         a fact as JSON, and in text form
 * `models`, `numbering`          the tables, and the number of each signature
-* `table`, `indexes`             every statement about stored and past facts
+* `table`                        every statement about stored and past facts
 * `accept`                       which facts the active policy accepts
 * `store`                        changes: one transaction each, or one for a group of writers
 * `loading`                      a file of facts, in one transaction

@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 from django.db import connection
 
-from facts.indexes import PAST, STORED
-from facts.models import COLUMNS
+from facts.models import COLUMNS, PAST, STORED
 from facts.numbering import types_of_text
 from facts.read import read_snapshot
 from facts.table import IDS, KEY, began_again, execute, fetch, ids_are, of_signatures, select

@@ -14,8 +14,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
 from facts import read
-from facts.indexes import PAST, STORED
-from facts.models import COLUMNS, MAX_ARGUMENTS, Row
+from facts.models import COLUMNS, MAX_ARGUMENTS, PAST, STORED, Row
 from facts.models import Signature as StoredSignature
 from facts.numbering import ending_numbers, environments_with_ends, signature_numbers
 from facts.read import fact_of_row, id_conditions, matching, read_snapshot

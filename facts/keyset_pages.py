@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from facts.indexes import PAST, STORED, condition
-from facts.models import COLUMNS, ROW_LENGTH, Row, Signature
+from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, Row, Signature, condition
 from facts.numbering import Numbered, signature_numbers, types_of_text
 from facts.read import fact_of_row, places_of
 from facts.table import IDS, KEY, distinct_ids, fact_table, fetch, held, lasting, of_signatures, select

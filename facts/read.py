@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from django.db import Error, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from facts.indexes import PAST, STORED, leading
-from facts.models import COLUMNS, ROW_LENGTH
+from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, leading
 from facts.numbering import SignatureNumbers, numbers_and_ends, signature_numbers
 from facts.table import IDS, KEY, counted, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern

@@ -20,8 +20,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts import numbering, table
 from facts.accept import check_ends, check_facts, parted_by_end
-from facts.indexes import PAST, STORED
-from facts.models import COLUMNS, ROW_LENGTH, GoneRow, NewRow, Row
+from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, GoneRow, NewRow, Row
 from facts.numbering import known_number, numbers_that_may_end, signature_number, signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import ChangeCounts, fact_table, fetch

@@ -18,8 +18,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from facts.indexes import PAST, STORED, condition, hint
-from facts.models import COLUMNS, GoneRow, NewRow, Row
+from facts.models import COLUMNS, PAST, STORED, GoneRow, NewRow, Row, condition, hint
 from policy.core import memory
 from policy.core.clock import now_in
 from policy.core.config import is_service
@@ -45,7 +44,7 @@ def select(
 ) -> str:
     """Return the SELECT of the facts that pass all tests; empty tests do not count.
 
-    `by` is the column whose index finds them: SQLite, which has no statistics, is told so (see `facts.indexes`). What
+    `by` is the column whose index finds them: SQLite, which has no statistics, is told so (see `facts.models`). What
     is read `beside` the facts is joined, and comes first.
     """
     named = f"{table} {alias}" if alias else table

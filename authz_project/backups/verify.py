@@ -33,8 +33,8 @@ from authz_project.models import ApiKey
 from checks.asking import ask
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
-from facts.indexes import PAST, STORED
 from facts.keyset_pages import known_ids
+from facts.models import PAST, STORED
 from facts.table import select
 from policy.active import program_of_version
 from policy.errors import AuthzError

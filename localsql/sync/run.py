@@ -17,8 +17,7 @@ import orjson
 
 from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
-from facts.indexes import PAST
-from facts.models import COLUMNS
+from facts.models import COLUMNS, PAST
 from facts.numbering import numbers_and_ends, signature_numbers
 from facts.store import Deletes, EndsStay, Inserts
 from facts.table import equals, fact_table, fetch, lasting, select

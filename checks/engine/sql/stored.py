@@ -60,7 +60,7 @@ from checks.engine.sql.text import (
     settled,
     tables_in,
 )
-from facts.indexes import PAST, STORED, condition, hint, leading
+from facts.models import PAST, STORED, condition, hint, leading
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import INTEGER
