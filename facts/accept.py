@@ -144,15 +144,11 @@ def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
     for signature, number in sorted(signature_numbers(environment_id).items(), key=lambda item: str(item[0])):
         if program.accepts(signature.predicate, signature.types) and found.concern(signature):
             column = COLUMNS[PLACE]
+            some = counted(select("1", "sig = %s", equals(column), limit=_COUNTED))
             for name in ids_in(number, column, _MOST_NAMES):
                 if found.has_unknown(signature, {name}):
-                    found.count(signature, name, _count(number, column, name))
+                    found.count(signature, name, fetch(some, (number, name))[0][0])
     return found.unknown_names
-
-
-def _count(number: int, column: str, name: str) -> int:
-    """Return how many facts have the name, up to `_COUNTED`."""
-    return fetch(counted(select("1", "sig = %s", equals(column), limit="%s")), (number, name, _COUNTED))[0][0]
 
 
 def sentences(unknown: Sequence[UnknownName]) -> list[str]:
@@ -352,18 +348,14 @@ def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
 
 def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
     """Return an unaccepted signature with a suggestion."""
-    return Unaccepted(signature, _hint(program, signature))
-
-
-def _hint(program: Program, signature: Signature) -> str:
     accepted = program.accepted.items()
     shapes = [shape for (name, _), patterns in accepted if name == signature.predicate for shape in patterns]
     if not shapes:
-        return _near(signature.predicate, {name for (name, _), _ in accepted})
-    unknown = [name for name in signature.types if not any(name in types for shape in shapes for types in shape)]
+        return Unaccepted(signature, _near(signature.predicate, {name for (name, _), _ in accepted}))
     known = {name for shape in shapes for types in shape for name in types}
-    advice = next(filter(None, (_near(name, known) for name in unknown)), "")
-    return advice or "accepted: " + ", ".join(f"`{signature.predicate}({_shape(shape)})`" for shape in shapes[:3])
+    advice = next(filter(None, (_near(name, known) for name in signature.types if name not in known)), "")
+    examples = ", ".join(f"`{signature.predicate}({_shape(shape)})`" for shape in shapes[:3])
+    return Unaccepted(signature, advice or f"accepted: {examples}")
 
 
 def _near(name: str, names: set[str]) -> str:

@@ -72,8 +72,7 @@ class History:
     more: HistoryKey | None = None  # where the next page continues
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionSpan:
+class RevisionSpan(NamedTuple):
     """A range of revisions, from `after` (exclusive) to `to` (inclusive)."""
 
     after: int
@@ -112,7 +111,7 @@ def of_kinds(
     """Return a page of the history of the facts of these signatures that begin with these ids."""
     latest, horizon = newest_and_horizon(environment_id)
     span = RevisionSpan(horizon, latest if to is None else min(to, latest))
-    return _page(environment_id, kinds, args, size, after, span, horizon)
+    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, after, span), size, horizon)
 
 
 @_IN_ONE_SNAPSHOT
@@ -134,7 +133,8 @@ def of_revision(environment_id: int, number: int, size: int, after: HistoryKey |
     """Return a page of one revision's changes: a single entry, or none if they are unknown."""
     horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
-    return _page(environment_id, kinds, (), size, after, RevisionSpan(max(horizon, number - 1), number), horizon)
+    span = RevisionSpan(max(horizon, number - 1), number)
+    return _paged(environment_id, kinds, _changes(kinds, (), size + 1, after, span), size, horizon)
 
 
 # ---- changes -------------------------------------------------------------------------------------------------
@@ -146,18 +146,6 @@ class _RevisionChange:
     row: Row
     began: bool  # false: it ended
     expires_at: int | None
-
-
-def _page(
-    environment_id: int,
-    kinds: Mapping[Signature, int],
-    args: Sequence[Argument],
-    size: int,
-    after: HistoryKey | None,
-    span: RevisionSpan,
-    horizon: int,
-) -> History:
-    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, after, span), size, horizon)
 
 
 def _paged(

@@ -137,8 +137,8 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
         "pager": _pager(f"{revision_url(revision)}?", after, found),
-        "previous_url": _revision_url(revision.environment_id, previous) if previous else "",
-        "following_url": _revision_url(revision.environment_id, following) if following else "",
+        "previous_url": _revision_url(revision.environment_id, previous),
+        "following_url": _revision_url(revision.environment_id, following),
     }
 
 
@@ -164,6 +164,7 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     args = [Argument(name, text) for name, text in zip(types, ids)]
     found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, after)
     shown = _shown(fact_url((kind.pk, *ids), len(ids)), after, found, may_view_policies)
+    first = {"type": types[0], "id": ids[0]} if ids else {}
     return shown | {
         "environment": kind.environment,
         "kind": kind,
@@ -171,12 +172,7 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
         "fact": fact_of_row(signature, ids) if ids else None,
         "state": _state(kind, ids) if ids else "",
         "kind_url": fact_url((kind.pk,), 0) if ids else "",
-        "browse_url": browse_url(
-            kind.environment_id,
-            predicate=kind.predicate,
-            type=types[0] if ids else "",
-            id=ids[0] if ids else "",
-        ),
+        "browse_url": browse_url(kind.environment_id, predicate=kind.predicate, **first),
     }
 
 
@@ -233,8 +229,8 @@ def revision_url(revision: Revision) -> str:
     return _revision_url(revision.environment_id, revision.number)
 
 
-def _revision_url(environment_id: int, number: int) -> str:
-    return reverse("admin:facts_signature_revision", args=[environment_id, number])
+def _revision_url(environment_id: int, number: int | None) -> str:
+    return reverse("admin:facts_signature_revision", args=[environment_id, number]) if number else ""
 
 
 def environment_asked(request: HttpRequest) -> Environment | None:

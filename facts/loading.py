@@ -7,14 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from django.db import (
-    DEFAULT_DB_ALIAS,
     DatabaseError,
     IntegrityError,
     OperationalError,
@@ -82,7 +81,8 @@ def load(
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
-        with fact_table().expect_many(), loader_of_database() as loader:
+        loading = loader_of_runs if connection.vendor == "sqlite" else loader_behind
+        with fact_table().expect_many(), loading() as loader:
             names, is_strict = UnknownNames(program), is_strict or settings.STRICT_FACTS
             filing = _Filing(environment_id, turn.offset, program, names, skip_bad, is_strict, loader.settle)
             lines = iter(lines)
@@ -275,9 +275,9 @@ class _LoaderOfRuns(Loader):
 
 
 @contextmanager
-def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
+def loader_of_runs() -> Iterator[Loader]:
     """Yield a loader for SQLite, which stores on the same thread."""
-    loader = _LoaderOfRuns(store)
+    loader = _LoaderOfRuns(fact_table().insert)
     yield loader
     loader.settle()
 
@@ -313,18 +313,19 @@ class _LoaderBehind(Loader):
 
 
 @contextmanager
-def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
+def loader_behind() -> Iterator[Loader]:
     """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
 
     Both take turns with the same connection. A process may run one such load at a time.
     """
-    mine = connections[DEFAULT_DB_ALIAS]
+    first = FirstLoad() if is_due() else None
+    mine = connections[connection.alias]
     mine.inc_thread_sharing()
     usual_turn = sys.getswitchinterval()
     sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
     try:
-        with thread_pool(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
-            loader = _LoaderBehind(store, _thread=thread, _first=first)
+        with thread_pool(1, initializer=connections.__setitem__, initargs=(mine.alias, mine)) as thread:
+            loader = _LoaderBehind(_load_chunk, _thread=thread, _first=first)
             yield loader
             loader.bring_in(is_the_end=True)
     finally:
@@ -332,24 +333,11 @@ def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | N
         mine.dec_thread_sharing()
 
 
-def loader_of_database() -> AbstractContextManager[Loader]:
-    """Return the loader for the connected database."""
-    if connection.vendor == "sqlite":
-        return loader_of_runs(fact_table().insert)
-    return loader_behind(_load_chunk, FirstLoad() if is_due() else None)
-
-
 def _load_chunk(rows: Sequence[NewRow]) -> int:
     """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
-    try:
-        with transaction.atomic():
-            copy("authz_fact", rows)
+    with suppress(IntegrityError), transaction.atomic():
+        copy("authz_fact", rows)
         return len(rows)
-    except IntegrityError:
-        return _load_around_conflicts(rows)
-
-
-def _load_around_conflicts(rows: Sequence[NewRow]) -> int:
     execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE authz_fact) ON COMMIT DROP")
     copy("incoming", rows)
     inserted = insert_from("incoming")

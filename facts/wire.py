@@ -394,7 +394,7 @@ def some_end(facts: Iterable[Fact]) -> bool:
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
     """Return the facts' rows without duplicates; of facts that differ only in their expiry, the last one counts."""
     if some_end(facts):
-        return last_of_each([row_of(fact, number_of(fact.signature), since) for fact in facts])
+        return last_of_each(_row_of(fact, number_of(fact.signature), since) for fact in facts)
     rows: list[NewRow] = []
     for signature, ids in by_signature(facts).items():
         number, rest = number_of(signature), rest_of_row(signature, since)
@@ -402,7 +402,7 @@ def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since:
     return list(dict.fromkeys(rows))
 
 
-def row_of(fact: Fact, number: int, since: int) -> NewRow:
+def _row_of(fact: Fact, number: int, since: int) -> NewRow:
     *padding, _ = rest_of_row(fact.signature, since)
     return (number, *[value.id for value in fact.args], *padding, fact.expires_at)
 

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache
 from typing import BinaryIO
 
@@ -66,7 +65,9 @@ class NewFact(forms.Form):
         asked = self.cleaned_data
         if not self.errors:
             try:
-                fact = _ending(fact_from_text(asked["fact"]), asked["ends"])
+                fact = fact_from_text(asked["fact"])
+                if asked["ends"] is not None:
+                    fact = replace(fact, expires_at=microseconds_of(asked["ends"]))
                 store.apply(asked["environment"].id, [Inserts([fact], None, self.ends_stay)], self.by)
                 asked["stored"] = fact
             except EndIsPast as reason:
@@ -76,10 +77,6 @@ class NewFact(forms.Form):
             except (AuthzError, Unavailable) as reason:
                 self.add_error("fact", reason.message)
         return asked
-
-
-def _ending(fact: Fact, at: datetime | None) -> Fact:
-    return fact if at is None else replace(fact, expires_at=microseconds_of(at))
 
 
 def kind_of(environment: Environment, fact: Fact) -> Signature:
@@ -167,7 +164,8 @@ def asked_about(tokens: Iterable[str]) -> tuple[tuple[ShownFact, ...], tuple[Fac
 
 def confirmed(tokens: Iterable[str]) -> tuple[ChosenFact, ...]:
     """Return the facts that the page asked about, from the tokens that it issued; drop invalid tokens."""
-    return tuple(filter(None, map(_chosen_fact, tokens)))
+    keys = (key_of(token, _CHOSEN) for token in tokens)
+    return tuple(ChosenFact(tuple(key[0]), key[1], key[2]) for key in keys if key is not None)
 
 
 def delete(asked: Sequence[ChosenFact], by: By) -> DeletionOutcome:
@@ -208,11 +206,6 @@ def _fact(kind: Signature, row: Row) -> Fact:
     return fact_of_row(program.Signature(kind.predicate, types_of_text(kind.types)), row[1:])
 
 
-def _chosen_fact(token: str) -> ChosenFact | None:
-    key = key_of(token, _CHOSEN)
-    return None if key is None else ChosenFact(tuple(key[0]), key[1], key[2])
-
-
 # ---- file on disk -------------------------------------------------------------------------------------------------
 # Responses with a file on disk: a server can send it by its path, without loading it into memory.
 
@@ -245,7 +238,7 @@ def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
         filename=f"{name}.{_ENDINGS[form]}",
         content_type=_TYPES[form],
     )
-    _forget_later(path)
+    start_timer(KEPT, _forget, path)  # a server that has opened the file by then can still read it to the end
     answer["Cache-Control"] = "no-store"
     return answer
 
@@ -264,11 +257,6 @@ def _written(walk: Sequence[SearchColumn], form: str) -> str:
 
 
 _left: set[str] = set()
-
-
-def _forget_later(path: str) -> None:
-    """Unlink the file after `KEPT` seconds. A server that has opened it by then can still read it to the end."""
-    start_timer(KEPT, _forget, path)
 
 
 def _forget(path: str) -> None:
