@@ -347,7 +347,6 @@ def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
 
 
 def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
-    """Return an unaccepted signature with a suggestion."""
     accepted = program.accepted.items()
     shapes = [shape for (name, _), patterns in accepted if name == signature.predicate for shape in patterns]
     if not shapes:

@@ -401,7 +401,6 @@ class _NothingEnded(Exception):
 
 
 def sweep_all() -> None:
-    """End the expired facts of every environment."""
     for environment_id in environments_with_ends():
         try:
             sweep(environment_id)
@@ -459,8 +458,6 @@ PruneReport = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was pruned from an environment."""
-
     slug: str
     horizon: int  # the new one
     revisions: int

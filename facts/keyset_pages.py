@@ -130,8 +130,6 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PagedFact:
-    """A fact on a walk."""
-
     column: SearchColumn
     row: Row
     fact: Fact

@@ -241,8 +241,6 @@ TURN = 0.0005  # seconds after which a thread yields the interpreter to another
 
 @dataclass
 class Loader:
-    """Stores chunks of rows as they arrive."""
-
     _store: Callable[[Sequence[NewRow]], int]
     inserted: int = 0
 

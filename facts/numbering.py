@@ -109,7 +109,6 @@ def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
-    """Return every signature that has a number in the environment."""
     return {Signature(name, types_of_text(types)): number for name, types, number in _signatures(environment_id, "id")}
 
 
@@ -137,7 +136,6 @@ def _outdate_statements(environment_id: int) -> None:
 
 
 def ending_numbers(environment_id: int) -> frozenset[int]:
-    """Return the numbers of the signatures whose facts may expire."""
     ending = "SELECT id FROM authz_signature WHERE environment_id = %s AND may_end"
     return frozenset(number for (number,) in fetch(ending, (environment_id,)))
 

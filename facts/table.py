@@ -65,7 +65,6 @@ def counted(selected: str) -> str:
 
 
 def fetch(statement: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Return all rows of a statement."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall()

@@ -151,7 +151,6 @@ def end_from_json(raw: object, path: str) -> int:
 
 
 def end_path(path: str) -> str:
-    """Return the path of a fact's expiry."""
     return f"{path}.{END}" if path else END
 
 
@@ -385,7 +384,6 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
 
 
 def some_end(facts: Iterable[Fact]) -> bool:
-    """Return whether any of the facts has an expiry."""
     if isinstance(facts, FactBatch):
         return facts.some_end
     return any(fact.expires_at is not None for fact in facts)

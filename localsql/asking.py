@@ -5,7 +5,7 @@ What depends on stored facts only is evaluated here, in the snapshot in which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -219,7 +219,7 @@ class _Condition:
         """Return the test of a branch for every value: its own conditions, and that the column is not withheld."""
         if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
-        tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
+        tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, branch.exit)]
         tests += map(self._not_among, branch.withheld)
         if FALSE in tests:
             return FALSE
@@ -235,10 +235,10 @@ class _Condition:
         return TRUE if found == FALSE else f"NOT ({found})"
 
 
-def _exists(renderer: LocalRenderer, plan: Plan, ends: Iterable[Exit]) -> str:
+def _exists(renderer: LocalRenderer, plan: Plan, end: Exit) -> str:
     own = renderer.anew()
     scope, _ = own.entered(plan, TOP)
-    arms = own.arms([Exit(end.branch, ()) for end in ends], scope)
+    arms = own.arms([Exit(end.branch, ())], scope)
     return f"EXISTS ({own.head(union(arms, distinct=False))})" if arms else FALSE
 
 
@@ -256,14 +256,10 @@ def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) 
     if possible:
         arms.append(own.constants(possible))
     column = side.sql if side.family in NATIVE else own.dialect.text(side)
-    return f"{column} IN ({_one_select(own, arms)})"
-
-
-def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:
-    rows = union(arms, distinct=False)
-    if len(arms) < 2 or renderer.dialect.plans_unions:
-        return renderer.head(rows)
-    return renderer.head(("SELECT o0 FROM __answers",), ("__answers(o0) AS (", *rows, ")"))
+    found = union(arms, distinct=False)
+    if len(arms) < 2 or own.dialect.plans_unions:
+        return f"{column} IN ({own.head(found)})"
+    return f"{column} IN ({own.head(('SELECT o0 FROM __answers',), ('__answers(o0) AS (', *found, ')'))})"
 
 
 def constants_of(end: Exit) -> list[str] | None:
@@ -342,7 +338,8 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
             with run.snapshot():
                 with clauses.uncounted():
                     state = confirmed(asker)
-                    is_known = _knows_signatures(shaped, session)
+                    # Whether signatures still have the numbers that the query was planned with.
+                    is_known = marks_of(session.environment_id) == shaped.prepared.numbering.marks
                 if state.version != session.version or not is_known:
                     return None, state.version if is_known else NEW_SIGNATURE
                 warning = warning_on(session.program, (question,))
@@ -385,11 +382,6 @@ def _check_stored_besides(environment_id: int, bindings: Bindings) -> None:
     signature = max(found, key=lambda each: found[each].count, default=None)
     if signature is not None and found[signature].count >= MANY:
         raise StoredBesides(str(signature), pattern_of(signature), str(found[signature]))
-
-
-def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
-    """Return whether signatures still have the numbers that the query was planned with."""
-    return marks_of(session.environment_id) == shaped.prepared.numbering.marks
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -23,17 +24,6 @@ from localsql.errors import BindingRejected, ColumnRejected
 from policy.active import program_of_version
 from policy.rules.program import Program, Signature
 from policy.yaml_text import YamlRejected, document_from_yaml
-
-# ---- documents ----------------------------------------------------------------------------------------------------
-
-
-def document_from_text(text: str) -> object:
-    """Parse the YAML; return None if the text has no document."""
-    try:
-        return document_from_yaml(text, on_node=limits.check)
-    except YamlRejected as error:
-        raise BindingRejected(error.key, error.reason) from None
-
 
 # ---- checks that a binding's query is a single SELECT with the right number of columns ----------------------------
 # The query is the caller's own text, and is embedded unchanged. Rejected is what would be harmful there: multiple
@@ -250,7 +240,7 @@ MOST = 2000  # facts
 # The keys that only `localsql.sync` reads come last: both can use the same file.
 KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs", "outbox")
 OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate", "file", "header")
-_NO_TABLES = ("collection", "file")  # facts from these can be synced, but not bound
+_NO_TABLES = {"collection", "file"}  # facts from these can be synced, but not bound
 _OF_A_DOMAIN = ("query",)
 
 
@@ -322,7 +312,10 @@ class Bindings:
 @lru_cache(maxsize=64)
 def bindings_from_text(text: str | None) -> Bindings:
     """Return the bindings in the text; without any facts if the text has no document."""
-    document = document_from_text(text or "")
+    try:
+        document = document_from_yaml(text or "", on_node=limits.check)
+    except YamlRejected as error:
+        raise BindingRejected(error.key, error.reason) from None
     if document is None:
         return Bindings(DIALECTS["postgres"])
     if not isinstance(document, dict):
@@ -333,9 +326,9 @@ def bindings_from_text(text: str | None) -> Bindings:
     dialect = _dialect(document.get("dialect"))
     sql_types = sql_types_of("sql_types", document.get("sql_types"), dialect)
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
-    facts = tuple(
-        _binding(made, text, entry) for text, entry in entries_of("facts", document["facts"]) if _is_of_tables(entry)
-    )
+    entries = entries_of("facts", document["facts"])
+    of_tables = [each for each in entries if not (isinstance(each[1], dict) and _NO_TABLES & each[1].keys())]
+    facts = tuple(_binding(made, text, entry) for text, entry in of_tables)
     _check_distinct(facts)
     planned = repr(([each.key for each in facts], sorted(made.domains)))
     return replace(made, facts=facts, digest=sha256(planned.encode()).hexdigest())
@@ -421,10 +414,6 @@ def query_of(place: str, entry: Mapping[object, object], dialect: Dialect, colum
     return query.strip()
 
 
-def _is_of_tables(entry: object) -> bool:
-    return not (isinstance(entry, dict) and any(each in entry for each in _NO_TABLES))
-
-
 def _binding(made: Bindings, text: str, entry: object) -> Binding:
     key = key_from_text(text)
     if not isinstance(entry, dict):
@@ -449,11 +438,9 @@ def column_families(made: Bindings, text: str, key: BindingKey, raw: object) -> 
 
 
 def _check_distinct(facts: tuple[Binding, ...]) -> None:
-    seen: set[BindingKey] = set()
-    for binding in facts:
-        if binding.key in seen:
-            raise BindingRejected(str(binding.key), "is a duplicate")
-        seen.add(binding.key)
+    for key, number in Counter(binding.key for binding in facts).items():
+        if number > 1:
+            raise BindingRejected(str(key), "is a duplicate")
 
 
 # ---- unused bindings ----------------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ class BindingRejected(AuthzError):
 
 
 class ColumnRejected(AuthzError):
-    """The caller's column is not a plain column name."""
-
     def __init__(self, column: str, reason: str):
         super().__init__(f"the column `{_cut(column, LONGEST_PLACE)}` {reason}")
 

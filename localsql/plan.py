@@ -257,7 +257,7 @@ class StoredStatements:
 
     def of(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> StoredStatement:
         read = {
-            source.number: (self._table(plan, type(source)), _tag(source, branch))
+            source.number: (self._table(plan, type(source)), tag_of(source, branch))
             for source in branch.sources
             if isinstance(source, Goals | Answers)
         }
@@ -303,7 +303,8 @@ class StoredStatements:
         return self.tables[key]
 
 
-def _tag(source: Goals | Answers, branch: Branch) -> int:
+def tag_of(source: Goals | Answers, branch: Branch) -> int:
+    """Return which goals or answers a branch reads."""
     return next(each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
 
 

@@ -23,7 +23,6 @@ from checks.engine.plan.plan import (
     Plan,
     PlanSource,
     Same,
-    Tagged,
 )
 from checks.engine.rules import clauses
 from checks.engine.rules.clauses import Col, Const, Member, Operand, Term, Var, type_of
@@ -32,7 +31,7 @@ from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.bindings import Bindings
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed, is_possible
 from localsql.errors import NotExpressible
-from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain
+from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain, tag_of
 from policy.values import INTEGER
 
 # ---- constants ----------------------------------------------------------------------------------------------------
@@ -127,8 +126,7 @@ class Layouts:
 
     def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> FamilyColumns:
         """Return the columns of the goals or answers that a branch reads."""
-        tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
-        tag = next(tests).tag
+        tag = tag_of(source, branch)
         return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
     def _goals(self, plan: Plan, index: int) -> FamilyColumns:
@@ -400,10 +398,11 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def nested(self, scope: LocalScope) -> LocalScope:
         """Return the scope for a subquery, with outer columns in the form of `Dialect.outer`."""
-        return scope._replace(seen={number: self._outer(columns) for number, columns in scope.seen.items()})
 
-    def _outer(self, columns: Columns) -> Columns:
-        return lambda name: self.dialect.outer(columns(name))
+        def outer(columns: Columns) -> Columns:
+            return lambda name: self.dialect.outer(columns(name))
+
+        return scope._replace(seen={number: outer(columns) for number, columns in scope.seen.items()})
 
     def _with_outer_columns(self, table: str, source: PlanSource, branch: Branch, scope: LocalScope) -> Text:
         """Return the table with the additional columns that subqueries of the branch refer to."""

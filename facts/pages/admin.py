@@ -66,7 +66,6 @@ class FactAdmin(admin.ModelAdmin):
         return JsonResponse({"ids": browse.offered(asked, asked.text) if asked.is_valid else []})
 
     def value(self, request: HttpRequest) -> HttpResponse:
-        """Show everything that is known about a value."""
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
@@ -205,7 +204,6 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "history", f"History of {environment.slug}", shown)
 
     def value_history(self, request: HttpRequest) -> HttpResponse:
-        """Show the history of the facts that mention a value."""
         self._check_view(request)
         asked = value_page.value_asked(request)
         if asked is None:
@@ -214,7 +212,6 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
-        """Show what a revision changed."""
         self._check_view(request)
         revision = history_pages.revision_asked(environment_id, number)
         if revision is None:

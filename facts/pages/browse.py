@@ -53,7 +53,6 @@ def address_of(name: str) -> str:
 
 
 def value_url(slug: str, value: Value, *, page: str = "admin:facts_value", **others: str) -> str:
-    """Return the URL of a value's page."""
     asked = {"environment": slug, "type": value.type, "id": value.id, **others}
     return f"{address_of(page)}?{urlencode(asked)}"
 
@@ -87,8 +86,6 @@ EXACTLY, BEGINS = "exactly", "begins"
 
 
 class NarrowingForm(forms.Form):
-    """Filters for facts; every field is optional."""
-
     environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="All environments")
     predicate = forms.ChoiceField(required=False)
     type = forms.ChoiceField(required=False, label="Argument type")
@@ -183,8 +180,6 @@ LONG = 60  # characters of an id from which on it is displayed on a line of its 
 
 @dataclass(frozen=True)
 class ListingCell:
-    """An argument of a fact."""
-
     value: Value
     url: str
     is_here: bool = False  # whether the page is about this value
@@ -197,8 +192,6 @@ class ListingCell:
 
 @dataclass(frozen=True)
 class ListingLine:
-    """A fact."""
-
     fact: Fact
     cells: tuple[ListingCell, ...]
     end: str

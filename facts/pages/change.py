@@ -334,8 +334,6 @@ class ImportForm(forms.Form):
 
 @dataclass(frozen=True)
 class Wrong:
-    """An invalid line: its number, the error, and its text."""
-
     number: int
     reason: str
     text: str

@@ -21,7 +21,6 @@ class Authorized:
     """A mixin for Django's `TestCase`."""
 
     def policy(self, text: str) -> None:
-        """Replace the policy."""
         publish(asker().environment_id, text, "")
 
     def fact(self, predicate: str, *args: Any) -> None:

@@ -63,8 +63,6 @@ class SourceFailed(Unavailable):
 
 
 class DriverMissing(AuthzError):
-    """An optional database driver is not installed."""
-
     def __init__(self, database: str, module: str, extra: str):
         install = f'run `pip install "authz-project[{extra}]"`'
         super().__init__(f"`dbs.{database}`: the driver {module} is not installed; {install}")
@@ -138,8 +136,6 @@ def _blanked(between: str) -> str:
 
 
 class DatabaseKind(Enum):
-    """The supported kinds of databases."""
-
     POSTGRES = "postgres"
     MYSQL = "mysql"
     SQLITE = "sqlite"

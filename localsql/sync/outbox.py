@@ -60,8 +60,6 @@ def _of_sqlite(outbox: Outbox, connection: SqlConnection) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _OutboxKind:
-    """Differences between kinds of databases."""
-
     identity: Callable[[Outbox, SqlConnection], str]
     text: str  # the type for casting JSON to text
     digest: str = ""  # SQL expression for a row's digest, if the database supports it
@@ -80,8 +78,6 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenRow:
-    """A row of an outbox."""
-
     number: int
     changes: str
 
@@ -244,8 +240,6 @@ def sentence(row: WrittenRow, reason: str) -> str:
 
 @dataclass
 class Drained:
-    """Counts of what was drained so far."""
-
     rows: int = 0
     skipped: int = 0
     revisions: int = 0

@@ -516,8 +516,6 @@ def most_deletes(text: str) -> MostDeletes:
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """The options of a run."""
-
     applies: bool = False
     most_deletes: MostDeletes = MostDeletes()
     skips_bad: bool = False
@@ -549,8 +547,6 @@ class Passed:
 
 
 class ProgressListener(Protocol):
-    """Receives progress and results of a run."""
-
     def begin(self, pattern: SyncPattern, place: int) -> OnProgress: ...
     def compared(self, plan: SyncPlan) -> None: ...
     def failed(self, failed: Failed) -> None: ...

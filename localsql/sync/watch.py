@@ -102,7 +102,6 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
-    """Parse `60s`, `5m`, `1h`, or a number of seconds."""
     found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 0 < value <= LONGEST:
