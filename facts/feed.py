@@ -23,6 +23,7 @@ from policy.active import Caller, confirm
 from policy.core.clock import short_text_of, text_of
 from policy.core.journal import newest_and_horizon, run_with_connection, thread, watch
 from policy.errors import AuthzError, MalformedRequest
+from policy.models import Revision
 
 # ---- feed position ------------------------------------------------------------------------------------------------
 # The position of a reader in the change feed: after a revision, or inside a revision that is sent in parts.
@@ -314,16 +315,22 @@ class _Header:
     policy_version: int | None
 
     def to_json(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
-        return {
-            "revision": self.number,
-            "at": text_of(self.at),
-            "author": self.author,
-            "kind": self.kind,
-            **part,
-            "inserted": inserted,
-            "deleted": deleted,
-            "policy_version": self.policy_version,
-        }
+        return change_to_json(self, inserted, deleted, self.policy_version, **part)
+
+
+def change_to_json(
+    made: _Header | Revision, inserted: list, deleted: list, policy_version: int | None, **part: int
+) -> dict[str, object]:
+    return {
+        "revision": made.number,
+        "at": text_of(made.at),
+        "author": made.author,
+        "kind": made.kind,
+        **part,
+        "inserted": inserted,
+        "deleted": deleted,
+        "policy_version": policy_version,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,10 @@ _AT_ONCE = 300  # parts of a statement, three for each signature: SQLite allows 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact that a revision inserted or deleted, and the expiry that it then had, in microseconds."""
+    """A fact that a revision inserted or deleted, with the expiry that it then had."""
 
     row: Row
     fact: Fact
-    expires_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision
 
 
 def _changed(change: _RevisionChange, signatures: Mapping[int, Signature]) -> FactChange:
-    return FactChange(change.row, fact_of_row(signatures[change.row[0]], change.row[1:]), change.expires_at)
+    return FactChange(change.row, fact_of_row(signatures[change.row[0]], change.row[1:], change.expires_at))
 
 
 def _changes(

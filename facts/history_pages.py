@@ -14,7 +14,7 @@ from facts import history
 from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
-from facts.pages.browse import browse_url, fact_url, timeline_url, value_url
+from facts.pages.browse import browse_url, end_of, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
 from policy.core.clock import microseconds_of, now
@@ -59,7 +59,7 @@ class FactLine:
 
     changed: FactChange
     is_inserted: bool
-    until: str
+    end: str
     url: str
 
 
@@ -143,13 +143,11 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
 
 
 def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
-    inserted = [_fact_line(each, True) for each in entry.inserted]
-    return (*inserted, *(_fact_line(each, False) for each in entry.deleted))
-
-
-def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
-    until = "" if changed.expires_at is None else minute(changed.expires_at)
-    return FactLine(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
+    return tuple(
+        FactLine(each, is_inserted, end_of(each.fact), fact_url(each.row, len(each.fact.args)))
+        for is_inserted, changes in ((True, entry.inserted), (False, entry.deleted))
+        for each in changes
+    )
 
 
 # ---- facts ---------------------------------------------------------------------------------------------------------

@@ -13,15 +13,14 @@ from rest_framework import serializers
 
 from facts import feed, history, read, store, wire
 from facts.accept import WARNING, printable, sentences, unknown_names
-from facts.feed import MOST, FeedRequest, as_json, feed_position_from_text
-from facts.history import FactChange, History, HistoryKey
+from facts.feed import MOST, FeedRequest, as_json, change_to_json, feed_position_from_text
+from facts.history import History, HistoryKey
 from facts.models import MAX_ARGUMENTS
 from facts.store import Change, Deletes, Inserts, changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
 from policy import endpoint
 from policy.active import NOTHING_SEEN, Caller, program_of_version
 from policy.core import spans
-from policy.core.clock import short_text_of, text_of
 from policy.core.journal import By
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.endpoint import (
@@ -239,30 +238,14 @@ def _size(text: str | None) -> int:
 
 
 def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
-    results = [
-        {
-            "revision": entry.revision.number,
-            "at": text_of(entry.revision.at),
-            "author": entry.revision.author,
-            "kind": entry.revision.kind,
-            "inserted": [_changed_to_json(each) for each in entry.inserted],
-            "deleted": [_changed_to_json(each) for each in entry.deleted],
-            "policy_version": entry.revision.policy_version.number if entry.revision.policy_version else None,
-        }
-        for entry in found.entries
-    ]
-    return {"results": results, "next_page_token": _token(asked, found.more), "horizon": found.horizon}
-
-
-def _changed_to_json(changed: FactChange) -> dict[str, object]:
-    end = {} if changed.expires_at is None else {"expires_at": short_text_of(changed.expires_at)}
-    return fact_to_json(changed.fact) | end
-
-
-def _token(asked: HistoryQuery, more: HistoryKey | None) -> str | None:
-    if more is None:
-        return None
-    return Cursor(_of(asked.environment_id, asked.predicate, asked.args), more, asked.size).token
+    results = []
+    for entry in found.entries:
+        inserted, deleted = ([fact_to_json(each.fact) for each in some] for some in (entry.inserted, entry.deleted))
+        version = entry.revision.policy_version
+        results.append(change_to_json(entry.revision, inserted, deleted, version.number if version else None))
+    of = _of(asked.environment_id, asked.predicate, asked.args)
+    token = Cursor(of, found.more, asked.size).token if found.more else None
+    return {"results": results, "next_page_token": token, "horizon": found.horizon}
 
 
 def _of(environment_id: int, predicate: str | None, args: Sequence[Argument]) -> str:

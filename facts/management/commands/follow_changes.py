@@ -17,10 +17,6 @@ from policy.models import Environment
 LOOK_EVERY = 5.0  # seconds after which it checks, even without changes, whether the output is still being read
 
 
-class Stopped(BaseException):
-    """Raised in a signal handler to stop the command."""
-
-
 class Command(PolicyCommand):
     help = "Print each change as a line of JSON until stopped. Without --after, begin with all facts."
 
@@ -42,7 +38,8 @@ class Command(PolicyCommand):
 
     def _follow(self, environment: Environment, names: frozenset[str], after: str) -> None:
         position = feed_position_from_text(after)
-        usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+        stopping = (signal.SIGINT, signal.SIGTERM)
+        usual = {each: signal.signal(each, signal.default_int_handler) for each in stopping}
         try:
             for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
                 for change in found.changes:
@@ -52,7 +49,7 @@ class Command(PolicyCommand):
                 self.stdout.flush()
                 if is_unread():
                     raise BrokenPipeError
-        except Stopped:
+        except KeyboardInterrupt:
             pass
         finally:
             for each, handler in usual.items():
@@ -67,7 +64,3 @@ def is_unread() -> bool:
         return any(event & select.POLLERR for _, event in outlet.poll(0))
     except (OSError, ValueError):  # not a real file
         return False
-
-
-def stop(number: int, frame: object) -> None:
-    raise Stopped

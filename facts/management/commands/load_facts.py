@@ -37,7 +37,8 @@ class Command(PolicyCommand):
     ) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
         with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
-            size, named = size_of(file), "standard input" if file == "-" else f"`{shown_name(file)}`"
+            size = 0 if file == "-" else Path(file).stat().st_size
+            named = "standard input" if file == "-" else f"`{shown_name(file)}`"
 
             def report(read: int) -> None:
                 shown.tell(read, share_of(source, size))
@@ -73,7 +74,3 @@ def share_of(source: BinaryIO, size: int) -> float | None:
     if not size:
         return None
     return 1.0 if source.closed else source.tell() / size
-
-
-def size_of(file: str) -> int:
-    return 0 if file == "-" else Path(file).stat().st_size
