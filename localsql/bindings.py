@@ -189,9 +189,9 @@ def check_column(text: object, dialect: Dialect, path: str = "column") -> str:
         raise ColumnRejected(path, "must be a string: a column name")
     parts = _parts(text, dialect)
     if parts is None or len(parts) > MOST_PARTS:
-        raise ColumnRejected(_shown(text), 'must be a column name, such as `id`, `repos.id` or `"Repos".id`')
+        raise ColumnRejected(text, 'must be a column name, such as `id`, `repos.id` or `"Repos".id`')
     if any(len(part.encode("utf-8", "replace")) > LONGEST_COLUMN for part in parts):
-        raise ColumnRejected(_shown(text), f"must have names of at most {LONGEST_COLUMN} bytes")
+        raise ColumnRejected(text, f"must have names of at most {LONGEST_COLUMN} bytes")
     if len(parts) == 1 and text.lower() in _RESERVED:
         raise ColumnRejected(text, f"is a reserved word; quote it, or write `table.{text}`")
     return text
@@ -203,7 +203,7 @@ def output_name(text: object, path: str) -> str:
     if any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or char == "\x7f" for char in text):
         raise ColumnRejected(path, "must not have control characters")
     if len(text.encode()) > LONGEST_COLUMN:
-        raise ColumnRejected(_shown(text), f"must be at most {LONGEST_COLUMN} bytes")
+        raise ColumnRejected(text, f"must be at most {LONGEST_COLUMN} bytes")
     return text
 
 
@@ -212,7 +212,8 @@ def _parts(text: str, dialect: Dialect) -> list[str] | None:
     found: list[str] = []
     at = 0
     while True:
-        name = _pattern(text[at : at + 1], dialect).match(text, at)
+        first = text[at : at + 1]
+        name = (_QUOTED[first] if first and first in dialect.quotes else _PLAIN).match(text, at)
         if name is None:
             return None
         found.append(name[1].replace(text[at] * 2, text[at]) if name.re.groups else name[0])
@@ -222,14 +223,6 @@ def _parts(text: str, dialect: Dialect) -> list[str] | None:
         if text[at] != "." or at + 1 == len(text):
             return None
         at += 1
-
-
-def _pattern(first: str, dialect: Dialect) -> re.Pattern[str]:
-    return _QUOTED[first] if first and first in dialect.quotes else _PLAIN
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 # ---- bindings -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 71_612,
+    "lines": 71_593,
     "files": 321,
     "lines with imports": 4_776,
     "files with `FROM authz_fact`": 2,

@@ -17,9 +17,9 @@ from django.urls import path, reverse
 
 from facts import history_pages
 from facts.accept import sentences
+from facts.keyset_pages import Count
 from facts.models import Signature
 from facts.pages import browse, change
-from facts.pages import browse as value_page
 from facts.pages.browse import browse_url, end_of, narrowed
 from facts.pages.change import FileOnDisk
 from facts.wire import Fact
@@ -66,12 +66,15 @@ class FactAdmin(admin.ModelAdmin):
         return JsonResponse({"ids": browse.offered(asked, asked.text) if asked.is_valid else []})
 
     def value(self, request: HttpRequest) -> HttpResponse:
-        self._check_view(request)
-        asked = value_page.value_asked(request)
-        if asked is None:
-            raise Http404("This value does not exist.")
-        shown = value_page.shown_value(request, *asked) | dict(self.answers(request, *asked))
+        asked = self._value_asked(request)
+        shown = browse.shown_value(request, *asked) | dict(self.answers(request, *asked))
         return self._page(request, "value", browse.short(f"{asked[1].type}:{asked[1].id}"), shown)
+
+    def _value_asked(self, request: HttpRequest) -> tuple[Environment, Value]:
+        self._check_view(request)
+        if (asked := browse.value_asked(request)) is None:
+            raise Http404("This value does not exist.")
+        return asked
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> Mapping[str, object]:
         """Return what a value may do, and who may do what to it: the app above overrides this."""
@@ -122,19 +125,14 @@ class FactAdmin(admin.ModelAdmin):
             self.message_user(request, f"No facts were deleted: {reason.message}", messages.ERROR)
             return HttpResponseRedirect(back)
         if done.asked_again:
-            self.message_user(
-                request,
-                "No facts were deleted: some have changed since you selected them. Confirm again.",
-                messages.WARNING,
-            )
+            changed = "No facts were deleted: some have changed since you selected them. Confirm again."
+            self.message_user(request, changed, messages.WARNING)
             return self._asked_about(request, done.asked_again, back)
         for kind, number in Counter(kind for kind, _ in done.deleted).items():
             self._note(request, kind, "Deleted a fact." if number == 1 else f"Deleted {number:,} facts.")
         self._tell_gone(request, done.gone)
-        count = len(done.deleted)
-        if count:
-            deleted = "1 fact deleted" if count == 1 else f"{count:,} facts deleted"
-            self.message_user(request, f"{deleted}.", messages.SUCCESS)
+        if done.deleted:
+            self.message_user(request, f"{Count(len(done.deleted)).facts} deleted.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
     def _asked_about(self, request: HttpRequest, shown: tuple[change.ShownFact, ...], back: str) -> HttpResponse:
@@ -170,8 +168,8 @@ class FactAdmin(admin.ModelAdmin):
         loaded = outcome.loaded
         assert loaded is not None, "what was stored is told"
         self._note(request, environment, f"Imported {loaded.read:,} facts, {loaded.inserted:,} of them new.")
-        read = "1 fact" if loaded.read == 1 else f"{loaded.read:,} facts"
-        self.message_user(request, f"{read} imported, {loaded.inserted:,} new.", messages.SUCCESS)
+        imported = f"{Count(loaded.read).facts} imported, {loaded.inserted:,} new."
+        self.message_user(request, imported, messages.SUCCESS)
         for sentence in outcome.warnings:
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         return HttpResponseRedirect(browse_url(environment.pk))
@@ -204,11 +202,7 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "history", f"History of {environment.slug}", shown)
 
     def value_history(self, request: HttpRequest) -> HttpResponse:
-        self._check_view(request)
-        asked = value_page.value_asked(request)
-        if asked is None:
-            raise Http404("This value does not exist.")
-        shown = history_pages.value_page(request, *asked, self._may_view_policies(request))
+        shown = history_pages.value_page(request, *self._value_asked(request), self._may_view_policies(request))
         return self._page(request, "history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:

@@ -230,30 +230,24 @@ class SyncCommand(PolicyCommand):
 
     def _kept_going(self, once: Callable[[], bool], metrics: Metrics) -> bool:
         """Run `once`. Report errors instead of raising them, and return whether they are transient."""
-        begun = time.monotonic()
+        begun, is_transient, error = time.monotonic(), False, None
         try:
-            failed = once()
-            metrics.ended("failed" if failed else "ok", time.monotonic() - begun)
+            is_transient = once()
         except (AuthzError, Unavailable) as reason:
-            self._report_failure(reason.message, metrics, begun)
-            failed = isinstance(reason, Unavailable)
+            is_transient, error = isinstance(reason, Unavailable), reason.message
         except Error as reason:  # our own database
-            self._report_failure(" ".join(str(reason).split()), metrics, begun)
+            is_transient, error = True, " ".join(str(reason).split())
             connection.close()
-            failed = True
         except OSError as reason:  # such as a full disk
-            self._report_failure(str(reason), metrics, begun)
-            failed = True
-        except CommandError as reason:  # not transient
-            self._report_failure(str(reason), metrics, begun)
-            failed = False
+            is_transient, error = True, str(reason)
+        except CommandError as reason:
+            error = str(reason)
+        if error is not None:
+            self.stderr.write(f"{time.strftime('%H:%M:%S')} error: {error}")
+        metrics.ended("ok" if error is None and not is_transient else "failed", time.monotonic() - begun)
         self.stdout.flush()
-        return failed
+        return is_transient
 
-    def _report_failure(self, message: str, metrics: Metrics, begun: float) -> None:
-        self.stderr.write(f"{time.strftime('%H:%M:%S')} error: {message}")
-        metrics.ended("failed", time.monotonic() - begun)
-
-    def check_watch(self, watch: float | None, port: int | None, **options: Any) -> None:
+    def check_watch(self, watch: float | None, port: int | None) -> None:
         if port is not None and watch is None:
             raise CommandError("--metrics-port needs --watch.")
