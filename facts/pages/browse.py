@@ -13,7 +13,7 @@ from django import forms
 from django.http import HttpRequest
 from django.urls import reverse
 
-from facts.accept import MOST_TOLD, UnusedStored, stored_names, unaccepted_of, unused_signatures
+from facts.accept import MOST_TOLD, stored_names, unaccepted_of, unused_signatures
 from facts.history import minute
 from facts.keyset_pages import (
     PAGE,
@@ -271,20 +271,16 @@ class UnusedFactsWarning:
 
 def useless(environment: Environment, program: Program) -> list[UnusedFactsWarning]:
     """Return the signatures that the policy does not accept, then the roles and relations that it does not know."""
-    found = [
-        UnusedFactsWarning(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
-        for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]
-    ]
+    found = []
+    for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]:
+        count = "1 fact" if str(unused.facts) == "1" else f"{unused.facts} facts"
+        url = browse_url(environment.pk, predicate=unused.signature.predicate)
+        found.append(UnusedFactsWarning(f"{count}: {unaccepted_of(program, unused.signature)}", url))
     for name in stored_names(environment.pk, program)[:MOST_TOLD]:
         kind = name.signature
         url = browse_url(environment.pk, predicate=kind.predicate, type=kind.types[PLACE], id=name.name)
         found.append(UnusedFactsWarning(str(name), url))
     return found
-
-
-def _warning(program: Program, unused: UnusedStored) -> str:
-    count = "1 fact" if str(unused.facts) == "1" else f"{unused.facts} facts"
-    return f"{count}: {unaccepted_of(program, unused.signature)}"
 
 
 def program_of(environment: Environment | None) -> Program | None:

@@ -539,15 +539,12 @@ def _config(document: object, typed: Any, around: ConfigContext) -> Config:
     if "facts" not in document and "outbox" not in document:
         raise ConfigRejected("facts", "is missing")
     databases = Databases(document, around)
-    facts = typed.get("facts") or {}
-    patterns = tuple(
-        _pattern(document, databases, name, entry, facts.get(name))
-        for name, entry in entries_of("facts", document.get("facts"))
-    )
+    entries, facts = dict(entries_of("facts", document.get("facts"))), typed.get("facts") or {}
+    patterns = {name: _pattern(document, databases, name, entry, facts.get(name)) for name, entry in entries.items()}
     _check_apart(patterns)
-    entries = [entry for _, entry in entries_of("facts", document.get("facts")) if isinstance(entry, dict)]
-    is_for_local_sql = bool({"dialect", "domains"} & document.keys()) or any("not_null" in each for each in entries)
-    return Config(patterns, _outbox(document.get("outbox"), databases), is_for_local_sql)
+    of_local_sql = any(isinstance(entry, dict) and "not_null" in entry for entry in entries.values())
+    is_for_local_sql = of_local_sql or bool({"dialect", "domains"} & document.keys())
+    return Config(tuple(patterns.values()), _outbox(document.get("outbox"), databases), is_for_local_sql)
 
 
 def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: object, typed: object) -> SyncPattern:
@@ -585,19 +582,16 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
 # ---- overlapping patterns --------------------------------------------------------------------------------------------
 
 
-def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
+def _check_apart(patterns: Mapping[str, SyncPattern]) -> None:
     """Reject patterns that may match the same fact: each would delete the facts of the other."""
-    by_signature: dict[Signature, list[BindingKey]] = {}
-    for pattern in patterns:
-        by_signature.setdefault(pattern.key.signature, []).append(pattern.key)
+    by_signature: dict[Signature, list[tuple[str, BindingKey]]] = {}
+    for text, pattern in patterns.items():
+        by_signature.setdefault(pattern.key.signature, []).append((text, pattern.key))
     for keys in by_signature.values():
-        for one, other in combinations(keys, 2):
-            if all(a is None or b is None or a == b for a, b in zip(one.constants, other.constants)):
-                raise ConfigRejected(
-                    str(other),
-                    f"overlaps with `{one}`, so each would delete the other's facts; merge the entries into one"
-                    " with a UNION ALL",
-                )
+        for (one, first), (other, second) in combinations(keys, 2):
+            if all(a is None or b is None or a == b for a, b in zip(first.constants, second.constants)):
+                advice = "so each would delete the other's facts; merge the entries into one with a UNION ALL"
+                raise ConfigRejected(other, f"overlaps with `{one}`, {advice}")
 
 
 # ---- line numbers ------------------------------------------------------------------------------------------------
@@ -606,27 +600,8 @@ def _check_apart(patterns: tuple[SyncPattern, ...]) -> None:
 def _line_of(document: object, place: str) -> int | None:
     """Return the line of the key that an error is about."""
     line = None
-    for name in _names(place):
-        if not isinstance(document, LocatedMap):
+    for name in ["facts", place] if "(" in place else place.split("."):
+        if not isinstance(document, LocatedMap) or name not in document.lines:
             break
-        written = next((each for each in document.lines if _is(each, name)), None)
-        if written is None:
-            break
-        line, document = document.lines[written], document.get(written)
+        line, document = document.lines[name], document.get(name)
     return line
-
-
-def _names(place: str) -> list[str]:
-    if not place:
-        return []
-    return ["facts", place] if "(" in place else place.split(".")
-
-
-def _is(written: str, name: str) -> bool:
-    """Return whether a key, as written, is the one that an error names."""
-    if written == name or "(" not in name:
-        return written == name
-    try:
-        return str(key_from_text(written)) == name
-    except BindingRejected:
-        return False

@@ -19,8 +19,9 @@ from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
 from facts.models import COLUMNS, PAST
 from facts.numbering import numbers_and_ends, signature_numbers
+from facts.read import id_conditions
 from facts.store import Deletes, EndsStay, Inserts
-from facts.table import equals, fact_table, fetch, lasting, select
+from facts.table import fact_table, fetch, lasting, select
 from facts.wire import MAX_ID_BYTES, Argument, Fact, FactBatch, FactPattern, id_from_json
 from localsql.binding_keys import BindingKey
 from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
@@ -58,7 +59,7 @@ class PatternRead:
 
     def ids(self, rows: Iterable[SourceRow]) -> Iterator[RowIds]:
         """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
-        types = [self.pattern.key.signature.types[index] for index in self._columns]
+        types = [self.pattern.key.signature.types[index] for index in self.pattern.key.columns]
         is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
         for row in rows:
             self.rows += 1
@@ -76,10 +77,6 @@ class PatternRead:
     @property
     def has_facts(self) -> bool:
         return self.rows > self.nulls + self.bad_count
-
-    @property
-    def _columns(self) -> list[int]:
-        return [index for index, constant in enumerate(self.pattern.key.constants) if constant is None]
 
     def _are_ids(self, types: list[str], row: SourceRow) -> bool:
         for type_name, text in zip(types, row):
@@ -249,17 +246,11 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, 
     number = numbers.get(key.signature)
     if number is None:
         return
-    conditions, values = [f"sig = {int(number)}"], []
-    for name, constant in zip(COLUMNS, key.constants):
-        if constant is not None:
-            conditions.append(equals(name))
-            values.append(constant)
-    if number in may_end:
-        conditions.append(lasting())
-    wanted = [name for name, constant in zip(COLUMNS, key.constants) if constant is None]
-    named = ", ".join(wanted)
-    rows = fact_table().stream(select(named or "sig", *conditions, order=named), values)
-    if wanted:
+    conditions, values = id_conditions([Argument(None, constant) for constant in key.constants])
+    tests = (f"sig = {int(number)}{conditions}", lasting() if number in may_end else "")
+    named = ", ".join(COLUMNS[index] for index in key.columns)
+    rows = fact_table().stream(select(named or "sig", *tests, order=named), values)
+    if named:
         yield from cast(Iterator[RowIds], rows)
     else:
         yield from (() for _ in rows)
@@ -294,10 +285,6 @@ class SyncPlan:
     deleted: PatternPart
     read: PatternRead
     revision: int  # the latest one when the comparison began
-
-    @property
-    def stored(self) -> int:
-        return self.equal + self.deleted.count
 
     @property
     def is_in_step(self) -> bool:
@@ -621,7 +608,7 @@ def _check(plan: SyncPlan, wanted: SyncOptions) -> None:
     """Refuse a plan that is most likely caused by a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
         raise PatternRefused(f"{plan.read.sentence}\nCorrect these rows, or skip them with --skip-bad.")
-    deleted, stored = plan.deleted.count, plan.stored
+    deleted, stored = plan.deleted.count, plan.equal + plan.deleted.count
     has_rows = plan.read.has_facts
     if wanted.applies and not wanted.most_deletes.allows(deleted, stored, has_rows):
         empty = "" if has_rows else f"; the source has no {'valid ' if plan.read.rows else ''}rows"

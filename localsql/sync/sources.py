@@ -208,12 +208,11 @@ def _address(database: Database) -> dict[str, Any]:
     place = f"dbs.{database.name}"
     try:
         url = urlsplit(database.connection)
-        port = url.port or _PORT
+        port, name = url.port or _PORT, unquote(url.path.removeprefix("/"))
+        if not url.hostname or not name:
+            raise ValueError
     except ValueError:
         raise ConfigRejected(place, "must be a URL such as mysql://user:password@host:3306/database") from None
-    name = unquote(url.path.removeprefix("/"))
-    if not url.hostname or not name:
-        raise ConfigRejected(place, "must be a URL such as mysql://user:password@host:3306/database")
     given = dict(parse_qsl(url.query))
     if unknown := sorted(set(given) - _MYSQL_OPTIONS):
         raise ConfigRejected(place, f"unknown option `{unknown[0]}`; use {', '.join(sorted(_MYSQL_OPTIONS))}")
@@ -265,12 +264,9 @@ _UUID_SUBTYPES = (3, 4)
 def _rows_of_documents(database: Database, asked: MongoQuery) -> Iterator[SourceRow]:
     errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
     try:
-        client = _client(database)
-        try:
+        with closing(_client(database)) as client:
             for document in _documents(client, database, asked):
                 yield from _rows_of_document(document, asked.fields)
-        finally:
-            client.close()
     except (errors.PyMongoError, OSError) as error:
         raise SourceFailed(database.name, database.without_secrets(str(error))) from None
 
