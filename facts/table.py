@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from threading import Lock
 from typing import Any
 
 from django.db import connection, transaction
@@ -385,23 +384,12 @@ def forget_statistics() -> None:
             execute(f"DROP TABLE {name}")
 
 
+@dataclass
 class _Stored:
-    """Counts facts that this process has stored since its last ANALYZE."""
+    """Facts that this process has stored since its last ANALYZE. Threads may miscount a few: it is for statistics."""
 
-    def __init__(self) -> None:
-        self.number = 0
-        self.due = FEWEST  # check the statistics at this number: a check takes three statements
-        self.lock = Lock()
-
-    def add(self, number: int) -> int:
-        with self.lock:
-            self.number += number
-            return self.number
-
-    def take(self, number: int) -> None:
-        with self.lock:
-            self.number -= number
-            self.due = FEWEST
+    number: int = 0
+    due: int = FEWEST  # check the statistics at this number: a check takes three statements
 
 
 _stored = _Stored()
@@ -414,10 +402,12 @@ def note_stored(number: int) -> None:
     """
     if number and connection.vendor == "postgresql":
         # `robust`: an error here must not turn a committed change into an error response.
-        transaction.on_commit(lambda: _look(_stored.add(number)), robust=True)
+        transaction.on_commit(lambda: _look(number), robust=True)
 
 
-def _look(stored: int) -> None:
+def _look(more: int) -> None:
+    _stored.number += more
+    stored = _stored.number
     if stored < _stored.due:
         return
     with transaction.atomic():
@@ -425,6 +415,6 @@ def _look(stored: int) -> None:
         if stored < max(FEWEST, counted * SHARE):
             _stored.due = stored + FEWEST
             return
-        _stored.take(stored)
+        _stored.number, _stored.due = _stored.number - stored, FEWEST
         execute("SET LOCAL statement_timeout = 0")
         execute("ANALYZE (SKIP_LOCKED) authz_fact")

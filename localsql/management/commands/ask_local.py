@@ -125,14 +125,6 @@ MOST_ROWS = 10_000
 AT_ONCE = 200  # ids in one statement
 
 
-class RowsMissing(NotExpressible):
-    def __init__(self, rows: int):
-        super().__init__(
-            f"the decision cannot be explained by the {rows:,} rows that are connected to the actor and the resource; "
-            "pass the rows that matter as context facts instead"
-        )
-
-
 def explained(asker: Asker, question: Question, bindings: str, database: str) -> Explanation:
     """Explain the answer to a question about one actor, action and resource, over the tables at a database URL."""
     config = config_from_text(bindings, ConfigContext(connection=database))
@@ -146,7 +138,10 @@ def explained(asker: Asker, question: Question, bindings: str, database: str) ->
         ((holds,),) = connection.execute(_escaped(local.sql, connection))
     found = explain(asker, question._replace(context=(*question.context, *facts)))
     if found.allowed != bool(holds):
-        raise RowsMissing(len(facts))
+        raise NotExpressible(
+            f"the decision cannot be explained by the {len(facts):,} rows that are connected to the actor and the "
+            "resource; pass the rows that matter as context facts instead"
+        )
     return replace(found, warning=local.warning)
 
 
