@@ -1,7 +1,5 @@
 """Which facts the active policy accepts, with warnings for unknown roles and relations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """History pages: an environment's revisions, what one of them changed, and the history of facts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ A row belongs to its signature's environment, so no row can be in two environmen
 past facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -6,8 +6,6 @@
 The names of columns and numbers are part of the text; ids are parameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass

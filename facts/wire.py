@@ -1,7 +1,5 @@
 """Facts, patterns, values and batches as JSON and in text form, and the formats of files of facts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

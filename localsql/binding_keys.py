@@ -1,7 +1,5 @@
 """Keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

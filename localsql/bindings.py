@@ -1,7 +1,5 @@
 """Data bindings: which of the caller's queries provide which facts. YAML text -> `Bindings`."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Differences between the callers' databases: SQL, type families, and literals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ conditions that are true. The result reads only the caller's tables.
         ->   s0 local repo_org(r, o); o in ['acme', 'wow']
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count

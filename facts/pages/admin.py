@@ -3,8 +3,6 @@
 The pages are in `facts/pages`, and those about history in `facts/history_pages.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The page that lists and searches facts, and the page of a value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The pages that add, delete, import and export facts."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import os

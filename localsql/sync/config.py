@@ -1,7 +1,5 @@
 """Read the configuration file of syncing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Apply the changes that an application writes to an outbox table in its own transactions, exactly once each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Each reader is a generator: it opens a read-only connection, yields rows while k
 closes the connection. Values are None or texts, as displayed by the database and compared by local SQL.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import sqlite3

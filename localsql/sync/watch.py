@@ -1,7 +1,5 @@
 """Repeat a sync or drain until a signal arrives, with metrics."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

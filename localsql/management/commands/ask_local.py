@@ -1,7 +1,5 @@
 """Print the SQL that the local SQL endpoints return, formatted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

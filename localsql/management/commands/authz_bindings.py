@@ -1,7 +1,5 @@
 """Print the bindings of a project's models as data bindings, for other programs that use local SQL."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Apply the changes that an application wrote to its outbox."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

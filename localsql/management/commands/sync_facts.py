@@ -1,7 +1,5 @@
 """Compare facts with their source rows, and apply the differences."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any
