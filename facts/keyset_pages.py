@@ -45,10 +45,6 @@ class IdRange:
     high: str | None
     open: bool = False
 
-    @property
-    def is_one(self) -> bool:
-        return self.low == self.high and not self.open
-
 
 EVERY = IdRange("", None)
 
@@ -358,14 +354,14 @@ class SomeIds:
         return f"{len(self.texts):,}{' or more' if self.or_more else ''}"
 
 
-def ids_of(numbers: Mapping[program.Signature, int], type_name: str, most: int = MOST_IDS) -> SomeIds:
+def ids_of(numbers: Mapping[program.Signature, int], type_name: str) -> SomeIds:
     """Return the ids of the type that facts of these signatures mention, at most MOST_IDS from each column."""
     found: set[str] = set()
     or_more = False
     for number, column in places_of(numbers, type_name):
-        ids = ids_in(number, column, most + 1)
-        or_more |= len(ids) > most
-        found.update(ids[:most])
+        ids = ids_in(number, column, MOST_IDS + 1)
+        or_more |= len(ids) > MOST_IDS
+        found.update(ids[:MOST_IDS])
     return SomeIds(tuple(sorted(found)), or_more)
 
 

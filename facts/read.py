@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from django.db import Error, connection, transaction
-from django.db.backends.utils import CursorWrapper
 
 from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, leading
 from facts.numbering import SignatureNumbers, numbers_and_ends, signature_numbers
@@ -21,14 +19,6 @@ from facts.wire import Argument, Fact, FactPattern
 from policy.moments import Moment, check_kept
 from policy.rules.program import Signature
 from policy.values import Value
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    roles: int
-    relations: int
-    facts: int
-
 
 # ---- all facts of a pattern --------------------------------------------------------------------------------------
 
@@ -134,13 +124,14 @@ def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> It
 # ---- counts ------------------------------------------------------------------------------------------------------
 
 
-def stats(environment_id: int) -> Stats:
+def stats(environment_id: int) -> dict[str, int]:
     numbers, may_end = numbers_and_ends(environment_id)
     counts = _lasting_counts(list(numbers.values()), may_end)
     by_predicate: Counter[str] = Counter()
     for signature, number in numbers.items():
         by_predicate[signature.predicate] += counts.get(number, 0)
-    return Stats(by_predicate["has_role"], by_predicate["has_relation"], by_predicate.total())
+    roles, relations = by_predicate["has_role"], by_predicate["has_relation"]
+    return {"num_roles": roles, "num_relations": relations, "num_facts": by_predicate.total()}
 
 
 def count_up_to(most: int, numbers: Iterable[int]) -> int:
@@ -225,7 +216,10 @@ def read_snapshot(has_time_limit: bool = False) -> Iterator[None]:
             try:
                 yield
             finally:
-                _end_snapshot(cursor)
+                try:
+                    cursor.execute("ROLLBACK")
+                except Error:
+                    connection.close()  # else its next user would see the same snapshot
     else:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -233,13 +227,6 @@ def read_snapshot(has_time_limit: bool = False) -> Iterator[None]:
                 if not has_time_limit:
                     cursor.execute("SET LOCAL statement_timeout = 0")
             yield
-
-
-def _end_snapshot(cursor: CursorWrapper) -> None:
-    try:
-        cursor.execute("ROLLBACK")
-    except Error:
-        connection.close()  # else its next user would see the same snapshot
 
 
 def _has_begun() -> bool:

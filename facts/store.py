@@ -361,7 +361,7 @@ def remove(environment_id: int) -> None:
                 table.execute(table.delete("sig = %s", table=name), (number,))
 
 
-def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
+def copy_facts(origin_id: int, target_id: int) -> None:
     """Copy the facts of one environment to another, with their expiries."""
     with changing():
         turn = advance(target_id)
@@ -373,7 +373,7 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
         if may_end:
             numbering.let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
         copied = sum(table.copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
-        _record(target_id, turn, Kind.COPY, by, ChangeCounts(copied))
+        _record(target_id, turn, Kind.COPY, NOBODY, ChangeCounts(copied))
         table.note_stored(copied)
 
 

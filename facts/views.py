@@ -414,8 +414,7 @@ class StatsEndpoint(Endpoint):
     docs: ClassVar = {"GET": Doc("Count stored facts", ref("Counts"), deprecated_for="GET /api/facts")}
 
     def get(self, request: Request) -> Response:
-        counted = read.stats(caller(request).environment_id)
-        return Response({"num_roles": counted.roles, "num_relations": counted.relations, "num_facts": counted.facts})
+        return Response(read.stats(caller(request).environment_id))
 
 
 class ChangesEndpoint(Endpoint):

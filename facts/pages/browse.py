@@ -173,8 +173,6 @@ def narrowed(sent: Mapping[str, str]) -> Narrowed:
 # ---- listing ------------------------------------------------------------------------------------------------------
 # Facts as pages show them: grouped by signature, one per line, with a link from every value to its page.
 
-LONG = 60  # characters of an id from which on it is displayed on a line of its own
-
 
 @dataclass(frozen=True)
 class ListingCell:
@@ -350,8 +348,8 @@ def _summary(asked: Narrowed, counted: str) -> str:
     return f"{counted} {'has' if counted == '1 fact' else 'have'} {argument} {whose}."
 
 
-def short(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+def short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _history_url(asked: Narrowed) -> str:
@@ -364,13 +362,13 @@ def _history_url(asked: Narrowed) -> str:
 # ---- existing ids ------------------------------------------------------------------------------------------------
 
 
-def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
+def offered(asked: Narrowed, start: str) -> list[str]:
     """Return ids in the facts that begin with `start`, of the chosen type or of every type."""
     found: set[str] = set()
     for environment_id, types in _types(asked).items():
-        for ids in known_ids(environment_id, types, start, most).values():
+        for ids in known_ids(environment_id, types, start, _OFFERED).values():
             found.update(ids)
-    return sorted(found)[:most]
+    return sorted(found)[:_OFFERED]
 
 
 def _near(asked: Narrowed) -> list[NamedValue]:
@@ -447,7 +445,6 @@ class Section:
 # The page of a value: every fact that mentions it, and checks of what it may do and who may do what to it.
 
 COUNTED = 10_000  # facts counted in each column; beyond it, the page says "more than"
-_ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 
 
 @dataclass(frozen=True)
@@ -467,10 +464,6 @@ class Where:
     def types(self) -> list[tuple[str, bool]]:
         """Return the type of each argument, and whether the value is in it."""
         return [(name, at == self.column.position) for at, name in enumerate(types_of_text(self.kind.types))]
-
-    @property
-    def ordinal(self) -> str:
-        return _ORDINALS[self.column.position]
 
 
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:

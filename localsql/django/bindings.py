@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.apps import apps
-from django.contrib.auth import get_user_model
 from django.db.models import Field, Model, QuerySet
 
 BoundRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
@@ -45,19 +43,6 @@ class Registry:
     def type_of(self, model: type[Model]) -> ModelType:
         concrete = model._meta.concrete_model or model
         return self.types.get(concrete) or ModelType(concrete._meta.object_name or "", "pk")
-
-    def model_of(self, name: str) -> type[Model]:
-        """Return the model of a type: the one that `type_of` gave that name, else the user model or one so called."""
-        found = [model for model, known in self.types.items() if known.name == name]
-        if not found:
-            models = [get_user_model(), *(each for each in apps.get_models() if each not in self.types)]
-            found = [each for each in models if each._meta.object_name == name]
-        if not found:
-            raise LookupError(f"no model has the type `{name}`; call type_of(YourModel, name={name!r}) in authz.py")
-        if len(found) > 1 and found[0] is not get_user_model():
-            labels = ", ".join(each._meta.label for each in found)
-            raise LookupError(f"several models are called `{name}` ({labels}); call type_of for the one that is meant")
-        return found[0]
 
 
 registry = Registry()

@@ -658,5 +658,5 @@ def summary(found: Passed) -> str:
         said = f"{added:,} added{back}, {deleted:,} deleted, {equal:,} unchanged, in {revisions}"
     else:
         said = f"{added:,} to add, {deleted:,} to delete, {equal:,} unchanged; run with --apply to apply them"
-    patterns = {str(each.pattern) for each in (*found.plans, *found.failed)}
+    patterns = {str(plan.pattern) for plan in found.plans} | {str(each.pattern) for each in found.failed}
     return said if not found.failed else f"{said}; {len(found.failed)} of {counted(len(patterns), 'pattern')} failed"

@@ -87,7 +87,7 @@ def test_short_names_fit_into_keys(staff, slug):
 def test_environments_are_added(staff):
     assert staff.get("/admin/policy/environment/add/").status_code == 200
     staff.post("/admin/policy/environment/add/", {"slug": "staging", "name": "Staging"})
-    assert read.stats(Environment.objects.get(slug="staging").id).facts == 0
+    assert read.stats(Environment.objects.get(slug="staging").id)["num_facts"] == 0
 
 
 @pytest.mark.parametrize("path", ["", "authz_project/apikey/", "policy/environment/", "facts/signature/", "auth/user/"])

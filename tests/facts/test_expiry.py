@@ -159,4 +159,4 @@ def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
         assert "fact_expires_at" in plan and "SCAN fact" not in plan and "Seq Scan" not in plan, plan
     (plan,) = plans(lambda: read.stats(api.environment.pk))
     assert "fact_expires_at" in plan, plan
-    assert read.stats(api.environment.pk).facts == 3200
+    assert read.stats(api.environment.pk)["num_facts"] == 3200
