@@ -118,9 +118,8 @@ class UnknownNames:
 
     def _hint(self, signature: Signature, name: str) -> str:
         known = sorted(self._known[signature] or ())
-        near = get_close_matches(name[:_LONGEST], known, 1)
-        if near:
-            return f"did you mean `{near[0]}`?"
+        if near := _near(name[:_LONGEST], known):
+            return near
         listed = ", ".join(f"`{each}`" for each in known[:_MOST_LISTED])
         return f"known: {listed}{', …' if len(known) > _MOST_LISTED else ''}" if known else ""
 
@@ -355,7 +354,7 @@ def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
     return Unaccepted(signature, advice or f"accepted: {examples}")
 
 
-def _near(name: str, names: set[str]) -> str:
+def _near(name: str, names: Iterable[str]) -> str:
     found = get_close_matches(name, sorted(names), 1)
     return f"did you mean `{found[0]}`?" if found else ""
 

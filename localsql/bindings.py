@@ -17,10 +17,11 @@ from sqlglot.errors import SqlglotError
 from checks.asking import limits
 from facts.accept import MOST_NAMED, printable, unaccepted_of
 from localsql.binding_keys import BindingKey, key_from_text
-from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, default_family, is_sql_type
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, is_sql_type
 from localsql.errors import BindingRejected, ColumnRejected
 from policy.active import program_of_version
 from policy.rules.program import Program, Signature
+from policy.values import BOOLEAN
 from policy.yaml_text import YamlRejected, document_from_yaml
 
 # ---- checks that a binding's query is a single SELECT with the right number of columns ----------------------------
@@ -277,8 +278,9 @@ class Bindings:
 
     def family(self, type_name: str) -> Family:
         """Return the family of the caller's columns with ids of the type."""
-        sql_type = self.sql_types.get(type_name)
-        return default_family(type_name) if sql_type is None else self.dialect.family_for(type_name, sql_type)
+        if type_name in self.sql_types:
+            return self.dialect.family_for(type_name, self.sql_types[type_name])
+        return Family.BOOLEAN if type_name == BOOLEAN else Family.UNKNOWN
 
     def carried_family(self, type_name: str) -> Family:
         """Return the family of the type's ids in tables defined by statements: text if its columns differ."""

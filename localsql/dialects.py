@@ -54,10 +54,6 @@ def family_of(sql_type: str) -> Family:
     return Family.UUID if name == "uuid" else Family.UNKNOWN
 
 
-def default_family(type_name: str) -> Family:
-    return Family.BOOLEAN if type_name == BOOLEAN else Family.UNKNOWN
-
-
 # ---- values ------------------------------------------------------------------------------------------------
 
 

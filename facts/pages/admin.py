@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from facts import history_pages
-from facts.accept import sentences
+from facts.accept import sentences, unknown_names
 from facts.keyset_pages import Count
 from facts.models import Signature
 from facts.pages import browse, change
@@ -93,7 +93,7 @@ class FactAdmin(admin.ModelAdmin):
         stored = f"{fact.noted} {end_of(fact)}".rstrip()
         self._note(request, change.kind_of(environment, fact), "Added a fact.")
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
-        for sentence in sentences(change.unknown(environment, fact)):
+        for sentence in sentences(unknown_names(browse.program_of(environment), [fact])):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
         first = fact.args[0]

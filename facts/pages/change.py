@@ -15,12 +15,12 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import FileResponse, QueryDict
 
 from facts import store
-from facts.accept import EndIsPast, UnknownName, sentences, unknown_names
+from facts.accept import EndIsPast, sentences
 from facts.keyset_pages import Mark, SearchColumn, StoredFact, every, kept
 from facts.loading import LinesRejected, Loaded, load
 from facts.models import Row, Signature
 from facts.numbering import types_of_text
-from facts.pages.browse import MARKS, end_of, program_of
+from facts.pages.browse import MARKS, end_of
 from facts.read import fact_of_row, read_snapshot
 from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import READERS, WRITERS, BadLine, Fact, exact_pattern, fact_from_text
@@ -81,11 +81,6 @@ def kind_of(environment: Environment, fact: Fact) -> Signature:
     """Return the signature of a stored fact."""
     kinds = Signature.objects.filter(environment=environment, predicate=fact.predicate)
     return next(kind for kind in kinds if types_of_text(kind.types) == fact.signature.types)
-
-
-def unknown(environment: Environment, fact: Fact) -> list[UnknownName]:
-    """Return the names in a stored fact that the active policy does not know."""
-    return unknown_names(program_of(environment), [fact])
 
 
 def shapes(program: Program | None) -> list[str]:

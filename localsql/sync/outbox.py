@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import orjson
-from django.db import connection, transaction
+from django.db import transaction
 
 from facts import store
 from facts.accept import FactRejected
@@ -176,19 +176,12 @@ class OutboxTurn:
 def turn_of(environment_id: int, name: str) -> OutboxTurn:
     """Return the turn and its rows, with a single statement (snapshot)."""
     OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT s.id, turn, number, digest FROM authz_outbox_state s"
-            " LEFT JOIN authz_outbox_row ON authz_outbox_row.state_id = s.id"
-            " WHERE environment_id = %s AND name = %s",
-            (environment_id, name),
-        )
-        found = cursor.fetchall()
+    states = OutboxState.objects.filter(environment_id=environment_id, name=name)
+    found = list(states.values_list("pk", "turn", "rows__number", "rows__digest"))
     if not found:
         raise DrainedElsewhere
-    return OutboxTurn(
-        found[0][0], found[0][1], {number: digest for _, _, number, digest in found if number is not None}
-    )
+    state, turn, _, _ = found[0]
+    return OutboxTurn(state, turn, {number: digest for _, _, number, digest in found if number is not None})
 
 
 def remember(turn: OutboxTurn, rows: Sequence[WrittenRow]) -> None:
@@ -207,12 +200,8 @@ def forget(turn: OutboxTurn) -> None:
 
 
 def _take(turn: OutboxTurn) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE authz_outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number)
-        )
-        if not cursor.rowcount:
-            raise DrainedElsewhere
+    if not OutboxState.objects.filter(pk=turn.state, turn=turn.number).update(turn=turn.number + 1):
+        raise DrainedElsewhere
 
 
 # ---- rows of an outbox -> changes of facts, in id order, exactly once each ----------------------------------------

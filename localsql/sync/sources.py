@@ -54,7 +54,8 @@ def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, 
     """Yield the pattern's rows. Closing the generator closes its connection."""
     match pattern.asked:
         case SqlQuery() as query:
-            yield from _rows_of_tables(pattern, query, in_order)
+            with connected(pattern.database) as connection:
+                yield from connection.rows(reading(pattern, query, connection.collated, in_order))
         case MongoQuery() as query:
             yield from _rows_of_documents(pattern.database, query)
         case CsvFile() as file:
@@ -71,11 +72,6 @@ def driver(database: Database, module: str, package: str, extra: str) -> Any:
 
 # ---- tables --------------------------------------------------------------------------------------------------------
 # A pattern's query is wrapped to return ids as texts in the dialect's normal form, in bytewise order.
-
-
-def _rows_of_tables(pattern: SyncPattern, query: SqlQuery, in_order: bool) -> Iterator[SourceRow]:
-    with connected(pattern.database) as connection:
-        yield from connection.rows(reading(pattern, query, connection.collated, in_order))
 
 
 def reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
