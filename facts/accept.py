@@ -11,8 +11,7 @@ from typing import NamedTuple
 from facts.keyset_pages import ids_in
 from facts.models import COLUMNS
 from facts.numbering import signature_numbers
-from facts.read import count_up_to
-from facts.table import counted, equals, fetch, select
+from facts.table import count_up_to, counted, equals, fetch, select
 from facts.wire import Fact, by_signature, end_path, place_of_first, some_end, without
 from policy.core.clock import now, text_of
 from policy.core.config import settings

@@ -5,6 +5,9 @@ arguments' ids, '' beyond the signature's arity. With signature 7 = `has_role(Us
 
     has_role(User:ann, "owner", Organization:acme)  ->  7, 'ann', 'owner', 'acme', '', ''
 
+`since` is the revision that stored the fact (0: before revisions were recorded). From `expires_at` on, in microseconds
+since 1970, the fact does not count.
+
 A row belongs to its signature's environment, so no row can be in two environments. Deleted facts move to the table of
 past facts.
 """
@@ -46,24 +49,6 @@ class Signature(models.Model):
 
     def __str__(self) -> str:
         return f"{self.predicate} {self.types}"
-
-
-class Fact(models.Model):  # noqa: DJ008  never shown as a row: `facts.wire.Fact` prints
-    """A row of the fact table, for reading only: the migrations create the table, and `facts.store` writes to it."""
-
-    pk = models.CompositePrimaryKey("sig", *COLUMNS)
-    sig = models.IntegerField()
-    a0 = models.TextField()
-    a1 = models.TextField()
-    a2 = models.TextField()
-    a3 = models.TextField()
-    a4 = models.TextField()
-    since = models.BigIntegerField()  # the revision that stored it; 0: stored before revisions were recorded
-    expires_at = models.BigIntegerField(null=True)  # microseconds since 1970; from then on the fact does not count
-
-    class Meta:
-        db_table = "authz_fact"
-        managed = False
 
 
 # ---- indexes -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Pages of facts are in `facts/keyset_pages.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -14,7 +14,7 @@ from django.db import Error, connection, transaction
 
 from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, leading
 from facts.numbering import SignatureNumbers, numbers_and_ends, signature_numbers
-from facts.table import IDS, KEY, counted, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
+from facts.table import IDS, KEY, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
 from policy.moments import Moment, check_kept
 from policy.rules.program import Signature
@@ -132,16 +132,6 @@ def stats(environment_id: int) -> dict[str, int]:
         by_predicate[signature.predicate] += counts.get(number, 0)
     roles, relations = by_predicate["has_role"], by_predicate["has_relation"]
     return {"num_roles": roles, "num_relations": relations, "num_facts": by_predicate.total()}
-
-
-def count_up_to(most: int, numbers: Iterable[int]) -> int:
-    """Return how many facts there are of the signatures with these numbers, counting up to `most`."""
-    total = 0
-    for number in numbers:
-        total += fetch(counted(select("1", "sig = %s", limit="%s")), (number, most - total))[0][0]
-        if total >= most:
-            break
-    return total
 
 
 def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] = ()) -> dict[int, int]:

@@ -40,7 +40,7 @@ from checks.engine.sql.text import Statement, Text, union
 from checks.errors import NestedTooDeep, TooComplex
 from facts.accept import Unused
 from facts.numbering import Numbering, marks_of, numbers_as_of, signature_numbers
-from facts.read import count_up_to
+from facts.table import count_up_to
 from facts.wire import by_signature
 from localsql.bindings import Bindings, bindings_from_text, check_column, log_once, output_name
 from localsql.dialects import NATIVE, Family, Typed

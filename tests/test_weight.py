@@ -24,13 +24,13 @@ from tests.service import ROOT
 
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 # What these names mean depends on the module: they are words of the language, before and after it is compiled, or of
-# databases, which differ for the engine and for local SQL; and two are models, whose tables have these names.
+# databases, which differ for the engine and for local SQL; and one is a model, whose table has this name.
 TWO_MEANINGS = {
-    "Assertion", "Call", "Dialect", "Fact", "Literal", "Member", "Not", "PostgreSQL",
+    "Assertion", "Call", "Dialect", "Literal", "Member", "Not", "PostgreSQL",
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 71_424,
+    "lines": 71_409,
     "files": 321,
     "lines with imports": 4_753,
     "files with `FROM authz_fact`": 2,

@@ -22,7 +22,7 @@ from django.utils.module_loading import import_string
 from authz_project import examples
 from authz_project.limits import LoginForm
 from checks.ask_pages.question import query_of, suggestions
-from facts import read
+from facts import table
 from facts.history_pages import Step, step_of
 from facts.models import Signature
 from facts.numbering import types_of_text
@@ -298,7 +298,7 @@ def _amounts(environment: Environment) -> list[FactCount]:
 def _amount(kind: Signature) -> FactCount:
     url = f"{reverse('admin:facts_signature_changelist')}?environment={kind.environment_id}&predicate={kind.predicate}"
     return FactCount(
-        f"{kind.predicate}({', '.join(types_of_text(kind.types))})", read.count_up_to(COUNTED + 1, [kind.pk]), url
+        f"{kind.predicate}({', '.join(types_of_text(kind.types))})", table.count_up_to(COUNTED + 1, [kind.pk]), url
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from zlib import crc32
 
-from facts import loading, read, wire
+from facts import loading, read, table, wire
 from facts.numbering import signature_numbers
 from facts.wire import Fact, write_csv
 from policy.core import clock
@@ -147,7 +147,7 @@ def _check_facts(environment_id: int, example: Example) -> None:
 
 
 def _has_facts(environment_id: int) -> bool:
-    return bool(read.count_up_to(1, signature_numbers(environment_id).values()))
+    return bool(table.count_up_to(1, signature_numbers(environment_id).values()))
 
 
 def _refusal(environment_id: int, what: str) -> str:

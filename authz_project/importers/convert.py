@@ -14,7 +14,7 @@ from authz_project.importers.layout import PolicyLayout, layout_of, without_circ
 from authz_project.importers.model import Imported, ImportReport
 from authz_project.importers.policy import written_blocks
 from checks.testing import run
-from facts import loading, read
+from facts import loading, table
 from facts.numbering import signature_numbers
 from facts.wire import Fact
 from policy.active import forget_program
@@ -186,7 +186,7 @@ def _with_facts(what: Import, stored: _StoredImport) -> Iterator[None]:
 
 
 def _check_empty(environment: Environment) -> None:
-    if read.count_up_to(1, signature_numbers(environment.pk).values()):
+    if table.count_up_to(1, signature_numbers(environment.pk).values()):
         raise HasFacts(
             f"Environment `{environment.slug}` already has facts, which may grant what the imported policy denies."
             " Nothing was loaded. Load into a new environment with `--load --environment NAME`, or write files with"

@@ -22,7 +22,8 @@ from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal
 from checks.explain.tree import shown_atom
 from facts.keyset_pages import SomeIds, ids_of
-from facts.read import count_up_to, facts_about
+from facts.read import facts_about
+from facts.table import count_up_to
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError
 from policy.rules.changes import Changed

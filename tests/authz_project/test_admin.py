@@ -9,9 +9,9 @@ from django.test import Client
 from authz_project.admin import EnvironmentAdmin
 from authz_project.models import ApiKey
 from facts import read, store
-from facts.models import Fact
 from facts.store import Inserts
-from facts.wire import Fact as WireFact
+from facts.table import fetch, select
+from facts.wire import Fact
 from policy.models import Environment
 from policy.values import Value
 from tests.conftest import Api
@@ -65,13 +65,13 @@ def test_the_end_of_a_key_can_be_moved_but_not_what_it_opens(staff, new_api):
 
 def test_an_environment_ends_with_its_facts_keys_and_policies(staff, new_api):
     environment = new_api("gone").environment
-    store.apply(environment.id, [Inserts([WireFact("p", (Value("T", "x"),))])])
+    store.apply(environment.id, [Inserts([Fact("p", (Value("T", "x"),))])])
     PolicyVersionFactory(environment=environment)
     page = f"/admin/policy/environment/{environment.id}/delete/"
     assert staff.get(page).status_code == 200
     assert staff.post(page, {"post": "yes"}).status_code == 302
     assert not Environment.objects.filter(slug="gone").exists()
-    assert not Fact.objects.exists() and not ApiKey.objects.exists()
+    assert not fetch(select("1", limit=1)) and not ApiKey.objects.exists()
 
 
 def test_the_default_environment_stays(staff, environment):
@@ -101,7 +101,7 @@ def test_renaming_an_environment_sets_nothing_else_back(staff, environment, monk
     whole = EnvironmentAdmin.save_model
 
     def meanwhile(self, request, renamed, form, change):
-        store.apply(environment.id, [Inserts([WireFact("p", (Value("T", "x"),))])])
+        store.apply(environment.id, [Inserts([Fact("p", (Value("T", "x"),))])])
         whole(self, request, renamed, form, change)
 
     monkeypatch.setattr(EnvironmentAdmin, "save_model", meanwhile)
