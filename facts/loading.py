@@ -13,14 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from django.db import (
-    DatabaseError,
-    IntegrityError,
-    OperationalError,
-    connection,
-    connections,
-    transaction,
-)
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
 
 from facts.accept import UnknownName, UnknownNames, check_end, check_signature
 from facts.models import COLUMNS, ROW_LENGTH, NewRow

@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 71_409,
-    "files": 321,
-    "lines with imports": 4_753,
+    "lines": 71_418,
+    "files": 308,
+    "lines with imports": 4_714,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
