@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 71_418,
+    "lines": 71_432,
     "files": 308,
     "lines with imports": 4_714,
     "files with `FROM authz_fact`": 2,

@@ -153,10 +153,14 @@ class NotificationListener:
         self._open.clear()
 
 
+class WatchStopped(BaseException):
+    """Raised by the signals that end the loop. For KeyboardInterrupt, psycopg would wait for the server's answer."""
+
+
 def again_and_again(once: Callable[[], bool], every: float, bell: NotificationListener) -> None:
     """Run `once` until a signal arrives. If it returns True (a transient error), it is retried sooner."""
     failures = 0
-    with _stopped_by_signals(), suppress(KeyboardInterrupt):
+    with _stopped_by_signals(), suppress(WatchStopped, KeyboardInterrupt):
         while True:
             bell.listen()
             failures = failures + 1 if once() else 0
@@ -169,13 +173,16 @@ def _stopped_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    stopping = (signal.SIGINT, signal.SIGTERM)
-    usual = {each: signal.signal(each, signal.default_int_handler) for each in stopping}
+    usual = {each: signal.signal(each, _stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for each, handler in usual.items():
             signal.signal(each, handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise WatchStopped
 
 
 # ---- the base of sync_facts and drain_outbox -----------------------------------------------------------------------

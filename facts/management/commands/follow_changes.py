@@ -17,6 +17,10 @@ from policy.models import Environment
 LOOK_EVERY = 5.0  # seconds after which it checks, even without changes, whether the output is still being read
 
 
+class Stopped(BaseException):
+    """Raised in a signal handler to stop the command."""
+
+
 class Command(PolicyCommand):
     help = "Print each change as a line of JSON until stopped. Without --after, begin with all facts."
 
@@ -38,8 +42,7 @@ class Command(PolicyCommand):
 
     def _follow(self, environment: Environment, names: frozenset[str], after: str) -> None:
         position = feed_position_from_text(after)
-        stopping = (signal.SIGINT, signal.SIGTERM)
-        usual = {each: signal.signal(each, signal.default_int_handler) for each in stopping}
+        usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
             for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
                 for change in found.changes:
@@ -49,7 +52,7 @@ class Command(PolicyCommand):
                 self.stdout.flush()
                 if is_unread():
                     raise BrokenPipeError
-        except KeyboardInterrupt:
+        except Stopped:
             pass
         finally:
             for each, handler in usual.items():
@@ -64,3 +67,7 @@ def is_unread() -> bool:
         return any(event & select.POLLERR for _, event in outlet.poll(0))
     except (OSError, ValueError):  # not a real file
         return False
+
+
+def stop(number: int, frame: object) -> None:
+    raise Stopped

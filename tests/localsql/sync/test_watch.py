@@ -19,7 +19,15 @@ from django.db import connection
 from django.db.models import Max
 
 from localsql.sync.config import Config, ConfigContext, config_from_text
-from localsql.sync.watch import Metrics, NotificationListener, SyncCommand, again_and_again, seconds, served
+from localsql.sync.watch import (
+    Metrics,
+    NotificationListener,
+    SyncCommand,
+    WatchStopped,
+    again_and_again,
+    seconds,
+    served,
+)
 from policy.models import Revision
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
 from tests.localsql.sync.test_in_step import insert, passed, stored
@@ -145,7 +153,7 @@ def test_what_fails_is_tried_again_later_and_later():
         def wait(self, pause: float) -> bool:
             pauses.append(pause)
             if len(pauses) == 7:
-                raise KeyboardInterrupt
+                raise WatchStopped
             return False
 
     outcomes = iter([True, True, True, True, False, False, True])
