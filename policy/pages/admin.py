@@ -204,7 +204,9 @@ class PolicyVersionAdmin(EditingAdmin):
         if not may_view_facts(request):
             published = replace(published, ignored=Ignored())
         message = published.message[0].upper() + published.message[1:] + "."
-        self.message_user(request, message, messages.WARNING if published.ignored.count else messages.SUCCESS)
+        drafted = published.draft
+        is_doubtful = published.ignored.count or (drafted and (drafted.untested or not drafted.report.success))
+        self.message_user(request, message, messages.WARNING if is_doubtful else messages.SUCCESS)
         if not self.has_view_or_change_permission(request):
             return HttpResponseRedirect(reverse("admin:index"))
         return HttpResponseRedirect(_url("change", published.version))

@@ -233,8 +233,10 @@ def test_failing_tests_may_be_overridden(environment, person, tests_fail):  # no
     assert 'name="force"' in answer.content.decode()
     assert publishing.active_version(environment.pk) is None
     assert 'name="force"' in person.send(EDITOR, source=TESTED, _check="1").content.decode()
-    person.send(EDITOR, source=TESTED, force="on", _publish="1")
+    answer = person.send(EDITOR, source=TESTED, force="on", _publish="1")
     assert publishing.active_version(environment.pk).source == TESTED
+    shown = person.get(answer["Location"]).content.decode()
+    assert re.search(r'<li class="warning">[^<]*1 of 1 test failed', shown), "not as a success"
 
 
 def test_a_version_that_was_published_meanwhile_is_not_overlooked(environment, person):
