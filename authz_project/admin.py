@@ -118,6 +118,12 @@ class ApiKeyAdmin(ChangingAdmin):
     def get_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[Any]:
         return ["prefix", *self.fields, *self._lifecycle] if key else [*self.fields]
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Select the environment if there is only one."""
+        found = Environment.objects.values_list("pk", flat=True)[:2]
+        only = {"environment": found[0]} if len(found) == 1 else {}
+        return only | super().get_changeform_initial_data(request)
+
     def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
         return False  # revoked keys are kept for reference
 

@@ -46,6 +46,17 @@ def test_a_new_key_is_shown_once_and_works(staff, environment):
         assert ">None<" not in shown.content.decode()  # never used, not revoked
 
 
+def test_the_only_environment_is_selected_for_a_new_key(staff, environment):
+    def is_selected() -> bool:
+        page = staff.get("/admin/authz_project/apikey/add/").content.decode()
+        return bool(re.search(r'<option value="\d+" selected>', page))
+
+    Environment.objects.exclude(pk=environment.pk).delete()
+    assert is_selected()
+    Environment.objects.create(slug="staging", name="Staging")
+    assert not is_selected()
+
+
 def test_keys_are_revoked_and_never_deleted(staff, api):
     key = ApiKey.objects.get(environment=api.environment)
     staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [key.id]})

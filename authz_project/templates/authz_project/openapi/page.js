@@ -1,5 +1,11 @@
 "use strict";
 
+// On a phone, the list of endpoints is folded.
+const narrow = matchMedia("(max-width: 52rem)");
+const fold = () => { document.querySelector("nav details").open = !narrow.matches; };
+narrow.addEventListener("change", fold);
+fold();
+
 const key = document.getElementById("key");
 
 for (const article of document.querySelectorAll("article")) {
