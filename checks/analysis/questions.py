@@ -22,6 +22,7 @@ from checks.analysis.search import (
 from checks.analysis.slices import GoalPattern, GoalSlot, sliced, slot_of
 from checks.analysis.translate import ProgramWriter, Universe, atom
 from checks.asking import run
+from checks.asking.advice import Unknown, advice
 from checks.asking.question import Asked, Question, check_predicate
 from checks.asking.snapshot import FactsAlone, Snapshot, fact_of_atom
 from facts.read import facts_about
@@ -235,22 +236,28 @@ def stated(program: Program, goal: str, condition: str = "") -> StatedGoal:
     head = _head_of(goal)
     params: list[str] = []
     args: list[Var | Value] = []
+    typed: list[tuple[str, str | None]] = []
     for place, param in enumerate(head.params):
         match param:
             case ast.Literal(value):
                 args.append(value)
+                typed.append((value.type, value.id))
             case ast.Parameter(variable, type_name):
                 if type_name.text not in program.subtypes:
-                    raise NotAClaim(f"unknown type `{type_name.text}`")
+                    raise NotAClaim(str(Unknown("type", type_name.text, "", tuple(sorted(program.types)))))
                 name = f"any_{place}" if variable.name == "_" else variable.name
                 args.append(Var(name))
                 params.append(f"{name}: {type_name.text}")
+                typed.append((type_name.text, None))
             case ast.Variable(name):
                 name = f"any_{place}" if name == "_" else name
                 args.append(Var(name))
                 params.append(name)
             case _:
                 raise NotAClaim("`@current_unix_time` cannot be an argument of the goal")
+    # "never" about a misspelled action would be true, and mislead.
+    if len(typed) == len(args) and (misspelled := list(advice(program, head.predicate.text, typed))):
+        raise NotAClaim("; ".join(misspelled))
     name = next(each for each in map("claim_{}".format, count(1)) if each not in program.predicates)
     call = Atom(head.predicate.text, tuple(args))
     body = f"{call} and ({condition})" if condition else str(call)

@@ -148,7 +148,8 @@ def test_a_claim_is_proved_or_refuted(db, solver):
     ("goal", "unless", "told"),
     [
         ("allow(u: User", "", "is not a goal"),
-        ('allow(u: Nobody, "read", d: Doc)', "", "unknown type `Nobody`"),
+        ('allow(u: Nobody, "read", d: Doc)', "", "the policy has no type `Nobody`"),
+        ('allow(u: User, "raed", d: Doc)', "", "the policy has no action `raed` on Doc (did you mean `read`?"),
         ('allow(u: User, "read", d: Doc)', "has_rol(u, d)", "no predicate `has_rol` (did you mean `has_role`?)"),
         ('allow(u: User, "read", d: Doc) if true', "", "is not a goal"),
         ('allow(u: User, "read", d: Doc)', "has_role(u", "the claim is not valid"),
