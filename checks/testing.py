@@ -407,7 +407,7 @@ class CoverageReport:
 
     @property
     def sentence(self) -> str:
-        return f"{self.exercised} of {self.total} rules are exercised by a test"
+        return f"{self.exercised:,} of {self.total:,} rules are exercised by a test"
 
 
 @dataclass(frozen=True)

@@ -316,9 +316,12 @@ def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]
 
 
 def version_numbered(environment_id: int, number: int) -> PolicyVersion:
-    found = PolicyVersion.objects.filter(environment_id=environment_id, number=number).first()
+    versions = PolicyVersion.objects.filter(environment_id=environment_id)
+    found = versions.filter(number=number).first()
     if found is None:
-        raise NotFound(f"policy version {number} does not exist")
+        latest = versions.order_by("-number").values_list("number", flat=True).first()
+        hint = f"the latest is {latest}" if latest else "publish a policy first"
+        raise NotFound(f"policy version {number} does not exist; {hint}")
     return found
 
 
@@ -340,8 +343,8 @@ def remarks_on(drafted: CheckedDraft | None, ignored: Ignored) -> list[str]:
 def results_of(report: TestReport) -> str:
     """Return `2 tests passed`, or `1 of 2 tests failed`."""
     failed = sum(bool(test.failures) for test in report.tests)
-    tests = "1 test" if len(report.tests) == 1 else f"{len(report.tests)} tests"
-    return f"{failed} of {tests} failed" if failed else f"{tests} passed"
+    tests = "1 test" if len(report.tests) == 1 else f"{len(report.tests):,} tests"
+    return f"{failed:,} of {tests} failed" if failed else f"{tests} passed"
 
 
 def _figures(drafted: CheckedDraft) -> RecordedResults:

@@ -70,7 +70,11 @@ def summary(found: PolicyDifferences) -> str:
     less = sum(each.less.verdict == Verdict.FOUND for each in found.differences)
     same = sum(each.is_same for each in found.differences)
     kinds = counted(len(found.differences), "permission")
-    return f"{kinds} compared: {more:,} grant more, {less:,} grant less, {same:,} without a difference."
+    return f"{kinds} compared: {_granted(more, 'more')}, {_granted(less, 'less')}, {same:,} without a difference."
+
+
+def _granted(number: int, what: str) -> str:
+    return f"{number:,} {'grants' if number == 1 else 'grant'} {what}"
 
 
 def test_lines(witness: Witness, title: str, program: Program, expected: bool = True) -> Iterator[str]:

@@ -123,7 +123,7 @@ def test_past_facts_are_forgotten_for_good(history, capsys):
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == [role("ann", "reader", "1")]
     call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
     out = capsys.readouterr().out
-    assert "1 matching fact still stored and not affected" in out and "delete_facts" in out
+    assert "1 matching fact is still stored and not affected" in out and "delete_facts" in out
     assert "1 past fact found, valid between revision 2 and 4." in out
     assert "not passed revision 5" in out and out.endswith("1 past fact forgotten\n")
     assert past() == [("ben", 3, 6)]

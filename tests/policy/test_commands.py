@@ -143,7 +143,7 @@ def test_policies_are_shown_as_they_were_sent(environment):
         publishing.publish(environment.pk, text, None)
     assert run("show_policy") == OTHER + "# no line end"
     assert run("show_policy", "--version", "1") == POLICY
-    assert refused("show_policy", "--version", "7") == "policy version 7 does not exist"
+    assert refused("show_policy", "--version", "7") == "policy version 7 does not exist; the latest is 2"
 
 
 def test_the_history_marks_the_active_version(environment):
@@ -161,7 +161,7 @@ def test_an_older_version_is_taken_back(environment):
         publishing.publish(environment.pk, text, None)
     assert run("load_policy", "--version", "1") == "policy version 1 is active\n"
     assert active_version(environment.pk).source == POLICY
-    assert refused("load_policy", "--version", "3") == "policy version 3 does not exist"
+    assert refused("load_policy", "--version", "3") == "policy version 3 does not exist; the latest is 2"
 
 
 def test_policies_are_compared(environment, files):

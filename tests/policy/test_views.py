@@ -171,7 +171,8 @@ def test_earlier_versions_are_told_by_number(api, new_api):
     assert api.get("/policy?id=1").json() == {"policy": {"src": POLICY, "filename": ""}}
     assert api.get("/policy?id=2").json()["policy"]["src"] == OTHER
     unknown = api.get("/policy?id=3")
-    assert (unknown.status_code, unknown.json()) == (404, {"message": "policy version 3 does not exist"})
+    assert unknown.status_code == 404
+    assert unknown.json() == {"message": "policy version 3 does not exist; the latest is 2"}
     assert new_api("other").get("/policy?id=1").status_code == 404
 
 
@@ -207,7 +208,8 @@ def test_metadata_is_of_the_version_that_is_named(api, new_api):
     for query, known in expected.items():
         assert known in api.get(f"/policy_metadata?{query}").json()["metadata"]["resources"], query
     missing = api.get("/policy_metadata?version=3")
-    assert (missing.status_code, missing.json()) == (404, {"message": "policy version 3 does not exist"})
+    assert missing.status_code == 404
+    assert missing.json() == {"message": "policy version 3 does not exist; the latest is 2"}
     assert new_api("other").get("/policy_metadata?version=1").status_code == 404
 
 

@@ -29,9 +29,10 @@ class Command(PolicyCommand):
         with self.progress("searching history"):
             found = matches(environment.pk, wanted)
         if found.stored:
+            be, them = ("is", "it") if found.stored == 1 else ("are", "them")
             self.stdout.write(
-                f"{counted(found.stored, 'matching fact')} still stored and not affected."
-                " To forget them too, delete them first with delete_facts."
+                f"{counted(found.stored, 'matching fact')} {be} still stored and not affected."
+                f" To forget {them}, too, delete {them} with delete_facts first."
             )
         if not found.past:
             self.stdout.write("No past fact matches. Nothing was forgotten.")
