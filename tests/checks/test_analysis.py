@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from checks.analysis import report, search
 from checks.analysis.deep import deep_notices
-from checks.analysis.questions import EngineDisagrees, compared, differing, proved, replay, stated, ways
+from checks.analysis.questions import EngineDisagrees, check_words, compared, differing, proved, replay, stated, ways
 from checks.analysis.search import AnalysisBusy, AnalysisMissing, OutOfLimits, Solver, Verdict, Witness
 from checks.testing import run as run_tests
 from policy.errors import AuthzError
@@ -149,7 +149,6 @@ def test_a_claim_is_proved_or_refuted(db, solver):
     [
         ("allow(u: User", "", "is not a goal"),
         ('allow(u: Nobody, "read", d: Doc)', "", "the policy has no type `Nobody`"),
-        ('allow(u: User, "raed", d: Doc)', "", "the policy has no action `raed` on Doc (did you mean `read`?"),
         ('allow(u: User, "read", d: Doc)', "has_rol(u, d)", "no predicate `has_rol` (did you mean `has_role`?)"),
         ('allow(u: User, "read", d: Doc) if true', "", "is not a goal"),
         ('allow(u: User, "read", d: Doc)', "has_role(u", "the claim is not valid"),
@@ -206,6 +205,14 @@ def test_what_is_not_decided_in_time_fails(db, monkeypatch):
     )
     (failure,) = run_tests(compile_text(FOLDERS + never)).tests[0].failures
     assert failure.endswith("not decided within 10 seconds: unknown: the time or memory limit was reached first")
+
+
+def test_a_misspelled_word_is_refused_before_it_is_proved():
+    program = compile_text(POLICY)
+    check_words(program, 'allow(u: User, "read", d: Doc)')
+    check_words(program, 'allow(u, "raed", d)')  # of any types
+    with pytest.raises(AuthzError, match=r"no action `raed` on Doc \(did you mean `read`\?"):
+        check_words(program, 'allow(u: User, "raed", d: Doc)')
 
 
 # ---- what would allow it -------------------------------------------------------------------------------------------

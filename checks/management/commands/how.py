@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from checks.analysis.questions import MOST_WAYS, stated, stored_around, ways
+from checks.analysis.questions import MOST_WAYS, check_words, stated, stored_around, ways
 from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand, policy_named, way_lines
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
@@ -32,6 +32,7 @@ class Command(AnalysisCommand):
         self, *, environment: str, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
+        check_words(program, goal)
         statement = stated(program, goal)
         stored: list[Atom] = []
         is_whole = True

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from checks.analysis.questions import proved, stated
+from checks.analysis.questions import check_words, proved, stated
 from checks.analysis.report import POLICY, AnalysisCommand, policy_named, proof_lines, status_of_proof
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
@@ -28,6 +28,7 @@ class Command(AnalysisCommand):
         self, *, environment: str, goal: str, unless: str, policy: str, seconds: float, **options: Any
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
+        check_words(program, goal)
         statement = stated(program, goal, unless and f"not ({unless})")
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
             found = proved(statement, solver)
