@@ -13,6 +13,7 @@ from facts import loading, read, store
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import WRITERS, Fact, fact_from_text
+from policy.publishing import publish
 from policy.values import Value
 
 LINES = """{"predicate":"owns","args":[{"type":"User","id":"ann"},{"type":"Repo","id":"r"}]}
@@ -151,6 +152,15 @@ def test_facts_are_deleted_by_pattern_and_counted_first(environment):
     assert "2 facts deleted" in run("delete_facts", "p(T:_, _)")
     with pytest.raises(CommandError):
         run("delete_facts", "p(")
+
+
+def test_a_misspelled_pattern_that_matches_nothing_is_told(environment):
+    assert run("delete_facts", "has_rol(_, _, _)") == "0 facts deleted\n"  # without a policy
+    publish(environment.id, 'actor User {} resource Repo { roles = ["admin"]; }', None)
+    told = "warning: the policy has no predicate `has_rol` (did you mean `has_role`?)"
+    assert told in run("delete_facts", "has_rol(_, _, _)")
+    assert told in run("delete_facts", "has_rol(_, _, _)", dry_run=True)
+    assert run("delete_facts", "has_role(User:ann, _, _)") == "0 facts deleted\n"
 
 
 def test_unknown_environments_and_files_are_told(environment):

@@ -4,10 +4,12 @@ from typing import Any
 
 from facts import read, store
 from facts.store import Deletes
-from facts.wire import pattern_from_text
+from facts.wire import FactPattern, pattern_from_text
+from policy.active import active_program
 from policy.core.journal import by_command
 from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
+from policy.rules.declarations import did_you_mean
 
 
 class Command(PolicyCommand):
@@ -24,7 +26,16 @@ class Command(PolicyCommand):
             with self.progress("counting facts"):
                 number = read.count(environment.pk, wanted)
             self.stdout.write(f"{counted(number, 'matching fact')}; dry run, nothing was deleted")
+            self._check(environment, wanted, number)
             return
         with self.progress("deleting facts"):
             applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
         self.stdout.write(f"{counted(applied.deleted, 'fact')} deleted")
+        self._check(environment, wanted, applied.deleted)
+
+    def _check(self, environment: Environment, wanted: FactPattern, matches: int) -> None:
+        """Warn of a predicate that the policy does not have: a misspelled pattern revokes nothing."""
+        program = None if matches else active_program(environment.pk)
+        if program is not None and wanted.predicate not in program.predicates:
+            hint = did_you_mean(wanted.predicate, program.predicates)
+            self.stderr.write(f"warning: the policy has no predicate `{wanted.predicate}`{hint and f' ({hint})'}")
