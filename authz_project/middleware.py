@@ -17,7 +17,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from authz_project import observers
 from authz_project.database import HEALTH, READINESS
-from authz_project.errors import too_large
+from authz_project.route import too_large
 from policy.core import spans
 from policy.core.config import settings
 from policy.core.spans import enter, leave, request_id_of

@@ -9,8 +9,8 @@ from django.template.loader import render_to_string
 
 from authz_project.database import current
 from authz_project.environments import create_test_environment
-from authz_project.errors import refusal_of
 from authz_project.middleware import ADMIN_POLICY
+from authz_project.route import refusal_of
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
 from policy.templatetags.sentences import sentence
 

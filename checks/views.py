@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import orjson
 
+from checks import serializers
 from checks.asking import ask, by_rows, paging, run
 from checks.asking.ask import confirmed
 from checks.asking.question import Asked, Cache, Query, Question, SnapshotState, allow, by_ids
@@ -17,21 +18,6 @@ from checks.decisions.log import note
 from checks.engine.compile import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
-from checks.serializers import (
-    ACTIONS_QUERIES,
-    MOMENT,
-    ActionsQuery,
-    AuthorizeEachQuery,
-    AuthorizeQuery,
-    AuthorizeResourcesQuery,
-    EvaluateQuery,
-    Expectation,
-    ExplainQuery,
-    FactQuery,
-    ListQuery,
-    MomentQuery,
-    any_value,
-)
 from facts.accept import HEADER, WARNING, Unused, line_of
 from policy.active import Caller, Seen
 from policy.core import spans
@@ -275,7 +261,7 @@ ANY_ACTION = Asked(STRING)
 
 
 class Authorize(Answering):
-    body = AuthorizeQuery
+    body = serializers.AuthorizeQuery
     docs: ClassVar = {"POST": Doc("Check access", ref("Decision"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -286,7 +272,7 @@ class Authorize(Answering):
 
 
 class Actions(Answering):
-    body = ActionsQuery
+    body = serializers.ActionsQuery
     docs: ClassVar = {"POST": Doc("List actions", ref("Actions"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -296,7 +282,7 @@ class Actions(Answering):
 
 
 class List(Answering):
-    body = ListQuery
+    body = serializers.ListQuery
     docs: ClassVar = {
         "POST": Doc(
             "List resources",
@@ -329,7 +315,7 @@ class List(Answering):
 
 
 class AuthorizeResources(Answering):
-    body = AuthorizeResourcesQuery
+    body = serializers.AuthorizeResourcesQuery
     docs: ClassVar = {
         "POST": Doc(
             "Filter resources",
@@ -347,7 +333,7 @@ class AuthorizeResources(Answering):
 
 
 class AuthorizeEach(Answering):
-    body = AuthorizeEachQuery
+    body = serializers.AuthorizeEachQuery
     docs: ClassVar = {
         "POST": Doc(
             "Check access in bulk",
@@ -365,7 +351,7 @@ class AuthorizeEach(Answering):
 
 
 class Evaluate(Answering):
-    body = EvaluateQuery
+    body = serializers.EvaluateQuery
     docs: ClassVar = {
         "POST": Doc(
             "Query the policy",
@@ -385,7 +371,7 @@ class Evaluate(Answering):
 class QueryEndpoint(Answering):
     """The first version of the query."""
 
-    body = FactQuery
+    body = serializers.FactQuery
     docs: ClassVar = {
         "POST": Doc(
             "Query stored and derived facts",
@@ -404,7 +390,7 @@ class QueryEndpoint(Answering):
 class BulkActions(Answering):
     """Context facts and the moment come with the first element, and count for all."""
 
-    body = ACTIONS_QUERIES
+    body = serializers.ACTIONS_QUERIES
     docs: ClassVar = {
         "POST": Doc(
             "List actions in bulk",
@@ -452,7 +438,7 @@ class Explain(Answering):
 class Expect(Asking):
     """What a caller expected of an answer. Nothing is kept, and an unknown answer is fine."""
 
-    body = Expectation
+    body = serializers.Expectation
     docs: ClassVar = {
         "POST": Doc(
             "Record an expected result",
@@ -475,19 +461,19 @@ def moment_asked(request: Request, who: Caller) -> Moment | None:
 
 def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
     """Return the moment of all questions of a request: that of the first, from which no other may differ."""
-    if all(body.keys().isdisjoint(MOMENT) for body in bodies):
+    if all(body.keys().isdisjoint(serializers.MOMENT) for body in bodies):
         return None
     for index, body in enumerate(bodies):
-        for name in MOMENT:
+        for name in serializers.MOMENT:
             if body.get(name) not in (None, bodies[0].get(name)):
                 raise MalformedRequest(f"[{index}].{name}", "must be the same as in the first query")
     return _moment_in(bodies[0], who, "[0]")
 
 
 def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
-    if body.keys().isdisjoint(MOMENT):
+    if body.keys().isdisjoint(serializers.MOMENT):
         return None
-    asked = decoded(MomentQuery, body, path)
+    asked = decoded(serializers.MomentQuery, body, path)
     return moment_of(who.environment_id, asked["as_of"], asked["policy_version"])
 
 
@@ -501,8 +487,8 @@ def actions_question(body: dict) -> Question:
 def explained_question(raw: object) -> tuple[Question, bool]:
     """Return what is to be explained, and whether to search for what would allow it."""
     if isinstance(raw, dict) and "predicate" in raw:
-        return solution(decoded(EvaluateQuery, raw)), False
-    body = decoded(ExplainQuery, raw)
+        return solution(decoded(serializers.EvaluateQuery, raw)), False
+    body = decoded(serializers.ExplainQuery, raw)
     return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]), body["would_allow"]
 
 
@@ -514,7 +500,7 @@ def solution(body: dict) -> Question:
         path = f"constraints.{question.called(name)}"
         if asked.ids is not None and len(asked.ids) != 1:
             raise MalformedRequest(f"{path}.ids", "must be one id, or null for any")
-        variables[name] = asked if asked.ids else any_value(asked.type, path)
+        variables[name] = asked if asked.ids else serializers.any_value(asked.type, path)
     return question._replace(variables=variables, outs=())
 
 

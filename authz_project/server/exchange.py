@@ -12,8 +12,7 @@ from granian.rsgi import HTTPProtocol, Scope
 
 from authz_project import observers
 from authz_project.database import Readiness, draining
-from authz_project.errors import refusal_of
-from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer
+from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer, refusal_of
 from authz_project.server.listening import in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.change import FileOnDisk

@@ -22,10 +22,9 @@ from django.utils.module_loading import import_string
 from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope
 
 from authz_project.database import HEALTH, MEMORY, READINESS, refresh_connection
-from authz_project.errors import too_large
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.logs.access import begin as begin_logs
-from authz_project.route import Environ
+from authz_project.route import Environ, too_large
 from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.listening import in_use
 from authz_project.server.readiness_probe import ReadinessProbe, health_application

@@ -269,7 +269,7 @@ _uncommitted: set[int] = set()  # made in transactions of this process: a rollba
 
 def asker() -> Trusted:
     """Return the project itself as the asker about its environment (`AUTHZ["ENVIRONMENT"]`)."""
-    slug: str = settings.ENVIRONMENT  # type: ignore[misc]  # a project has it in AUTHZ
+    slug: str = settings.ENVIRONMENT
     found = _known.get(slug)
     if found is None:
         environment = environment_named(slug)

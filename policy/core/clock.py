@@ -168,6 +168,8 @@ def microseconds_of_text(text: str) -> int:
     return found
 
 
+MOMENT_BITS = 62  # of the random number that identifies one state of one environment, even among copies of a database
+
+
 def new_moment() -> int:
-    """Return a random number that identifies one state of one environment, even among copies of this database."""
-    return secrets.randbits(62)
+    return secrets.randbits(MOMENT_BITS)

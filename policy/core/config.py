@@ -10,10 +10,9 @@ entry is a setting of its own.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.apps import apps
-from django.conf import LazySettings
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
@@ -73,6 +72,5 @@ def _entry(name: str) -> Any:
     return entries.get(name, DEFAULTS[name])
 
 
-_settings = _Settings()
-settings = cast(LazySettings, _settings)  # so that the type checker knows the settings' types
-setting_changed.connect(_settings.forget)
+settings = _Settings()
+setting_changed.connect(settings.forget)

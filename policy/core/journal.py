@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
+from secrets import randbits
 from sqlite3 import SQLITE_BUSY
 from threading import Condition
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
 from policy.core import spans
-from policy.core.clock import new_moment, now_in, timeline
+from policy.core.clock import MOMENT_BITS, now_in, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
@@ -256,7 +257,7 @@ def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
             if waited > settings.WRITE_TIMEOUT / 10:  # the timeout for the wait may be too short for what follows
                 cursor.execute(_limit(left(0)))
         else:  # on SQLite, the transaction waited for its turn before it began
-            cursor.execute(_NEXT_TURN, (new_moment(), environment_id))
+            cursor.execute(_NEXT_TURN, (randbits(MOMENT_BITS), environment_id))
             row = cursor.fetchone()
     if row is None:
         raise NotFound("the environment no longer exists")
@@ -276,7 +277,7 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) ->
     """
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
-    values = new_moment(), environment_id
+    values = randbits(MOMENT_BITS), environment_id
     started = time.monotonic()
     try:
         if raw.transaction_status != driver.pq.TransactionStatus.IDLE:

@@ -10,7 +10,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import OperationalError
 from django.test import Client
 
-from authz_project import errors
+from authz_project import route
 from authz_project.wsgi import _plain, application
 
 pytestmark = pytest.mark.one_database
@@ -89,8 +89,8 @@ def test_the_admin_says_when_the_database_is_away(db):
 
 def test_a_database_that_is_away_is_one_line_a_second(api, caplog, monkeypatch):
     moment = [1000.0]
-    monkeypatch.setattr(errors, "_seldom", errors._Seldom())
-    monkeypatch.setattr(errors.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(route, "_seldom", route._Seldom())
+    monkeypatch.setattr(route.time, "monotonic", lambda: moment[0])
     gone = OperationalError("connection failed:\n\tIs the server running?")
     with mock.patch("facts.read.stats", side_effect=gone), caplog.at_level(logging.WARNING):
         for _ in range(50):

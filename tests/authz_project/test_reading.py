@@ -9,8 +9,7 @@ import orjson
 import pytest
 from granian.rsgi import ProtocolClosed
 
-from authz_project.errors import refusal_of
-from authz_project.route import parsed
+from authz_project.route import parsed, refusal_of
 from authz_project.server import intake
 from authz_project.server.intake import Body, SmallBody
 from policy.core import memory

@@ -18,7 +18,7 @@ import pytest
 from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
-from authz_project import errors, wsgi
+from authz_project import route, wsgi
 from checks.asking import postgresql
 from policy.core.clock import timeline
 from tests.conftest import Api, whole
@@ -152,7 +152,7 @@ def forget() -> None:
 
 @pytest.mark.parametrize(("method", "path", "body"), ONE_EACH, ids=lambda part: part if isinstance(part, str) else "")
 def test_each_call_that_fails_leaves_all_as_before_or_as_after(filled, faults, monkeypatch, method, path, body):
-    monkeypatch.setattr(errors, "_seldom", errors._Seldom())
+    monkeypatch.setattr(route, "_seldom", route._Seldom())
     is_change = method != "GET" and path.removeprefix("/api") in CHANGES
     before = stored(filled)
     right = ask(filled, method, path, body)

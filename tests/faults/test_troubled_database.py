@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from authz_project import errors
+from authz_project import route
 from authz_project.database import MEMORY, trouble_of
 from checks.asking import run
 
@@ -120,7 +120,7 @@ def test_what_postgresql_says_is_told(db, asking, code, status, told, caplog):
 
 
 def test_too_little_memory_for_one_question_is_no_answer(asking, monkeypatch, caplog):
-    monkeypatch.setattr(errors, "_seldom", errors._Seldom())
+    monkeypatch.setattr(route, "_seldom", route._Seldom())
 
     def exhausted(*_: object):
         raise MemoryError
