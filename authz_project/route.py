@@ -46,14 +46,13 @@ from policy.active import Caller
 from policy.core import memory, spans
 from policy.core.config import settings
 from policy.core.journal import was_cancelled
-from policy.core.memory import demand, exhausted, size_of_parsed
+from policy.core.memory import exhausted
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import (
     AuthzError,
     Cancelled,
     KeyRefused,
-    MalformedRequest,
     NotFound,
     ScopeMissing,
     TooLarge,
@@ -67,10 +66,6 @@ Headers = list[tuple[str, str]]
 # On every response: no content type sniffing, and no paths in Referer headers to other sites.
 ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin")]
 JSON = "application/json"
-DEEPEST = 200  # maximum nesting of a body
-_WRITABLE = 254  # levels that orjson can write; it reads 1,024
-_SMALL = 1 << 16  # bytes; there is always enough memory to parse a body up to this size
-_LARGE = 1 << 20  # bytes; the nesting of larger bodies, mostly changes, is not checked
 
 primary.prepare = refresh_connection  # called before the primary answers what no replica has answered
 
@@ -104,7 +99,7 @@ class Route:
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         enter(request_id, self._path)
         method = environ["REQUEST_METHOD"].upper()
-        request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
+        request = Request(method, environ, lambda: body_of(environ), request_id, started)
         status, headers, content = self.answer_request(request)
         headers.append(("X-Request-ID", request_id))
         headers.append(("Content-Length", str(len(content))))
@@ -169,7 +164,7 @@ class View(APIView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         sent: Any = request  # the middleware has set an id, a time, and a place for its caller
-        asked = Request(sent.method, sent.META, lambda: sent.body, read, sent.request_id, sent.started)
+        asked = Request(sent.method, sent.META, lambda: sent.body, sent.request_id, sent.started)
         status, headers, content = self.route.answer_request(asked)
         sent.caller = asked.auth
         return HttpResponse(content, status=status, headers=dict(headers))
@@ -218,7 +213,7 @@ class KeyAuthentication(BaseAuthentication):
         return None, caller
 
 
-# ---- JSON ---------------------------------------------------------------------------------------------------------
+# ---- bodies -------------------------------------------------------------------------------------------------------
 
 
 def body_of(environ: Environ) -> bytes:
@@ -230,39 +225,6 @@ def body_of(environ: Environ) -> bytes:
     except OSError as error:
         raise UnreadablePostError(*error.args) from error
     return text
-
-
-def read(body: bytes) -> Any:
-    """Return the parsed body; an empty body is an empty object."""
-    return parsed(body) if body else {}
-
-
-def parsed(text: bytes) -> Any:
-    """Return the parsed body, which must be JSON whatever its content type; None if it is only whitespace."""
-    if len(text) > _SMALL:
-        demand(size_of_parsed(text))
-    try:
-        body = orjson.loads(text) if text.strip() else None
-    except SystemError:  # orjson ran out of memory, and reports it in this way
-        raise MemoryError from None
-    except orjson.JSONDecodeError as error:
-        if "memory" in error.msg:  # not about the text: the parser could not allocate its memory
-            raise MemoryError from None
-        raise MalformedRequest("", f"the request body is not valid JSON: {error}") from None
-    if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
-        raise MalformedRequest("", f"the request body is nested deeper than {DEEPEST} levels")
-    return body
-
-
-def _is_too_deep(body: object) -> bool:
-    """Return whether orjson cannot write the body inside this many more lists, which is faster than walking it."""
-    for _ in range(_WRITABLE - DEEPEST):
-        body = [body]
-    try:
-        orjson.dumps(body)
-    except orjson.JSONEncodeError:
-        return True
-    return False
 
 
 def written(data: object) -> bytes:
@@ -320,7 +282,7 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
         log.error("request %s failed", request_id, exc_info=error)
     elif status > 500:
         said = without_details(str(error))
-        _seldom.error(f"request {request_id}: {_message(error, request_id)}: {said}", kind=type(error))
+        _log_seldom(f"request {request_id}: {_message(error, request_id)}: {said}", kind=type(error))
     return Refusal(status, _body(error, request_id), _headers(error))
 
 
@@ -336,7 +298,7 @@ def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
         note_loss()
     if isinstance(error, MemoryError):
         exhausted()
-    _seldom.error(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
+    _log_seldom(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
     return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 
 
@@ -395,16 +357,11 @@ def _sentence(error: APIException) -> str:
     return f"{path}: {text}" if path else text
 
 
-class _Seldom:
-    """Logs one line per second and kind of error: while a database is down, every request has the same one."""
-
-    def __init__(self) -> None:
-        self._once = OncePerSecond()
-
-    def error(self, text: str, kind: object) -> None:
-        left_out = self._once.left_out_before(kind)
-        if left_out is not None:
-            log.error("%s%s", " ".join(text.split())[:LONGEST_LINE], more(left_out))
+_once = OncePerSecond()
 
 
-_seldom = _Seldom()
+def _log_seldom(text: str, kind: object) -> None:
+    """Log one line per second and kind of error: while a database is down, every request has the same one."""
+    left_out = _once.left_out_before(kind)
+    if left_out is not None:
+        log.error("%s%s", " ".join(text.split())[:LONGEST_LINE], more(left_out))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, cast
 
+import orjson
 from django.core.handlers.wsgi import get_bytes_from_wsgi
 from django.db import Error
 from django.http import QueryDict
@@ -20,6 +21,7 @@ from rest_framework.exceptions import APIException
 from policy.active import Caller, confirm
 from policy.core.config import settings
 from policy.core.journal import changing
+from policy.core.memory import demand, size_of_parsed
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.replicas.reading import position_of
 from policy.scopes import Scope
@@ -211,19 +213,17 @@ VERBS = ("get", "post", "delete")
 # one.
 MAY_WAIT = "authz.may_wait"
 _UNREAD = object()
+DEEPEST = 200  # maximum nesting of a body
+_WRITABLE = 254  # levels that orjson can write; it reads 1,024
+_SMALL = 1 << 16  # bytes; there is always enough memory to parse a body up to this size
+_LARGE = 1 << 20  # bytes; the nesting of larger bodies, mostly changes, is not checked
 
 
 class Request:
     """A request. Its body and query string are read and parsed on first use."""
 
     def __init__(
-        self,
-        method: str,
-        headers: dict[str, Any],
-        receive: Callable[[], bytes],
-        read: Callable[[bytes], Any],
-        request_id: str,
-        started: float,
+        self, method: str, headers: dict[str, Any], receive: Callable[[], bytes], request_id: str, started: float
     ):
         self.method = method
         self.headers = headers  # the WSGI environ: headers as HTTP_…, and more
@@ -231,7 +231,6 @@ class Request:
         self.started = started  # by `perf_counter`
         self.auth: Caller | None = None  # the caller, once the key has been looked up
         self._receive = receive
-        self._read = read
         self._body: bytes | None = None
         self._data: Any = _UNREAD
         self._query: Mapping[str, str] | None = None
@@ -245,9 +244,10 @@ class Request:
 
     @property
     def data(self) -> Any:
-        """Return the body, parsed as JSON."""
+        """Return the body, parsed as JSON; an empty body is an empty object."""
         if self._data is _UNREAD:
-            self._data = self._read(self.body)
+            body = self.body
+            self._data = parsed(body) if body else {}
         return self._data
 
     def query_list(self, name: str) -> list[str]:
@@ -260,6 +260,34 @@ class Request:
         if self._query is None:
             self._query = cast(Mapping[str, str], QueryDict(get_bytes_from_wsgi(self.headers, "QUERY_STRING", "")))
         return self._query
+
+
+def parsed(text: bytes) -> Any:
+    """Return the parsed body, which must be JSON whatever its content type; None if it is only whitespace."""
+    if len(text) > _SMALL:
+        demand(size_of_parsed(text))
+    try:
+        body = orjson.loads(text) if text.strip() else None
+    except SystemError:  # orjson ran out of memory, and reports it in this way
+        raise MemoryError from None
+    except orjson.JSONDecodeError as error:
+        if "memory" in error.msg:  # not about the text: the parser could not allocate its memory
+            raise MemoryError from None
+        raise MalformedRequest("", f"the request body is not valid JSON: {error}") from None
+    if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
+        raise MalformedRequest("", f"the request body is nested deeper than {DEEPEST} levels")
+    return body
+
+
+def _is_too_deep(body: object) -> bool:
+    """Return whether orjson cannot write the body inside this many more lists, which is faster than walking it."""
+    for _ in range(_WRITABLE - DEEPEST):
+        body = [body]
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        return True
+    return False
 
 
 def position_seen(request: Request) -> int | None:

@@ -92,9 +92,8 @@ class Session(ABC):
     def prepared(self, key: StatementKey) -> PreparedStatement:
         """Return the statement for the key's questions, from the cache if possible."""
         found = self.statements.found(key)
-        return self._prepared_now(key) if found is None else found
-
-    def _prepared_now(self, key: StatementKey) -> PreparedStatement:
+        if found is not None:
+            return found
         self.check(key)
         if not key.places(self.program_of(key)):  # not cached: callers could make up any number of undeclared types
             return UNANSWERED

@@ -261,7 +261,7 @@ def _answer(line: LogLine, endpoint: Any, question: object) -> tuple[Summary, in
     except orjson.JSONEncodeError:
         raise NotAsked("its request is nested too deeply") from None
     headers = {"HTTP_X_OSOAPIVERSION": "0"} if line.is_published_client else {}
-    request = Request("POST", headers, lambda: text, orjson.loads, line.request_id, 0.0)
+    request = Request("POST", headers, lambda: text, line.request_id, 0.0)
     body, found = endpoint.reply(request, Trusted(line.environment))
     return summary_of(orjson.loads(orjson.dumps(body))), found.revision
 

@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from authz_project import route
+from authz_project.logs.formats import OncePerSecond
 from authz_project.wsgi import _plain, application
 
 pytestmark = pytest.mark.one_database
@@ -89,7 +90,7 @@ def test_the_admin_says_when_the_database_is_away(db):
 
 def test_a_database_that_is_away_is_one_line_a_second(api, caplog, monkeypatch):
     moment = [1000.0]
-    monkeypatch.setattr(route, "_seldom", route._Seldom())
+    monkeypatch.setattr(route, "_once", OncePerSecond())
     monkeypatch.setattr(route.time, "monotonic", lambda: moment[0])
     gone = OperationalError("connection failed:\n\tIs the server running?")
     with mock.patch("facts.read.stats", side_effect=gone), caplog.at_level(logging.WARNING):

@@ -18,7 +18,7 @@ from django.db import Error, OperationalError, connection, transaction
 from authz_project import observers, route
 from authz_project.logs import access, formats
 from authz_project.logs.access import AccessLog, pieces
-from authz_project.logs.formats import FACTS, Json, Plain, shortened
+from authz_project.logs.formats import FACTS, Json, OncePerSecond, Plain, shortened
 from authz_project.management.commands import serve
 from policy.core import spans
 from policy.core.spans import current, enter, leave
@@ -98,7 +98,7 @@ def test_values_that_a_database_tells_of_stand_in_no_log(db, kind, mistake, capl
     assert "bob-7" in str(error)
     said = kind().format(record("failed", exc_info=(type(error), error, error.__traceback__)))
     assert type(error).__name__ in said and "bob-7" not in said
-    monkeypatch.setattr(route, "_seldom", route._Seldom())  # which says the same once a second
+    monkeypatch.setattr(route, "_once", OncePerSecond())  # which says the same once a second
     route.refusal_of(OperationalError(str(error)), "one")
     assert "unreachable" in caplog.text and "bob-7" not in caplog.text
 

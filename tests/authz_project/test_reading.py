@@ -9,11 +9,12 @@ import orjson
 import pytest
 from granian.rsgi import ProtocolClosed
 
-from authz_project.route import parsed, refusal_of
+from authz_project.route import refusal_of
 from authz_project.server import intake
 from authz_project.server.intake import Body, SmallBody
 from policy.core import memory
 from policy.core.memory import NoMemory
+from policy.endpoint import parsed
 
 
 class BrokenBody:

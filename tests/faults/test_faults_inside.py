@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import route, wsgi
+from authz_project.logs.formats import OncePerSecond
 from checks.asking import postgresql
 from policy.core.clock import timeline
 from tests.conftest import Api, whole
@@ -152,7 +153,7 @@ def forget() -> None:
 
 @pytest.mark.parametrize(("method", "path", "body"), ONE_EACH, ids=lambda part: part if isinstance(part, str) else "")
 def test_each_call_that_fails_leaves_all_as_before_or_as_after(filled, faults, monkeypatch, method, path, body):
-    monkeypatch.setattr(route, "_seldom", route._Seldom())
+    monkeypatch.setattr(route, "_once", OncePerSecond())
     is_change = method != "GET" and path.removeprefix("/api") in CHANGES
     before = stored(filled)
     right = ask(filled, method, path, body)

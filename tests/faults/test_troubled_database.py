@@ -7,6 +7,7 @@ from django.db import connection
 
 from authz_project import route
 from authz_project.database import MEMORY, trouble_of
+from authz_project.logs.formats import OncePerSecond
 from checks.asking import run
 
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'
@@ -120,7 +121,7 @@ def test_what_postgresql_says_is_told(db, asking, code, status, told, caplog):
 
 
 def test_too_little_memory_for_one_question_is_no_answer(asking, monkeypatch, caplog):
-    monkeypatch.setattr(route, "_seldom", route._Seldom())
+    monkeypatch.setattr(route, "_once", OncePerSecond())
 
     def exhausted(*_: object):
         raise MemoryError
