@@ -102,7 +102,7 @@ DOCUMENTS = [
 
 def files() -> Iterator[Path]:
     for app in APPS:
-        for pattern in (*PROGRAMS, "**/examples.json", "examples/worlds/*.polar", "deploy/*"):
+        for pattern in (*PROGRAMS, "**/examples.json", "examples/worlds/*.polar", "examples/worlds/*.toml", "deploy/*"):
             yield from (each for each in (ROOT / app).glob(pattern) if "node_modules" not in each.parts)
 
 

@@ -151,7 +151,7 @@ def answered(client, question):
     if question.kind == "authorize":
         return client.post("/authorize", said).json()["allowed"]
     if question.kind != "who":
-        return tuple(sorted(client.post(f"/{question.kind}", said).json()["results"]))
+        return sorted(client.post(f"/{question.kind}", said).json()["results"])
     return who(client, question)
 
 
@@ -164,4 +164,4 @@ def who(client, question):
     }
     call = ["allow", ["who", "does", "it"]]
     query = {"predicate": call, "calls": [], "constraints": constraints, "context_facts": []}
-    return tuple(sorted(row["who"] for row in client.post("/evaluate_query", query).json()["results"]))
+    return sorted(row["who"] for row in client.post("/evaluate_query", query).json()["results"])
