@@ -10,8 +10,8 @@ import pytest
 from django.core.management import get_commands
 
 from authz_project import __version__
-from authz_project.command_line.overview import GROUPS, overview, program_name
-from authz_project.command_line.running import CommandLine
+from authz_project.command_line import GROUPS, overview, program_name
+from authz_project.command_runner import CommandLine
 from tests.authz_project.test_start import manage
 from tests.service import ROOT
 

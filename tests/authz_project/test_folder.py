@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from authz_project.command_line.overview import GROUPS
+from authz_project.command_line import GROUPS
 from authz_project.secret_key import ignore_in_git
 from tests.service import ROOT
 

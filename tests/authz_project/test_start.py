@@ -13,8 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from authz_project import settings
-from authz_project.command_line.arguments import at_least_one, port_number
-from authz_project.management.commands.serve import refuse_outsiders
+from authz_project.management.commands.serve import at_least_one, port_number, refuse_outsiders
 from tests.authz_project.test_serve import SECRET, refusal, sqlite_url  # noqa: F401  a fixture
 from tests.postgresql import free_port
 from tests.sampling import some

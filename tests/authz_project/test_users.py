@@ -5,6 +5,8 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.test import Client
 
+from authz_project.command_runner import CommandLine
+
 pytestmark = pytest.mark.one_database
 
 USERS, GROUPS = "/admin/auth/user/", "/admin/auth/group/"
@@ -134,6 +136,7 @@ def test_createsuperuser_does_not_report_migrations(db, capsys, monkeypatch):
     """`serve` applies them, and `/readyz` reports them: here, they would only be noise."""
     monkeypatch.setattr("django.db.migrations.executor.MigrationExecutor.migration_plan", lambda *args: ["one"])
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "not used 123")
-    call_command("createsuperuser", "--noinput", "--username", "zoe", "--email", "z@example.org")
+    command = CommandLine(["authz"]).fetch_command("createsuperuser")
+    call_command(command, "--noinput", "--username", "zoe", "--email", "z@example.org")
     told = capsys.readouterr()
     assert "migration" not in told.out + told.err and User.objects.filter(username="zoe").exists()

@@ -1,12 +1,12 @@
 """Create, list, rotate and revoke API keys."""
 
+import re
 from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from authz_project.command_line.arguments import above_nothing, duration
 from authz_project.environments import environment_made
 from authz_project.keys import (
     ALL,
@@ -114,3 +114,28 @@ def label(text: str) -> str:
     if len(text) > MOST_LABEL:
         raise ArgumentTypeError(f"the label has {len(text):,} characters; at most {MOST_LABEL} are allowed")
     return text
+
+
+# ---- time spans ---------------------------------------------------------------------------------------------------
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+LONGEST = timedelta(days=36_500)
+
+
+def duration(text: str) -> timedelta:
+    """Parse a time span such as 90d, 24h, 30m or 0."""
+    if text == "0":
+        return timedelta()
+    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
+    span = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else None
+    if span is None or span > LONGEST:
+        raise ArgumentTypeError(f"`{text}` is not a time span such as 90d, 24h or 30m, up to {LONGEST.days:,}d")
+    return span
+
+
+def above_nothing(text: str) -> timedelta:
+    """Parse a time span longer than 0."""
+    span = duration(text)
+    if not span:
+        raise ArgumentTypeError(f"`{text}` is not a time span longer than 0")
+    return span

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from authz_project.command_line.overview import program_name
+from authz_project.command_line import program_name
 from authz_project.environments import environment_made
 from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
 from policy.core.journal import by_command

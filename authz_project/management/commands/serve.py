@@ -6,6 +6,7 @@ import platform
 import secrets
 import socket
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from ipaddress import ip_address
@@ -20,8 +21,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 from django.utils.module_loading import import_string
 
 from authz_project import environments
-from authz_project.command_line.arguments import at_least_one, port_number
-from authz_project.command_line.overview import program_name, version_line
+from authz_project.command_line import program_name, version_line
 from authz_project.database import damage, give_role_parameters, missing_parameters, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import command_line_to_json
@@ -36,7 +36,9 @@ from policy.core.journal import by_command
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 from policy.replicas.status import ReplicaStatus, looked_at, state_of
+from policy.values import whole_number
 
+MOST = 1000  # processes or threads
 START_LOCK = 0x617574687A  # an arbitrary number for an advisory lock
 
 
@@ -314,3 +316,17 @@ def refuse_closed_log(path: str) -> None:
         os.close(opened(path))
     except OSError as reason:
         raise CommandError(f"Cannot write DECISION_LOG `{path}`: {reason.strerror}.") from None
+
+
+def port_number(text: str) -> int:
+    port = whole_number(text, 65535)
+    if not port:
+        raise ArgumentTypeError(f"Port must be between 1 and 65535, not {text!r}")
+    return port
+
+
+def at_least_one(text: str) -> int:
+    number = whole_number(text, MOST)
+    if not number:
+        raise ArgumentTypeError(f"must be a number from 1 to {MOST:,}, not {text!r}")
+    return number

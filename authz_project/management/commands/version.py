@@ -7,7 +7,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError
 
 from authz_project import environments
-from authz_project.command_line.overview import version_line
+from authz_project.command_line import version_line
 from authz_project.database import missing_database
 from policy.management.command import ServiceCommand
 from policy.models import Environment

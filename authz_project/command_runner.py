@@ -1,6 +1,8 @@
-"""Find and run a command, or suggest a similar one."""
+"""Find and run a command, or suggest a similar one; report errors."""
 
 import gc
+import os
+import signal
 import sys
 from argparse import SUPPRESS
 from difflib import get_close_matches
@@ -9,10 +11,13 @@ from typing import Any
 
 import django
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import ManagementUtility, get_commands
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import DatabaseError, InterfaceError, OperationalError
 
-from authz_project.command_line.overview import GROUPS, overview, program_name, version_line
+from authz_project.command_line import GROUPS, overview, program_name, version_line
+from authz_project.database import lacks_tables, missing_database
 
 # Django's options, which every command accepts and no help text repeats.
 OF_EVERY_COMMAND = {
@@ -20,10 +25,6 @@ OF_EVERY_COMMAND = {
     "--skip-checks",
 }  # fmt: skip
 WIDTH = 100
-
-
-def run(argv: list[str]) -> None:
-    CommandLine(argv).execute()
 
 
 def with_own_help(command: BaseCommand) -> None:
@@ -65,6 +66,8 @@ class CommandLine(ManagementUtility):
             sys.exit(f"error: {self.unknown(subcommand)}")
         command: BaseCommand = super().fetch_command(subcommand)
         with_own_help(command)
+        if subcommand == "createsuperuser":  # its checks import every page, and `serve` reports migrations
+            command.requires_system_checks, command.requires_migrations_checks = (), False
         gc.enable()
         gc.freeze()  # imported objects are permanent: exclude them from garbage collection
         return command
@@ -88,3 +91,52 @@ class CommandLine(ManagementUtility):
             for app, names in sorted(others.items())
         ]
         return "\n".join([overview(program_name(self.argv[0])), "", "Commands of Django", *rows])
+
+
+# ---- errors -------------------------------------------------------------------------------------------------------
+
+
+def ending_of(reason: BaseException) -> str | int:
+    """Return the exit message or status of the process; reraise the exception if it is a bug."""
+    match reason:
+        case KeyboardInterrupt():
+            return 128 + signal.SIGINT
+        case BrokenPipeError():  # the reader closed the pipe, as `head` does
+            _forget_output()
+            return 128 + signal.SIGPIPE
+        case ImproperlyConfigured():
+            return f"error: {reason}"
+        case DatabaseError() | InterfaceError():
+            return f"error: {_matter_with(reason)}"
+        case UnicodeEncodeError():
+            return f"error: {_unwritable(reason)}"
+        case OSError():
+            _forget_output()
+            return f"error: {(reason.strerror or str(reason)).lower()}"
+    raise reason
+
+
+def _forget_output() -> None:
+    """Redirect standard output to /dev/null, so that the flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _matter_with(error: DatabaseError | InterfaceError) -> str:
+    program = program_name(sys.argv[0])
+    if "unable to open" in str(error) and (missing := missing_database()):
+        return (
+            f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL sets its location."
+        )
+    if lacks_tables(error):
+        return f"The database has no tables. Run `{program} serve` or `{program} migrate`."
+    if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
+        raise error
+    first = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"Cannot use the database: {first.strip()}. Check DATABASE_URL."
+
+
+def _unwritable(error: UnicodeEncodeError) -> str:
+    char = ascii(error.object[error.start])
+    if any("\ud800" <= each <= "\udfff" for each in error.object):
+        return "An argument is not UTF-8 text. Encode names and ids in UTF-8."
+    return f"The output encoding {error.encoding} cannot represent {char}. Set PYTHONIOENCODING=utf-8."

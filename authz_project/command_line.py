@@ -1,9 +1,18 @@
-"""The list of commands that `authz --help` prints."""
+"""The command line, `authz` or `manage.py`, and the list of its commands.
 
+Only `command_runner`, which runs a command, imports Django, so help is printed at once.
+"""
+
+import gc
+import os
+import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from authz_project import __version__
 
+HELP: tuple[list[str], ...] = (["help"], ["--help"], ["-h"], [])
 GROUPS: dict[str, dict[str, str]] = {
     "Service": {
         "serve": "prepare the database and run the server",
@@ -55,6 +64,35 @@ GROUPS: dict[str, dict[str, str]] = {
         "verify": "verify the database, or a backup",
     },
 }
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
+    os.umask(0o077)  # databases contain password hashes, dumps contain permissions: files are private
+    gc.disable()  # during imports, which leave no garbage
+    try:
+        _run(sys.argv)
+        if not sys.stdout.closed:  # closed by the language server
+            sys.stdout.flush()  # here, where a failure can still be reported
+    except (Exception, KeyboardInterrupt) as reason:
+        sys.exit(_runner().ending_of(reason))
+    finally:
+        gc.enable()  # for programs that call this and continue
+
+
+def _run(argv: list[str]) -> None:
+    words = argv[1:]
+    if words in HELP:
+        print(overview(program_name(argv[0])))
+    elif words == ["--version"]:
+        print(version_line())
+    else:
+        _runner().CommandLine(argv).execute()
+
+
+def _runner() -> Any:
+    """Import what needs Django only when it is used: the import takes ten times as long as printing help."""
+    return import_module("authz_project.command_runner")
 
 
 def overview(program: str) -> str:
