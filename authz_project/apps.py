@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.core import checks
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import import_string
@@ -7,6 +8,7 @@ from policy.core.clock import meet_connection
 
 
 class AuthzProjectConfig(AppConfig):
+    default = True  # of the two in this module
     name = "authz_project"
     verbose_name = "Access"
 
@@ -14,6 +16,12 @@ class AuthzProjectConfig(AppConfig):
         connection_created.connect(meet_connection)
         checks.register(check_service, "service")
         checks.register(check_deployment, "service", deploy=True)
+
+
+class ConsoleConfig(SimpleAdminConfig):
+    """Django's admin, with this service's console as its site."""
+
+    default_site = "authz_project.console.Console"
 
 
 def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import NamedTuple
 
 from django.conf import settings
@@ -111,3 +112,28 @@ def tell(
                 observer(seen)
         except Exception:
             log.exception("request %s: observer failed", request_id)
+
+
+# ---- traces -------------------------------------------------------------------------------------------------------
+
+PROTOCOL = "http/protobuf"
+
+
+def begin_traces() -> None:
+    """Start tracing if OpenTelemetry's variables enable it. Call it once per server process.
+
+    Only then is OpenTelemetry imported. If tracing is impossible, the reason is logged, and requests are answered
+    normally.
+    """
+    log = logging.getLogger("authz.traces")
+    if not settings.OTEL_ENDPOINT or settings.OTEL_SDK_DISABLED or settings.OTEL_TRACES_EXPORTER != "otlp":
+        return
+    if settings.OTEL_PROTOCOL != PROTOCOL:
+        log.error("tracing is disabled: OTEL_EXPORTER_OTLP_PROTOCOL must be %s, the only supported protocol", PROTOCOL)
+        return
+    try:
+        traces = import_module("authz_project.traces")
+    except ImportError as reason:
+        log.error('tracing is disabled: %s; run pip install "authz-project[otel]"', reason)
+        return
+    traces.start()

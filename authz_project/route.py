@@ -39,7 +39,7 @@ from authz_project.database import (
 )
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.limits import TooManyRequests, take_token
-from authz_project.logs.formats import OncePerSecond, more, without_details
+from authz_project.log_formats import OncePerSecond, more, without_details
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.active import Caller

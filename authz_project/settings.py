@@ -289,7 +289,7 @@ DECISION_LOG_CONTEXT = boolean("DECISION_LOG_CONTEXT", default=True)  # log cont
 
 INSTALLED_APPS = [
     "authz_project",  # first, so that its templates override
-    "authz_project.console.apps.ConsoleConfig",  # imports no pages; `urls` does, which commands don't need
+    "authz_project.apps.ConsoleConfig",  # imports no pages; `urls` does, which commands don't need
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -353,11 +353,11 @@ OTEL_SDK_DISABLED = env.str("OTEL_SDK_DISABLED", default="").strip().lower() == 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": f"authz_project.logs.formats.{LOG_FORMAT.title()}"}},
-    "filters": {"briefly": {"()": "authz_project.logs.formats.UntrustedLogFilter"}},
+    "formatters": {"line": {"()": f"authz_project.log_formats.{LOG_FORMAT.title()}"}},
+    "filters": {"briefly": {"()": "authz_project.log_formats.UntrustedLogFilter"}},
     "handlers": {
-        "console": {"class": "authz_project.logs.formats.LineHandler", "formatter": "line"},
-        "briefly": {"class": "authz_project.logs.formats.LineHandler", "formatter": "line", "filters": ["briefly"]},
+        "console": {"class": "authz_project.log_formats.LineHandler", "formatter": "line"},
+        "briefly": {"class": "authz_project.log_formats.LineHandler", "formatter": "line", "filters": ["briefly"]},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     # Errors of callers are reported in responses, and the service's own are logged there.

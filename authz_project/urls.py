@@ -9,9 +9,8 @@ import checks.urls
 import facts.views
 import localsql.views
 import policy.urls
-from authz_project import views
-from authz_project.documents import library as documents
-from authz_project.openapi.document import OpenAPIDocument, OpenAPIPage
+from authz_project import documents, views
+from authz_project.openapi import OpenAPIDocument, OpenAPIPage
 from authz_project.route import view_class
 from policy.endpoint import Endpoint
 

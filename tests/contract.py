@@ -6,7 +6,7 @@ from functools import cache
 import jsonschema
 import requests
 
-from authz_project.openapi.document import document_of, operations_of
+from authz_project.openapi import document_of, operations_of
 from authz_project.urls import endpoints
 
 OPERATIONS = operations_of(endpoints)

@@ -4,7 +4,7 @@ import json
 import logging
 from contextlib import contextmanager
 
-from authz_project.logs.formats import Json
+from authz_project.log_formats import Json
 
 
 class Collected(logging.Handler):

@@ -21,9 +21,10 @@ from django.http import HttpRequest, parse_cookie
 from django.utils.module_loading import import_string
 from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope
 
+from authz_project.access_log import begin as begin_logs
 from authz_project.database import HEALTH, MEMORY, READINESS, refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
-from authz_project.logs.access import begin as begin_logs
+from authz_project.observers import begin_traces
 from authz_project.route import Environ, too_large
 from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.listening import in_use
@@ -31,7 +32,6 @@ from authz_project.server.readiness_probe import ReadinessProbe, health_applicat
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRejections, FeedThreads, TaskQueue
 from authz_project.side_listener import start_listener
-from authz_project.traces import begin as begin_traces
 from checks.asking.run import turns
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 from django.template import Context
 
-from authz_project.console import site
+from authz_project import console
 
 register = template.Library()
 
@@ -16,9 +16,9 @@ register = template.Library()
 def console_navigation(context: Context) -> dict[str, Any]:
     """Show the navigation and the environments."""
     request = context["request"]
-    environments = site.environment_links(request, context)
+    environments = console.environment_links(request, context)
     return {
-        "links": site.links(request),
+        "links": console.links(request),
         "environments": environments,
         "environment": next((each.title for each in environments if each.is_here), "environment"),
         "request": request,

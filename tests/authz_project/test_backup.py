@@ -15,8 +15,8 @@ from unittest import mock
 import pytest
 from django.db import connection
 
-from authz_project.backups import archive
-from authz_project.backups.archive import CannotCopy, copy
+from authz_project import backups as archive
+from authz_project.backups import CannotCopy, copy
 from tests.authz_project.test_upgrade import DUMP
 from tests.service import ROOT, Service, start_service
 

@@ -13,11 +13,10 @@ import psycopg
 import pytest
 from django.core.management import CommandError
 
-from authz_project.backups import archive
-from authz_project.backups.archive import DumpProgram, dump_findings
-from authz_project.backups.verify import CannotRestore, restore_dump
+from authz_project import backups as archive
+from authz_project.backups import DumpProgram, dump_findings
 from authz_project.management.commands.backup import Command
-from authz_project.management.commands.verify import scratch_config
+from authz_project.management.commands.verify import CannotRestore, restore_dump, scratch_config
 from authz_project.settings import database_from_url
 from tests.authz_project.test_backup import POLICY
 from tests.service import ROOT
@@ -124,7 +123,7 @@ def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     broken = tmp_path / "broken.dump"
     broken.write_bytes(b"PGDMP" + b"\0" * 100)
     assert [finding.is_good for finding in dump_findings(broken)] == [False]
-    with mock.patch("authz_project.backups.archive.program", lambda name: None):
+    with mock.patch("authz_project.backups.program", lambda name: None):
         assert "pg_restore is not installed. Install PostgreSQL's client programs." in next(dump_findings(broken)).text
 
 

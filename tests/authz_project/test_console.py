@@ -128,7 +128,7 @@ def test_home_says_what_is_well_and_what_is_not(staff, environment):
 
 def test_home_says_how_many_questions_there_were_where_metrics_are_on(staff, environment, monkeypatch):
     assert "in the last minute" not in staff.get("/admin/").content.decode()
-    monkeypatch.setattr("authz_project.console.site.decisions_last_minute", lambda: 1234)
+    monkeypatch.setattr("authz_project.console.decisions_last_minute", lambda: 1234)
     assert "1,234 in the last minute" in staff.get("/admin/").content.decode()
 
 

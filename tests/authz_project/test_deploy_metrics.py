@@ -8,7 +8,7 @@ import yaml
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.parser import text_string_to_metric_families
 
-from authz_project.console import site
+from authz_project import console
 from authz_project.metrics import METRICS, Metric
 from tests.samples import page
 from tests.service import ROOT
@@ -119,8 +119,8 @@ def test_decisions_of_the_last_minute_are_those_of_all_workers(tmp_path, setting
         file = MmapedDict(str(tmp_path / f"gauge_livesum_{process}.db"))
         file.write_value(mmap_key(name, name, [], [], "…"), number, 0.0)
         file.close()
-    assert site.decisions_last_minute() is None
+    assert console.decisions_last_minute() is None
     settings.METRICS_FOLDER = str(tmp_path)
-    assert site.decisions_last_minute() == 42
+    assert console.decisions_last_minute() == 42
     settings.METRICS_FOLDER = str(tmp_path / "gone")
-    assert site.decisions_last_minute() is None
+    assert console.decisions_last_minute() is None

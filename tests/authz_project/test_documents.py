@@ -14,11 +14,10 @@ from django.db import connection
 from django.test import Client
 
 from authz_project import __version__
-from authz_project.documents import library
-from authz_project.documents import views as search_module
-from authz_project.documents.library import Document
-from authz_project.documents.markdown import anchor_of, coloured, rendered, sections_of
-from authz_project.documents.views import search, words_of
+from authz_project import document_pages as search_module
+from authz_project import documents as library
+from authz_project.document_pages import anchor_of, coloured, rendered, search, sections_of, words_of
+from authz_project.documents import Document
 from tests.service import ROOT
 
 PAGES = library.documents()
@@ -274,7 +273,7 @@ def test_a_search_takes_little_of_a_processor(browser, words):
 
 
 def test_one_search_runs_at_a_time(browser, monkeypatch):
-    monkeypatch.setattr("authz_project.documents.views.WAIT", 0.01)
+    monkeypatch.setattr("authz_project.document_pages.WAIT", 0.01)
     with search_module._one_at_a_time:
         answer = Client(raise_request_exception=False).get("/docs/?q=policy")
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
@@ -287,7 +286,7 @@ def test_one_search_runs_at_a_time(browser, monkeypatch):
 def test_what_renders_is_imported_with_the_first_page(tmp_path):
     code = (
         "import sys, authz_project.wsgi as w; from django.test import Client\n"
-        "renders = {'markdown_it', 'pygments.lexers.shell', 'authz_project.documents.views'}\n"
+        "renders = {'markdown_it', 'pygments.lexers.shell', 'authz_project.document_pages'}\n"
         "loaded = lambda: renders & set(sys.modules)\n"
         "assert not loaded(); assert Client().get('/docs/tutorial/').status_code == 200; assert len(loaded()) == 3"
     )

@@ -11,7 +11,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from authz_project import route
-from authz_project.logs.formats import OncePerSecond
+from authz_project.log_formats import OncePerSecond
 from authz_project.wsgi import _plain, application
 
 pytestmark = pytest.mark.one_database

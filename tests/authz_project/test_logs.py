@@ -15,10 +15,11 @@ import pytest
 from django.conf import settings
 from django.db import Error, OperationalError, connection, transaction
 
+from authz_project import access_log as access
+from authz_project import log_formats as formats
 from authz_project import observers, route
-from authz_project.logs import access, formats
-from authz_project.logs.access import AccessLog, pieces
-from authz_project.logs.formats import FACTS, Json, OncePerSecond, Plain, shortened
+from authz_project.access_log import AccessLog, pieces
+from authz_project.log_formats import FACTS, Json, OncePerSecond, Plain, shortened
 from authz_project.management.commands import serve
 from policy.core import spans
 from policy.core.spans import current, enter, leave
@@ -195,8 +196,8 @@ def test_lines_of_threads_and_processes_stay_whole(tmp_path):
     program = tmp_path / "writer.py"
     program.write_text(
         "import logging, sys, threading\n"
-        "from authz_project.logs.formats import Json\n"
-        "from authz_project.logs.formats import LineHandler\n"
+        "from authz_project.log_formats import Json\n"
+        "from authz_project.log_formats import LineHandler\n"
         "handler = LineHandler(); handler.setFormatter(Json())\n"
         "log = logging.getLogger('x'); log.addHandler(handler); log.propagate = False\n"
         "def write(n):\n"

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from authz_project import observers
-from authz_project.logs.access import tell_if_question
+from authz_project.access_log import tell_if_question
 from tests.authz_project.test_observers import published, send, way  # noqa: F401  fixtures
 from tests.logged import logged
 

@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
-from authz_project import observers, traces
-from authz_project.traces.telemetry import MOST, Traces
+from authz_project import observers
+from authz_project.traces import MOST, Traces
 from tests.authz_project.test_observers import QUESTION, published, send, way  # noqa: F401  fixtures
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT, start_service
@@ -172,8 +172,8 @@ def test_without_being_asked_nothing_is_imported(tmp_path, variables):
 )
 def test_what_is_missing_is_said(settings, caplog, protocol, missing, told):
     settings.OTEL_ENDPOINT, settings.OTEL_PROTOCOL = "http://127.0.0.1:1", protocol
-    with mock.patch.object(traces, "import_module", side_effect=missing):
-        traces.begin()
+    with mock.patch.object(observers, "import_module", side_effect=missing):
+        observers.begin_traces()
     (line,) = caplog.messages
     assert line.startswith("tracing is disabled: ") and told in line
 

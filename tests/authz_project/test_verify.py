@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from authz_project.backups.verify import findings
+from authz_project.management.commands.verify import findings
 from facts import history
 from facts.views import PATTERN
 from policy.models import Environment

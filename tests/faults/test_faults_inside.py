@@ -19,7 +19,7 @@ from django.db import connection
 from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import route, wsgi
-from authz_project.logs.formats import OncePerSecond
+from authz_project.log_formats import OncePerSecond
 from checks.asking import postgresql
 from policy.core.clock import timeline
 from tests.conftest import Api, whole

@@ -7,7 +7,7 @@ from django.db import connection
 
 from authz_project import route
 from authz_project.database import MEMORY, trouble_of
-from authz_project.logs.formats import OncePerSecond
+from authz_project.log_formats import OncePerSecond
 from checks.asking import run
 
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from authz_project.backups.archive import CannotCopy, copy, dump_call, has_key_password, program, secret_of
+from authz_project.backups import CannotCopy, copy, dump_call, has_key_password, program, secret_of
 from authz_project.database import is_pooled
 from authz_project.secret_key import ignore_in_git, is_in_repository
 from policy.management.command import ServiceCommand

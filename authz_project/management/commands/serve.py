@@ -24,7 +24,7 @@ from authz_project import environments
 from authz_project.command_line import program_name, version_line
 from authz_project.database import damage, give_role_parameters, missing_parameters, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
-from authz_project.logs.formats import command_line_to_json
+from authz_project.log_formats import command_line_to_json
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker

@@ -1,4 +1,4 @@
-"""Make the spans of a request once it is answered: one for the request, and one for each part that took time.
+"""OpenTelemetry traces: the spans of an answered request, one for it and one for each part that took time.
 
 They follow OpenTelemetry's semantic conventions. Of the values that callers choose, spans have only the request id and
 the parent in `traceparent`: no unknown paths, no statements, no values.

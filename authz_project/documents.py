@@ -1,4 +1,4 @@
-"""The list of documentation pages, and their URLs."""
+"""The documentation, Markdown files served publicly at /docs/: the list of pages, in order, and their URLs."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from django.views.generic import RedirectView
 
 def _view(name: str) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, **given: str) -> HttpResponse:
-        response: HttpResponse = import_string(f"authz_project.documents.views.{name}")(request, **given)
+        response: HttpResponse = import_string(f"authz_project.document_pages.{name}")(request, **given)
         return response
 
     return answer
@@ -35,7 +35,7 @@ urlpatterns: list[URLPattern] = [
 
 # ---- the list of pages, in reading order --------------------------------------------------------------------------
 
-FOLDER = Path(__file__).parent.parent / "docs"
+FOLDER = Path(__file__).with_name("docs")
 FRONT = "index"
 ORDER = {
     "Get started": (FRONT, "tutorial", "concepts"),

@@ -13,7 +13,7 @@ from functools import lru_cache
 import orjson
 from django.conf import settings
 
-from authz_project.logs.formats import FACTS, most_at_once, write
+from authz_project.log_formats import FACTS, most_at_once, write
 from authz_project.observers import AnsweredRequest, observe
 from checks.asking.advice import redacted, redacted_root
 from checks.asking.question import Outline, StatementKey, tables_read
