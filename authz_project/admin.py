@@ -21,16 +21,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.text import capfirst
 
-from authz_project.keys import (
-    TEST_SLUG,
-    CannotRotate,
-    Rotated,
-    create_key,
-    revoke_key,
-    rotate_key,
-    scopes_text,
-    state_of,
-)
+from authz_project import keys
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.pages.browse import timeline_url
@@ -132,11 +123,11 @@ class ApiKeyAdmin(ChangingAdmin):
 
     @admin.display(description="state")
     def state(self, key: ApiKey) -> str:
-        return state_of(key, timezone.now()).partition(" ")[0]
+        return keys.state_of(key, timezone.now()).partition(" ")[0]
 
     @admin.display(description="scopes")
     def good_for(self, key: ApiKey) -> str:
-        return scopes_text(key)
+        return keys.scopes_text(key)
 
     @admin.display(ordering="created_at")
     def created(self, key: ApiKey) -> str:
@@ -158,7 +149,7 @@ class ApiKeyAdmin(ChangingAdmin):
         if change:
             key.save(update_fields=["label", "expires_at", *SCOPE_COLUMNS.values()])
             return
-        made, key.token = create_key(key.environment, key.label, key.expires_at, key.scopes, by_admin(request))
+        made, key.token = keys.create_key(key.environment, key.label, key.expires_at, key.scopes, by_admin(request))
         key.pk, key.prefix = made.pk, made.prefix
 
     def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
@@ -172,24 +163,26 @@ class ApiKeyAdmin(ChangingAdmin):
         return answer
 
     @admin.action(description="Rotate the selected keys", permissions=["rotate"])
-    def rotate(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> HttpResponse | None:
+    def rotate(self, request: HttpRequest, chosen: models.QuerySet[ApiKey]) -> HttpResponse | None:
         """Create a successor of each key, all or none, and show them. The old keys stay valid for a day."""
-        rotated: list[Rotated] = []
+        rotated: list[keys.Rotated] = []
         try:
             with transaction.atomic():
-                for key in keys:
-                    rotated.append(rotate_key(key, by_admin(request)))
+                for key in chosen:
+                    rotated.append(keys.rotate_key(key, by_admin(request)))
                     self.log_change(request, key, f"Rotated; replaced by {rotated[-1].new.prefix}.")
-        except CannotRotate as reason:
+        except keys.CannotRotate as reason:
             self.message_user(request, f"No key was rotated: {reason.message}", messages.ERROR)
             return None
         return self._shown_once(request, "Rotated API keys", {"rotated": rotated})
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
-    def revoke(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> None:
-        for key in keys:
-            revoke_key(key)
-        self.message_user(request, f"{len(keys)} key{'s are' if len(keys) != 1 else ' is'} revoked.", messages.SUCCESS)
+    def revoke(self, request: HttpRequest, chosen: models.QuerySet[ApiKey]) -> None:
+        for key in chosen:
+            keys.revoke_key(key)
+        self.message_user(
+            request, f"{len(chosen)} key{'s are' if len(chosen) != 1 else ' is'} revoked.", messages.SUCCESS
+        )
 
 
 @admin.register(Environment)
@@ -226,7 +219,7 @@ class EnvironmentAdmin(ChangingAdmin):
         shown = super().formfield_for_dbfield(db_field, request, **options)
         if shown is not None and db_field.name == "slug":
             shown.help_text = "1 to 40 letters and digits. It cannot be changed later."
-            shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
+            shown.validators.append(RegexValidator(keys.TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
         return shown
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:

@@ -2,7 +2,7 @@
 
 Read it in this order:
 
-* `model`               a common form for what all engines express, and the report of what cannot be converted
+* `ir`                  an intermediate representation of what all engines express, and the report on its conversion
 * `files`               reads files with the place of each value, parses texts by grammars, and writes results
 * `openfga`, `spicedb`  read the files of each engine (`spicedb_schema` its schemas); both use `cel`, for conditions
 * `layout`              how each relation is expressed in Polar

@@ -10,28 +10,8 @@ from functools import reduce
 from ipaddress import IPv4Address, IPv4Network
 from typing import NamedTuple
 
+from authz_project.importers import ir
 from authz_project.importers.files import Grammar, NotParsed, SyntaxTree
-from authz_project.importers.model import (
-    AllOf,
-    Always,
-    AnyOf,
-    Constant,
-    ContextValues,
-    GivenValue,
-    InNetwork,
-    IsTrue,
-    ModelComparison,
-    ModelCondition,
-    ModelOperand,
-    ModelParameter,
-    ModelTest,
-    Negation,
-    OneOf,
-    Place,
-    Sum,
-    Unsupported,
-    atoms,
-)
 from facts.wire import MAX_ID_BYTES
 from policy.values import BOOLEAN, INTEGER, STRING, Value, whole_number
 
@@ -197,55 +177,55 @@ def seconds_of_duration(text: str) -> int:
 # ---- derived values --------------------------------------------------------------------------------------------------
 
 
-def described(operand: ModelOperand) -> str:
+def described(operand: ir.ModelOperand) -> str:
     """Return the name of a parameter that has the operand's value: `granted + lifetime`."""
     match operand:
-        case GivenValue(name):
+        case ir.GivenValue(name):
             return name
-        case Constant(value):
+        case ir.Constant(value):
             return str(value)
-        case Sum(left, right, minus):
-            second = f"({described(right)})" if isinstance(right, Sum) else described(right)
+        case ir.Sum(left, right, minus):
+            second = f"({described(right)})" if isinstance(right, ir.Sum) else described(right)
             return f"{described(left)} {'-' if minus else '+'} {second}"
 
 
-def asked_values(condition: ModelCondition) -> dict[str, str]:
+def asked_values(condition: ir.ModelCondition) -> dict[str, str]:
     """Return the values that a condition needs, with their Polar types: parameters, sums, and network bounds."""
     types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
     others = unasked(condition) if condition.needs_every_value else []
     return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
 
 
-def unasked(condition: ModelCondition) -> list[str]:
+def unasked(condition: ir.ModelCondition) -> list[str]:
     """Return the parameters that the translated test does not use."""
     asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
     asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
     return [each.name for each in condition.parameters if each.name not in asked]
 
 
-def _asked(test: ModelTest) -> Iterator[str]:
-    for atom in atoms(test):
+def _asked(test: ir.ModelTest) -> Iterator[str]:
+    for atom in ir.atoms(test):
         match atom:
-            case IsTrue(name):
+            case ir.IsTrue(name):
                 yield name
-            case ModelComparison(_, left, right):
-                yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
-            case OneOf(item, values):
-                yield from (described(each) for each in (item, values) if isinstance(each, GivenValue | Sum))
-            case InNetwork(address, network):
-                if isinstance(address, GivenValue):
+            case ir.ModelComparison(_, left, right):
+                yield from (described(each) for each in (left, right) if not isinstance(each, ir.Constant))
+            case ir.OneOf(item, values):
+                yield from (described(each) for each in (item, values) if isinstance(each, ir.GivenValue | ir.Sum))
+            case ir.InNetwork(address, network):
+                if isinstance(address, ir.GivenValue):
                     yield address.parameter
-                if isinstance(network, GivenValue):
+                if isinstance(network, ir.GivenValue):
                     yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
 
 
-def worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
+def worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
     """Return the values that a tuple or request gives to a condition, by name. Raise NoValue without an equivalent."""
     asked = asked_values(condition)
     return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
 
 
-def _all_worked_out(condition: ModelCondition, values: ContextValues) -> dict[str, list[Value]]:
+def _all_worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
     types = {each.name: each.type for each in condition.parameters}
     found: dict[str, list[Value]] = {}
     for name, raw in values:
@@ -268,13 +248,13 @@ def _all_worked_out(condition: ModelCondition, values: ContextValues) -> dict[st
     return found
 
 
-def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
+def _total(operand: ir.ModelOperand, found: dict[str, list[Value]]) -> int | None:
     match operand:
-        case GivenValue(name):
+        case ir.GivenValue(name):
             return int(found[name][0].id) if name in found else None
-        case Constant(value):
+        case ir.Constant(value):
             return int(value)
-        case Sum(left, right, minus, type=type_name):
+        case ir.Sum(left, right, minus, type=type_name):
             first, second = _total(left, found), _total(right, found)
             if first is None or second is None:
                 return None
@@ -284,28 +264,28 @@ def _total(operand: ModelOperand, found: dict[str, list[Value]]) -> int | None:
             return number
 
 
-def sums(test: ModelTest) -> list[Sum]:
+def sums(test: ir.ModelTest) -> list[ir.Sum]:
     """Return the outermost sums of a test."""
     found: list[object] = []
-    for atom in atoms(test):
-        if isinstance(atom, ModelComparison):
+    for atom in ir.atoms(test):
+        if isinstance(atom, ir.ModelComparison):
             found += [atom.left, atom.right]
-        elif isinstance(atom, OneOf):
+        elif isinstance(atom, ir.OneOf):
             found.append(atom.item)
-    return [each for each in found if isinstance(each, Sum)]
+    return [each for each in found if isinstance(each, ir.Sum)]
 
 
-def networks(test: ModelTest) -> list[GivenValue]:
+def networks(test: ir.ModelTest) -> list[ir.GivenValue]:
     """Return the networks of a test that are parameters."""
-    found = (atom.network for atom in atoms(test) if isinstance(atom, InNetwork))
-    return [each for each in found if isinstance(each, GivenValue)]
+    found = (atom.network for atom in ir.atoms(test) if isinstance(atom, ir.InNetwork))
+    return [each for each in found if isinstance(each, ir.GivenValue)]
 
 
-def parameters_of(operand: ModelOperand) -> list[str]:
+def parameters_of(operand: ir.ModelOperand) -> list[str]:
     match operand:
-        case GivenValue(name):
+        case ir.GivenValue(name):
             return [name]
-        case Sum(left, right):
+        case ir.Sum(left, right):
             return [*parameters_of(left), *parameters_of(right)]
     return []
 
@@ -393,7 +373,7 @@ _CONSTANTS = (*_ADDED, "uint", "double")  # types of sums of constants
 
 
 class _Typed(NamedTuple):
-    operand: ModelOperand
+    operand: ir.ModelOperand
     type: str
 
 
@@ -401,39 +381,39 @@ class _NoEqual(Exception):
     """A part has no equivalent in Polar; the message says why."""
 
 
-def test_of(text: str, parameters: Iterable[ModelParameter], place_of: Callable[[int], Place]) -> ModelTest:
+def test_of(text: str, parameters: Iterable[ir.ModelParameter], place_of: Callable[[int], ir.Place]) -> ir.ModelTest:
     """Parse an expression. `place_of` converts offsets in its text to places. Raise NotParsed if it is invalid."""
     return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(_GRAMMAR.parse(text))
 
 
 class _CelReader:
-    def __init__(self, text: str, types: Mapping[str, str], place_of: Callable[[int], Place]):
+    def __init__(self, text: str, types: Mapping[str, str], place_of: Callable[[int], ir.Place]):
         self.text, self.types, self.place_of = text, types, place_of
 
-    def test(self, node: SyntaxTree) -> ModelTest:
+    def test(self, node: SyntaxTree) -> ir.ModelTest:
         match node.data:
             case "both":
-                return reduce(lambda left, right: AllOf((left, right)), map(self.test, node.children))
+                return reduce(lambda left, right: ir.AllOf((left, right)), map(self.test, node.children))
             case "either":
-                return reduce(lambda left, right: AnyOf((left, right)), map(self.test, node.children))
+                return reduce(lambda left, right: ir.AnyOf((left, right)), map(self.test, node.children))
             case "negation":
-                return Negation(self.test(node.children[0]))
+                return ir.Negation(self.test(node.children[0]))
             case "choice":
                 chosen, one, other = map(self.test, node.children)
-                return AnyOf((AllOf((chosen, one)), AllOf((Negation(chosen), other))))
+                return ir.AnyOf((ir.AllOf((chosen, one)), ir.AllOf((ir.Negation(chosen), other))))
         try:
             return self._atom(node)
         except (_NoEqual, NoValue) as reason:
-            return Unsupported(self.text[node.meta.start_pos : node.meta.end_pos], str(reason), self._place(node))
+            return ir.Unsupported(self.text[node.meta.start_pos : node.meta.end_pos], str(reason), self._place(node))
 
-    def _atom(self, node: SyntaxTree) -> ModelTest:
+    def _atom(self, node: SyntaxTree) -> ir.ModelTest:
         match node.data, node.children:
             case "name", ["true" | "false" as value]:
-                return Always(value == "true")
+                return ir.Always(value == "true")
             case "name", [name]:
                 if self._typed(node).type != "bool":
                     raise _NoEqual(f"`{name}` is neither true nor false")
-                return IsTrue(str(name), self._place(node))
+                return ir.IsTrue(str(name), self._place(node))
             case "one_of", [item, values]:
                 return self._one_of(node, self._typed(item), values)
             case "compared", [left, operator, right]:
@@ -444,7 +424,7 @@ class _CelReader:
                 raise _NoEqual(f"the function `{name}` is not supported")
         raise _NoEqual("this expression is not supported")
 
-    def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ModelTest:
+    def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ir.ModelTest:
         kinds = {polar_type(left.type), polar_type(right.type)}
         if len(kinds) > 1:
             raise _NoEqual(f"values of type {left.type} and {right.type} cannot be compared")
@@ -452,38 +432,38 @@ class _CelReader:
             raise _NoEqual(f"values of type {left.type} cannot be ordered")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
             raise _NoEqual("an address can be compared only with addresses")
-        return ModelComparison(operator, left.operand, right.operand, self._place(node))
+        return ir.ModelComparison(operator, left.operand, right.operand, self._place(node))
 
-    def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ModelTest:
+    def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ir.ModelTest:
         if values.data == "list":
             constants = tuple(self._constant(each, item.type) for each in values.children)
-            return OneOf(item.operand, constants, self._place(node))
+            return ir.OneOf(item.operand, constants, self._place(node))
         name = str(values.children[0]) if values.data == "name" else ""
         listed = self.types.get(name, "")
         if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
             raise _NoEqual("`in` requires a literal list or a list parameter")
         if polar_type(listed) != polar_type(item.type):
             raise _NoEqual(f"a value of type {item.type} cannot be in a {listed}")
-        return OneOf(item.operand, GivenValue(name, self._place(values)), self._place(node))
+        return ir.OneOf(item.operand, ir.GivenValue(name, self._place(values)), self._place(node))
 
-    def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ModelTest:
+    def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ir.ModelTest:
         if len(args) != 1:
             raise _NoEqual("`in_cidr` requires an address and one network")
         address, network = self._typed(on), self._typed(args[0])
         if address.type != "ipaddress" or network.type != "string":
             raise _NoEqual("`in_cidr` requires an address and a string")
-        if isinstance(address.operand, Sum) or isinstance(network.operand, Sum):
+        if isinstance(address.operand, ir.Sum) or isinstance(network.operand, ir.Sum):
             raise _NoEqual("addition of addresses is not supported")
-        if isinstance(network.operand, Constant):
+        if isinstance(network.operand, ir.Constant):
             try:
                 network_bounds(str(network.operand.value))
             except ValueError as reason:
                 raise _NoEqual(str(reason)) from None
-        return InNetwork(address.operand, network.operand, self._place(node))
+        return ir.InNetwork(address.operand, network.operand, self._place(node))
 
-    def _constant(self, node: SyntaxTree, type_name: str) -> Constant:
+    def _constant(self, node: SyntaxTree, type_name: str) -> ir.Constant:
         typed = self._typed(node)
-        if not isinstance(typed.operand, Constant) or polar_type(typed.type) != polar_type(type_name):
+        if not isinstance(typed.operand, ir.Constant) or polar_type(typed.type) != polar_type(type_name):
             raise _NoEqual(f"the list must contain only constants of type {type_name}")
         return typed.operand
 
@@ -493,21 +473,21 @@ class _CelReader:
         place = self._place(node)
         match node.data, node.children:
             case "name", ["true" | "false" as value]:
-                return _Typed(Constant(value == "true", place), "bool")
+                return _Typed(ir.Constant(value == "true", place), "bool")
             case "name", [name]:
-                return _Typed(GivenValue(str(name), place), self._type_of(str(name)))
+                return _Typed(ir.GivenValue(str(name), place), self._type_of(str(name)))
             case "string", _:
                 text = _unquoted(node)
                 value_of("string", text)
-                return _Typed(Constant(text, place), "string")
+                return _Typed(ir.Constant(text, place), "string")
             case "int", [number]:
-                return _Typed(Constant(_whole(number), place), "uint" if number[-1] in "uU" else "int")
+                return _Typed(ir.Constant(_whole(number), place), "uint" if number[-1] in "uU" else "int")
             case "float", [number]:
-                return _Typed(Constant(_without_fraction(number), place), "double")
+                return _Typed(ir.Constant(_without_fraction(number), place), "double")
             case "negative", [inner]:
                 operand, type_name = self._typed(inner)
-                if isinstance(operand, Constant) and type_name in ("int", "double"):
-                    return _Typed(Constant(-int(operand.value), place), type_name)
+                if isinstance(operand, ir.Constant) and type_name in ("int", "double"):
+                    return _Typed(ir.Constant(-int(operand.value), place), type_name)
                 raise _NoEqual("a sign is supported only before a signed number")
             case "sum", [first, *rest]:
                 signs, others = rest[::2], map(self._typed, rest[1::2])
@@ -515,7 +495,7 @@ class _CelReader:
             case "call", [name, made] if name in _MADE:
                 if made.data != "string":
                     raise _NoEqual(f"`{name}` requires a string literal")
-                return _Typed(Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
+                return _Typed(ir.Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
             case ("call", [name, *_]) | ("method", [_, name, *_]):
                 raise _NoEqual(f"the function `{name}` is not supported")
             case "product", [_, operator, *_]:
@@ -532,19 +512,19 @@ class _CelReader:
             raise _NoEqual(f"a value of type {type_name} is not supported")
         return type_name
 
-    def _place(self, node: SyntaxTree) -> Place:
+    def _place(self, node: SyntaxTree) -> ir.Place:
         return self.place_of(node.meta.start_pos)
 
 
-def _sum(left: _Typed, sign: str, right: _Typed, place: Place) -> _Typed:
+def _sum(left: _Typed, sign: str, right: _Typed, place: ir.Place) -> _Typed:
     minus = sign == "-"
     type_name = _type_of_sum(left.type, right.type, minus)
-    if isinstance(left.operand, Constant) and isinstance(right.operand, Constant) and type_name is not None:
+    if isinstance(left.operand, ir.Constant) and isinstance(right.operand, ir.Constant) and type_name is not None:
         first, second = int(left.operand.value), int(right.operand.value)
         return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
     if type_name is None or type_name not in _ADDED:
         raise _NoEqual(f"`{sign}` of values of type {left.type} and {right.type} is not supported")
-    return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
+    return _Typed(ir.Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
 
 def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
@@ -557,11 +537,11 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
     return None
 
 
-def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
+def _constant_sum(type_name: str, number: int, place: ir.Place) -> ir.Constant:
     """Return the constant. Raise _NoEqual on overflow, which is an error in CEL that satisfies no test."""
     if not is_number_of(type_name, number):
         raise _NoEqual(f"{number} is out of range for type {type_name}")
-    return Constant(number, place)
+    return ir.Constant(number, place)
 
 
 def _whole(text: str) -> int:

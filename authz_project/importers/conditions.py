@@ -5,66 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from authz_project.importers import terms
-from authz_project.importers.cel import (
-    FIRST,
-    LAST,
-    described,
-    element_type,
-    empty_list,
-    network_bounds,
-    polar_type,
-    sums,
-    unasked,
-)
+from authz_project.importers import cel, ir, terms
 from authz_project.importers.layout import variable, word
-from authz_project.importers.model import (
-    AllOf,
-    Always,
-    AnyOf,
-    Constant,
-    GivenValue,
-    ImportReport,
-    InNetwork,
-    IsTrue,
-    Model,
-    ModelComparison,
-    ModelCondition,
-    ModelOperand,
-    ModelTest,
-    Negation,
-    OneOf,
-    Sum,
-    Unsupported,
-    atoms,
-    relations_of,
-)
 from policy.language import ast
 from policy.values import INTEGER, STRING
 
 # ---- parts of conditions without an equivalent in Polar -----------------------------------------------------------
 
 
-def report_unsupported(model: Model, report: ImportReport) -> None:
+def report_unsupported(model: ir.Model, report: ir.ImportReport) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
-        for part in (each for each in atoms(condition.test) if isinstance(each, Unsupported)):
+        for part in (each for each in ir.atoms(condition.test) if isinstance(each, ir.Unsupported)):
             about = f"; affects {users}" if users else ""
             report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
-        for total in sums(condition.test):
-            message = f"`{described(total)}` is computed at import, or must be given by the request as a whole"
+        for total in cel.sums(condition.test):
+            message = f"`{cel.described(total)}` is computed at import, or must be given by the request as a whole"
             report.changed(total.place, f"condition {condition.name}: {message}")
         for parameter in condition.parameters:
-            if condition.needs_every_value and polar_type(parameter.type) is None:
+            if condition.needs_every_value and cel.polar_type(parameter.type) is None:
                 about = f"; affects {users}" if users else ""
                 message = f"condition {condition.name}: values of type {parameter.type} are not supported{about}"
                 report.lost(parameter.place, message)
-            if "double" in parameter.type and polar_type(parameter.type):
+            if "double" in parameter.type and cel.polar_type(parameter.type):
                 report.changed(parameter.place, f"condition {condition.name}: {parameter.name} accepts only integers")
 
 
-def _users(model: Model, condition: ModelCondition) -> Iterator[str]:
-    for type_, relation in relations_of(model):
+def _users(model: ir.Model, condition: ir.ModelCondition) -> Iterator[str]:
+    for type_, relation in ir.relations_of(model):
         if any(each.condition == condition.name for each in relation.subjects):
             yield f"{type_.name}#{relation.name}"
 
@@ -84,12 +52,12 @@ OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True)
 class WrittenCondition:
-    condition: ModelCondition
+    condition: ir.ModelCondition
     name: str
     rules: tuple[ast.Rule, ...]
 
 
-def written_condition(condition: ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
+def written_condition(condition: ir.ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
     """Return the rules for when the condition is met; with `fails`, also those for when it is definitely not met."""
     writer = _ConditionWriter(condition, clock)
     params = [terms.parameter("when", name)]
@@ -119,17 +87,17 @@ def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:
 
 @dataclass(frozen=True)
 class _ConditionWriter:
-    condition: ModelCondition
+    condition: ir.ModelCondition
     clock: frozenset[str]
 
     def whole(self, holds: bool) -> ast.Formula:
         formula = self.says(self.condition.test, holds)
         if not self.condition.needs_every_value:
             return _lean(formula)
-        types = {each.name: polar_type(each.type) for each in self.condition.parameters}
+        types = {each.name: cel.polar_type(each.type) for each in self.condition.parameters}
         if None in types.values():
             return terms.FALSE  # such a value cannot be given
-        others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
+        others = [_value(name, terms.ANY) for name in cel.unasked(self.condition) if name not in self.clock]
         together = _together([*self._given(), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
         typed = [each for part in parts for each in self._typed(part)]
@@ -139,7 +107,7 @@ class _ConditionWriter:
         """Replace a call that accepts any value of a parameter by one for values of its type."""
         for each in self.condition.parameters:
             if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
-                return self._term(GivenValue(each.name))[1]
+                return self._term(ir.GivenValue(each.name))[1]
         return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
@@ -147,11 +115,11 @@ class _ConditionWriter:
 
         The types of other parameters are checked wherever their values are used.
         """
-        kind = element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
+        kind = cel.element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
         if kind is None:
             return terms.TRUE
         held = ast.Variable(self._free(f"one_of_{name}"))
-        is_empty = ast.Comparison("=", held, ast.Literal(empty_list(kind)))
+        is_empty = ast.Comparison("=", held, ast.Literal(cel.empty_list(kind)))
         others = (terms.no(fit) for fit in (terms.matches(held.name, kind), is_empty))
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
@@ -164,48 +132,50 @@ class _ConditionWriter:
 
     def _given(self) -> Iterator[ast.Formula]:
         """Yield conditions that each value needed by the test is present."""
-        for atom in atoms(self.condition.test):
+        for atom in ir.atoms(self.condition.test):
             match atom:
-                case ModelComparison(_, left, right):
+                case ir.ModelComparison(_, left, right):
                     yield from (*self._term(left)[1], *self._term(right)[1])
-                case OneOf(item, values):
+                case ir.OneOf(item, values):
                     yield from self._term(item)[1]
-                    if isinstance(values, GivenValue):
+                    if isinstance(values, ir.GivenValue):
                         yield _value(values.parameter, terms.ANY)
-                case InNetwork(address, network):
+                case ir.InNetwork(address, network):
                     yield from (*self._term(address)[1], *self._ends(network)[1])
-                case IsTrue(name):
+                case ir.IsTrue(name):
                     yield _value(name, terms.ANY)
 
-    def says(self, test: ModelTest, holds: bool) -> ast.Formula:
+    def says(self, test: ir.ModelTest, holds: bool) -> ast.Formula:
         """Return the condition that the test is definitely true; with `holds=False`, that it is definitely false."""
         match test:
-            case Always(value):
+            case ir.Always(value):
                 return ast.Truth(value == holds)
-            case Unsupported():
+            case ir.Unsupported():
                 return terms.FALSE
-            case Negation(inner):
+            case ir.Negation(inner):
                 return self.says(inner, not holds)
-            case AllOf(parts) | AnyOf(parts):
+            case ir.AllOf(parts) | ir.AnyOf(parts):
                 formulas = [self.says(part, holds) for part in parts]
-                return _together(formulas) if isinstance(test, AllOf) == holds else terms.either(*formulas)
-            case IsTrue(name):
+                return _together(formulas) if isinstance(test, ir.AllOf) == holds else terms.either(*formulas)
+            case ir.IsTrue(name):
                 return _value(name, terms.constant(holds))
-            case ModelComparison(operator, left, right):
+            case ir.ModelComparison(operator, left, right):
                 return self._compared(operator if holds else OPPOSITE[operator], left, right)
-            case OneOf(item, values):
+            case ir.OneOf(item, values):
                 return self._one_of(item, values, holds)
-            case InNetwork(address, network):
+            case ir.InNetwork(address, network):
                 return self._in_network(address, network, holds)
 
-    def _compared(self, operator: str, left: ModelOperand, right: ModelOperand) -> ast.Formula:
+    def _compared(self, operator: str, left: ir.ModelOperand, right: ir.ModelOperand) -> ast.Formula:
         (first, bind_first), (second, bind_second) = self._term(left), self._term(right)
         compared = ast.Comparison("=" if operator == "==" else operator, first, second)
         return terms.every(*bind_first, *bind_second, compared)
 
-    def _one_of(self, item: ModelOperand, values: tuple[Constant, ...] | GivenValue, holds: bool) -> ast.Formula:
+    def _one_of(
+        self, item: ir.ModelOperand, values: tuple[ir.Constant, ...] | ir.GivenValue, holds: bool
+    ) -> ast.Formula:
         term, bound = self._term(item)
-        if isinstance(values, GivenValue):
+        if isinstance(values, ir.GivenValue):
             among, fit = _value(values.parameter, term), self._elements_fit(values.parameter)
             if self.condition.needs_every_value:
                 fit = terms.TRUE  # checked in `whole`
@@ -217,7 +187,9 @@ class _ConditionWriter:
         among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
         return terms.every(*bound, among_these if holds else terms.no(among_these))
 
-    def _in_network(self, address: GivenValue | Constant, network: GivenValue | Constant, holds: bool) -> ast.Formula:
+    def _in_network(
+        self, address: ir.GivenValue | ir.Constant, network: ir.GivenValue | ir.Constant, holds: bool
+    ) -> ast.Formula:
         term, bound = self._term(address)
         (first, last), ends = self._ends(network)
         if holds:
@@ -225,28 +197,28 @@ class _ConditionWriter:
         outside = terms.either(ast.Comparison("<", term, first), ast.Comparison(">", term, last))
         return terms.every(*bound, *ends, outside)
 
-    def _ends(self, network: GivenValue | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
+    def _ends(self, network: ir.GivenValue | ir.Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
         """Return the first and last address of a network, and the formulas that bind them."""
-        if isinstance(network, Constant):
-            low, high = network_bounds(str(network.value))
+        if isinstance(network, ir.Constant):
+            low, high = cel.network_bounds(str(network.value))
             return (terms.constant(low), terms.constant(high)), []
         name = network.parameter
-        first, last = (ast.Variable(variable(f"{side}_of_{name}")) for side in (FIRST, LAST))
-        return (first, last), [_value(f"{name} {FIRST}", first), _value(f"{name} {LAST}", last)]
+        first, last = (ast.Variable(variable(f"{side}_of_{name}")) for side in (cel.FIRST, cel.LAST))
+        return (first, last), [_value(f"{name} {cel.FIRST}", first), _value(f"{name} {cel.LAST}", last)]
 
-    def _term(self, operand: ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
+    def _term(self, operand: ir.ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
         """Return the term for an operand, and the formulas that bind it."""
         match operand:
-            case Constant(value):
+            case ir.Constant(value):
                 return terms.constant(value), []
-            case GivenValue(name) if name in self.clock:
+            case ir.GivenValue(name) if name in self.clock:
                 return ast.CurrentTime(), []
-            case GivenValue(name):
+            case ir.GivenValue(name):
                 held = ast.Variable(variable(name))
-                types = {each.name: polar_type(each.type) or STRING for each in self.condition.parameters}
+                types = {each.name: cel.polar_type(each.type) or STRING for each in self.condition.parameters}
                 return held, [_value(name, held), terms.matches(held.name, types.get(name, INTEGER))]
-            case Sum():
-                text = described(operand)
+            case ir.Sum():
+                text = cel.described(operand)
                 held = ast.Variable(word(text.replace(" + ", "_plus_").replace(" - ", "_minus_")))
                 return held, [_value(text, held), terms.matches(held.name, INTEGER)]
 

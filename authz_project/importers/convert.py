@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from authz_project.importers import policy
+from authz_project.importers import ir, policy
 from authz_project.importers.conditions import report_unsupported, value_rules, written_condition
 from authz_project.importers.facts import CarriedFacts, WrittenTests, check_duplicates, written_tests
 from authz_project.importers.layout import PolicyLayout, layout_of, without_circles
-from authz_project.importers.model import Imported, ImportReport
 from authz_project.importers.policy import written_blocks
 from checks.testing import run
 from facts import loading, table
@@ -32,7 +31,7 @@ from policy.testing import TestOutcome
 # ---- running the converted tests on the converted policy ----------------------------------------------------------
 
 
-def without_failures(program: Program, tests: WrittenTests, report: ImportReport) -> WrittenTests:
+def without_failures(program: Program, tests: WrittenTests, report: ir.ImportReport) -> WrittenTests:
     """Return the tests without the assertions on which the policy and the original disagree.
 
     An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
@@ -91,7 +90,7 @@ class Carried:
     counts: Counts
 
 
-def carried(imported: Imported, report: ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
+def carried(imported: ir.Imported, report: ir.ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
     """Convert everything; what has no equivalent is reported and grants nothing. Raise ImportRejected on conflicts."""
     check_duplicates(imported)
     model = without_circles(imported.model, report)

@@ -10,26 +10,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 
+from authz_project.importers import ir
 from authz_project.importers.cel import NoValue, described, parameters_of, sums, worked_out
 from authz_project.importers.layout import PolicyLayout, RelationKey, RelationKind, restrictive_relations
-from authz_project.importers.model import (
-    ContextValues,
-    ExpectedCheck,
-    Fault,
-    Imported,
-    ImportReport,
-    ModelCondition,
-    ObjectList,
-    Place,
-    Scenario,
-    Subject,
-    SubjectList,
-    Sum,
-    Thing,
-    Tuple,
-    Who,
-    refuse,
-)
 from facts.wire import MAX_ID_BYTES, Fact
 from policy.core.clock import microseconds_of
 from policy.language import ast
@@ -62,7 +45,7 @@ class NotCarried(ValueError):
 class CarriedFacts:
     layout: PolicyLayout
 
-    def of_all(self, tuples: Iterable[Tuple], report: ImportReport) -> list[Fact]:
+    def of_all(self, tuples: Iterable[ir.Tuple], report: ir.ImportReport) -> list[Fact]:
         """Return the facts for all tuples, without duplicates. Report tuples that are expired or have no equivalent."""
         found: dict[Fact, Fact] = {}
         now = datetime.now(UTC)
@@ -76,7 +59,7 @@ class CarriedFacts:
                 self._tell(each, reason, report)
         return [*found.values()]
 
-    def _tell(self, tuple_: Tuple, reason: NotCarried, report: ImportReport) -> None:
+    def _tell(self, tuple_: ir.Tuple, reason: NotCarried, report: ir.ImportReport) -> None:
         message = f"tuple {tuple_}: {reason.message}"
         is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
         home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
@@ -91,7 +74,7 @@ class CarriedFacts:
     def _keeping(self) -> frozenset[RelationKey]:
         return restrictive_relations(self.layout.apart)
 
-    def of(self, tuple_: Tuple) -> list[Fact]:
+    def of(self, tuple_: ir.Tuple) -> list[Fact]:
         """Return the fact for a tuple, and one for each value that its condition binds. Raise NotCarried on failure."""
         self._subject_of(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
@@ -101,7 +84,7 @@ class CarriedFacts:
         when, values = self._when(tuple_)
         return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
 
-    def context(self, values: ContextValues) -> list[Fact]:
+    def context(self, values: ir.ContextValues) -> list[Fact]:
         """Return the values of a request as context facts, for all conditions that use them."""
         found: dict[Fact, None] = {}
         for condition in self.layout.model.conditions:
@@ -115,15 +98,15 @@ class CarriedFacts:
 
     # ---- subjects and objects of checks ------------------------------------------------------------------------------
 
-    def value(self, thing: Thing | Who) -> Value:
+    def value(self, thing: ir.Thing | ir.Who) -> Value:
         if thing.type not in self.layout.types:
             raise NotCarried(f"type {thing.type} does not exist", is_wrong=True)
         return Value(self.layout.types[thing.type], _id(thing.id))
 
-    def asked(self, who: Who) -> tuple[Value, list[Fact]]:
+    def asked(self, who: ir.Who) -> tuple[Value, list[Fact]]:
         """Return the subject of a check; for a userset, a stand-in actor and the fact that makes it a member."""
         if who.is_everybody:
-            return self.value(Who(who.type, ANYBODY)), []
+            return self.value(ir.Who(who.type, ANYBODY)), []
         if who.relation is None:
             return self.value(who), []
         stand_in = Value(self.layout.userset_type, _id(str(who)))
@@ -132,10 +115,10 @@ class CarriedFacts:
             raise NotCarried(f"relation {who.type}#{who.relation} does not exist", is_wrong=True)
         if named.kind is RelationKind.RELATION:
             raise NotCarried(f"checks for {who.type}#{who.relation} are not supported, because it leads to objects")
-        thing = self.value(Who(who.type, who.id))
+        thing = self.value(ir.Who(who.type, who.id))
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
-    def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
+    def question(self, who: Value, relation: str, thing: ir.Thing) -> tuple[str, tuple[Value, ...]]:
         """Return the predicate and arguments of a check."""
         named = self.layout.relation_names.get((thing.type, relation))
         if named is None:
@@ -147,7 +130,7 @@ class CarriedFacts:
 
     # ---- tuples ------------------------------------------------------------------------------------------------------
 
-    def _subject_of(self, tuple_: Tuple) -> Subject:
+    def _subject_of(self, tuple_: ir.Tuple) -> ir.Subject:
         """Return the tuple's kind of subject, which the model must allow."""
         who = tuple_.subject
         key = (tuple_.object.type, tuple_.relation)
@@ -162,9 +145,9 @@ class CarriedFacts:
         raise NotCarried(f"the model does not allow this subject{with_them}", is_wrong=True)
 
     @cached_property
-    def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
+    def _subjects(self) -> dict[tuple[str, str], list[ir.Subject]]:
         """Return the allowed subjects of the model's original relations, before they were separated."""
-        found: dict[tuple[str, str], list[Subject]] = {}
+        found: dict[tuple[str, str], list[ir.Subject]] = {}
         apart = self.layout.apart
         homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
         homes |= {(type_name, home): name for (type_name, name), home in apart.other_homes.items()}
@@ -174,14 +157,14 @@ class CarriedFacts:
                 found.setdefault(key, []).extend(relation.subjects)
         return found
 
-    def _fact_parts(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
+    def _fact_parts(self, tuple_: ir.Tuple) -> tuple[str, tuple[Value, ...]]:
         layout, who, thing = self.layout, tuple_.subject, self.value(tuple_.object)
         is_plain = who.relation is None and not who.is_everybody
         home = layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
         key = (tuple_.object.type, home)
         if who.relation:
             name = Value(STRING, layout.userset_names[*key, who.type, who.relation])
-            return "has_relation", (thing, name, self.value(Who(who.type, who.id)))
+            return "has_relation", (thing, name, self.value(ir.Who(who.type, who.id)))
         named = layout.relation_names[key]
         name = Value(STRING, named.name)
         if who.is_everybody:
@@ -192,7 +175,7 @@ class CarriedFacts:
             return "has_relation", (thing, name, self.value(who))
         return "has_role", (self.value(who), name, thing)
 
-    def _when(self, tuple_: Tuple) -> tuple[Value, list[Fact]]:
+    def _when(self, tuple_: ir.Tuple) -> tuple[Value, list[Fact]]:
         """Return the value that represents the tuple's bound values, and the facts that store them."""
         condition = self.layout.condition(str(tuple_.condition))
         try:
@@ -214,12 +197,12 @@ class CarriedFacts:
                 yield Fact("parameter", (when, Value(STRING, name), value))
 
 
-def _check_sums(condition: ModelCondition, given: set[str]) -> None:
+def _check_sums(condition: ir.ModelCondition, given: set[str]) -> None:
     """Refuse a sum of values given partly by the tuple and partly by the request."""
     for total in sums(condition.test):
         parts = parameters_of(total)
         named = [name for name in parts if name in given]
-        if named and len(named) < len(parts) and isinstance(total, Sum):
+        if named and len(named) < len(parts) and isinstance(total, ir.Sum):
             missing = ", ".join(name for name in parts if name not in given)
             raise NotCarried(f"`{described(total)}` is computed from the tuple, which lacks {missing}")
 
@@ -246,25 +229,25 @@ def _id(text: str) -> str:
 # ---- duplicate tuples with different conditions, values or expiries -----------------------------------------------
 
 
-def check_duplicates(imported: Imported) -> None:
+def check_duplicates(imported: ir.Imported) -> None:
     """Raise ImportRejected with every tuple that contradicts another: as facts, both would apply."""
     found = [*_faults(imported.tuples)]
     for scenario in imported.scenarios:
         found += _faults((*imported.tuples, *scenario.tuples))
-    refuse(found)
+    ir.refuse(found)
 
 
-def _faults(tuples: Iterable[Tuple]) -> Iterator[Fault]:
-    known: dict[tuple[object, ...], Tuple] = {}
+def _faults(tuples: Iterable[ir.Tuple]) -> Iterator[ir.Fault]:
+    known: dict[tuple[object, ...], ir.Tuple] = {}
     for each in tuples:
         first = known.setdefault((each.object, each.relation, each.subject), each)
         if _bound(each) != _bound(first):
             where = f", first at {first.place}" if any(first.place) else ""
             message = f"tuple {each} occurs twice, with different conditions, values or expiries{where}"
-            yield Fault(each.place, message)
+            yield ir.Fault(each.place, message)
 
 
-def _bound(tuple_: Tuple) -> tuple[object, ...]:
+def _bound(tuple_: ir.Tuple) -> tuple[object, ...]:
     values = sorted((name, type(value).__name__, repr(value)) for name, value in tuple_.values)
     return tuple_.condition, values, tuple_.expiry
 
@@ -279,7 +262,7 @@ class WrittenTests:
     tests: tuple[ast.Test, ...]
     assertions: int  # number of assertions of the original in them
     asks_usersets: bool
-    places: tuple[Place, ...] = ()  # of the tests, in the original
+    places: tuple[ir.Place, ...] = ()  # of the tests, in the original
 
 
 @dataclass
@@ -290,18 +273,18 @@ class _FactsGroup:
     assertions: list[ast.Assertion] = field(default_factory=list)
 
 
-def written_tests(imported: Imported, layout: PolicyLayout, report: ImportReport) -> WrittenTests:
+def written_tests(imported: ir.Imported, layout: PolicyLayout, report: ir.ImportReport) -> WrittenTests:
     return _ScenarioWriter(imported, layout, report).written()
 
 
 class _ScenarioWriter:
-    def __init__(self, imported: Imported, layout: PolicyLayout, report: ImportReport):
+    def __init__(self, imported: ir.Imported, layout: PolicyLayout, report: ir.ImportReport):
         self.imported, self.layout, self.report = imported, layout, report
         self.facts = CarriedFacts(layout)
         self.names: set[str] = set()
         self.carried = 0
         self.asks_usersets = False
-        self.tuples: tuple[Tuple, ...] = ()
+        self.tuples: tuple[ir.Tuple, ...] = ()
         self.stored = self.facts.of_all(imported.tuples, report)
 
     def written(self) -> WrittenTests:
@@ -316,7 +299,7 @@ class _ScenarioWriter:
         places = tuple(place for _, place in tests)
         return WrittenTests(fixture, tuple(test for test, _ in tests), self.carried, self.asks_usersets, places)
 
-    def _tests(self, scenario: Scenario) -> Iterator[ast.Test]:
+    def _tests(self, scenario: ir.Scenario) -> Iterator[ast.Test]:
         own = self.facts.of_all(scenario.tuples, self.report)
         self.tuples = (*self.imported.tuples, *scenario.tuples)
         groups: dict[tuple[Fact, ...], _FactsGroup] = {}
@@ -335,7 +318,7 @@ class _ScenarioWriter:
             if group.assertions:
                 yield self._test(scenario, own, group)
 
-    def _test(self, scenario: Scenario, own: list[Fact], group: _FactsGroup) -> ast.Test:
+    def _test(self, scenario: ir.Scenario, own: list[Fact], group: _FactsGroup) -> ast.Test:
         uses = [ast.FixtureUse(ast.Name(TUPLES))] if self.stored else []
         setup: tuple[ast.Call | ast.FixtureUse, ...] = (*uses, *map(_stated, dict.fromkeys((*own, *group.facts))))
         given = [fact.args for fact in group.facts if fact.predicate == "context"]
@@ -353,31 +336,31 @@ class _ScenarioWriter:
 
     # ---- expectations ------------------------------------------------------------------------------------------------
 
-    def _asserted(self, asked: ExpectedCheck | ObjectList | SubjectList) -> tuple[list[Fact], list[ast.Assertion]]:
+    def _asserted(self, asked: ir.Expectation) -> tuple[list[Fact], list[ast.Assertion]]:
         """Return the facts that an expectation adds to the setup, and its assertions."""
         context = self.facts.context(asked.context)
         match asked:
-            case ExpectedCheck(subject, relation, thing, expected):
+            case ir.ExpectedCheck(subject, relation, thing, expected):
                 who, stand_in = self._asked(subject)
                 return [*context, *stand_in], [_assertion(expected, *self.facts.question(who, relation, thing))]
-            case ObjectList(subject, relation, type_name, expected):
+            case ir.ObjectList(subject, relation, type_name, expected):
                 who, stand_in = self._asked(subject)
-                listed = [Thing(type_name, each) for each in expected]
+                listed = [ir.Thing(type_name, each) for each in expected]
                 return [*context, *stand_in], [self._objects(who, relation, type_name, listed)]
-            case SubjectList():
+            case ir.SubjectList():
                 return self._subjects(asked, context)
 
-    def _asked(self, who: Who) -> tuple[Value, list[Fact]]:
+    def _asked(self, who: ir.Who) -> tuple[Value, list[Fact]]:
         value, stand_in = self.facts.asked(who)
         self.asks_usersets = self.asks_usersets or bool(stand_in)
         return value, stand_in
 
-    def _objects(self, who: Value, relation: str, type_name: str, expected: list[Thing]) -> ast.Assertion:
-        predicate, args = self.facts.question(who, relation, Thing(type_name, "any"))
+    def _objects(self, who: Value, relation: str, type_name: str, expected: list[ir.Thing]) -> ast.Assertion:
+        predicate, args = self.facts.question(who, relation, ir.Thing(type_name, "any"))
         place = 0 if predicate == "has_relation" else 2
         return _list_assertion(predicate, args, place, [self.facts.value(each) for each in expected])
 
-    def _subjects(self, asked: SubjectList, context: list[Fact]) -> tuple[list[Fact], list[ast.Assertion]]:
+    def _subjects(self, asked: ir.SubjectList, context: list[Fact]) -> tuple[list[Fact], list[ast.Assertion]]:
         if asked.subject_relation is None:
             return context, self._plain_subjects(asked)
         stand_ins = self._stand_ins(asked)
@@ -388,7 +371,7 @@ class _ScenarioWriter:
         self.asks_usersets = True
         return [*context, *facts], [_list_assertion(predicate, args, args.index(any_one), values)]
 
-    def _plain_subjects(self, asked: SubjectList) -> list[ast.Assertion]:
+    def _plain_subjects(self, asked: ir.SubjectList) -> list[ast.Assertion]:
         """Assert the list of subjects; if `user:*` may grant (which has no list), check each known subject instead."""
         if asked.type not in self.layout.types:
             raise NotCarried(f"type {asked.type} does not exist", is_wrong=True)
@@ -398,23 +381,25 @@ class _ScenarioWriter:
         if not any(self.layout.public_types(*key) for key in self.layout.relations):
             return [_list_assertion(predicate, args, place, [self.facts.value(each) for each in asked.expected])]
         everybody = any(each.is_everybody for each in asked.expected)
-        found = [_assertion(everybody, *self._with(predicate, args, place, self.facts.value(Who(asked.type, ANYBODY))))]
+        found = [
+            _assertion(everybody, *self._with(predicate, args, place, self.facts.value(ir.Who(asked.type, ANYBODY))))
+        ]
         expected = {each.id for each in asked.expected if not each.is_everybody}
         known = {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         for name in sorted(expected | (set() if everybody else known)):
-            who = self.facts.value(Who(asked.type, name))
+            who = self.facts.value(ir.Who(asked.type, name))
             found.append(_assertion(name in expected, *self._with(predicate, args, place, who)))
         return found
 
     def _with(self, predicate: str, args: tuple[Value, ...], place: int, who: Value) -> tuple[str, tuple[Value, ...]]:
         return predicate, (*args[:place], who, *args[place + 1 :])
 
-    def _stand_ins(self, asked: SubjectList) -> list[Who]:
+    def _stand_ins(self, asked: ir.SubjectList) -> list[ir.Who]:
         """Return all usersets of the requested kind, for objects that appear in tuples."""
         ids = {each.object.id for each in self.tuples if each.object.type == asked.type}
         ids |= {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         ids |= {each.id for each in asked.expected} | ({asked.object.id} if asked.object.type == asked.type else set())
-        return [Who(asked.type, each, asked.subject_relation) for each in sorted(ids)]
+        return [ir.Who(asked.type, each, asked.subject_relation) for each in sorted(ids)]
 
 
 def _stated(fact: Fact) -> ast.Call:

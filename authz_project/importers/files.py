@@ -16,7 +16,7 @@ from typing import Any, TextIO, TypeAlias
 
 import yaml
 
-from authz_project.importers.model import Fault, Imported, ImportRejected, Place
+from authz_project.importers import ir
 from policy.errors import AuthzError
 from policy.files import Unwritable, shown_name, why, written_file
 
@@ -28,12 +28,12 @@ _MOST_DEEP = 50
 class Located(dict[str, Any]):
     """A mapping with its own place and those of its values."""
 
-    def __init__(self, place: Place):
+    def __init__(self, place: ir.Place):
         super().__init__()
         self.place = place
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, ir.Place] = {}
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> ir.Place:
         return self.places.get(key, self.place)
 
 
@@ -76,10 +76,10 @@ def read_yaml(text: str, file: str) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as reason:
         mark = reason.problem_mark or reason.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
-        raise ImportRejected([Fault(place, f"invalid YAML: {reason.problem or reason.context}")]) from None
+        place = ir.Place(file, mark.line + 1, mark.column + 1) if mark else ir.Place(file)
+        raise ir.ImportRejected([ir.Fault(place, f"invalid YAML: {reason.problem or reason.context}")]) from None
     except (yaml.YAMLError, ValueError) as reason:
-        raise ImportRejected([Fault(Place(file), f"invalid YAML: {reason}")]) from None
+        raise ir.ImportRejected([ir.Fault(ir.Place(file), f"invalid YAML: {reason}")]) from None
 
 
 def node_of_yaml(text: str) -> yaml.Node | None:
@@ -116,11 +116,11 @@ def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
     return loader.construct_object(node)
 
 
-def _place(node: yaml.Node, file: str) -> Place:
+def _place(node: yaml.Node, file: str) -> ir.Place:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        return Place(file, line + 1, _indentation(node) + 1)  # its text begins on the next line
-    return Place(file, line, node.start_mark.column + 1)
+        return ir.Place(file, line + 1, _indentation(node) + 1)  # its text begins on the next line
+    return ir.Place(file, line, node.start_mark.column + 1)
 
 
 def _indentation(node: yaml.ScalarNode) -> int:
@@ -131,7 +131,7 @@ def _indentation(node: yaml.ScalarNode) -> int:
     return min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
 
 
-def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
+def items_of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
     """Yield the elements of a list, or the values of a JSON Lines text, each with its place."""
     decoder, line, counted = _decoder(), 1, 0
     is_list = text.lstrip("\ufeff \t\r\n").startswith("[")
@@ -141,19 +141,19 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
             at += 1
         line += text.count("\n", counted, at)
         counted = at
-        place = Place(file, line, at - text.rfind("\n", 0, at))
+        place = ir.Place(file, line, at - text.rfind("\n", 0, at))
         if is_list and at >= len(text):
-            raise ImportRejected([Fault(place, "invalid JSON: the list is not closed")])
+            raise ir.ImportRejected([ir.Fault(place, "invalid JSON: the list is not closed")])
         if is_list and text[at] == "]":
             if text[at + 1 :].strip():
-                raise ImportRejected([Fault(place, "invalid JSON: unexpected text after the list")])
+                raise ir.ImportRejected([ir.Fault(place, "invalid JSON: unexpected text after the list")])
             return
         if at >= len(text):
             return
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as reason:
-            raise ImportRejected([Fault(place, f"invalid JSON: {_why(reason)}")]) from None
+            raise ir.ImportRejected([ir.Fault(place, f"invalid JSON: {_why(reason)}")]) from None
         yield place, value
 
 
@@ -189,7 +189,7 @@ def _why(reason: Exception) -> str:
 
 def rows_of_csv(
     text: str, file: str, needed: Sequence[str], others: Sequence[str]
-) -> Iterator[tuple[Place, dict[str, str]]]:
+) -> Iterator[tuple[ir.Place, dict[str, str]]]:
     """Yield the rows below the header, which must name all `needed` columns, and may name `others`."""
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     names: list[str] | None = None
@@ -200,17 +200,17 @@ def rows_of_csv(
         except StopIteration:
             return
         except csv.Error as reason:
-            raise ImportRejected([Fault(Place(file, line), f"invalid CSV: {reason}")]) from None
+            raise ir.ImportRejected([ir.Fault(ir.Place(file, line), f"invalid CSV: {reason}")]) from None
         if not cells:
             continue
         if names is None:
             names = [cell.strip() for cell in cells]
             if fault := _fault_of_names(names, needed, others):
-                raise ImportRejected([Fault(Place(file, line), fault)])
+                raise ir.ImportRejected([ir.Fault(ir.Place(file, line), fault)])
             continue
         if len(cells) != len(names):
-            raise ImportRejected([Fault(Place(file, line), f"{len(cells)} cells, but {len(names)} columns")])
-        yield Place(file, line), dict(zip(names, cells))
+            raise ir.ImportRejected([ir.Fault(ir.Place(file, line), f"{len(cells)} cells, but {len(names)} columns")])
+        yield ir.Place(file, line), dict(zip(names, cells))
 
 
 def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[str]) -> str:
@@ -372,7 +372,7 @@ class WrongOutput(AuthzError):
     """Writing to this file would overwrite something."""
 
 
-def inputs_of(imported: Imported, named: Iterable[str]) -> set[Path]:
+def inputs_of(imported: ir.Imported, named: Iterable[str]) -> set[Path]:
     """Return the files that were named, and those that were read because of them."""
     model = imported.model
     files = {each.place.file for each in model.types}

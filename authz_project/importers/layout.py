@@ -9,29 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from authz_project.importers.model import (
-    Arrow,
-    Computed,
-    Direct,
-    Exclusion,
-    Expression,
-    ImportReport,
-    Intersection,
-    Itself,
-    Model,
-    ModelCondition,
-    ModelRelation,
-    Place,
-    Subject,
-    Type,
-    Union,
-    Unsure,
-    alternatives,
-    changed,
-    is_direct,
-    leaves,
-    relations_of,
-)
+from authz_project.importers import ir
 from policy.rules.components import Components
 from policy.values import ABSTRACT, PRIMITIVES
 
@@ -47,7 +25,7 @@ RelationKey = tuple[str, str]  # a type and a relation, named as in the model
 class SeparatedRelations:
     """The transformed model, where tuples of separated relations go, and which relations link objects."""
 
-    model: Model
+    model: ir.Model
     plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # for subjects that are objects
     other_homes: dict[RelationKey, str] = field(default_factory=dict)  # for usersets and wildcards
     leading: frozenset[RelationKey] = frozenset()
@@ -62,12 +40,12 @@ class SeparatedRelations:
         return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
 
 
-def taken_apart(model: Model) -> SeparatedRelations:
+def taken_apart(model: ir.Model) -> SeparatedRelations:
     leading = {
         (type_.name, leaf.tupleset)
-        for type_, relation in relations_of(model)
-        for leaf, _ in leaves(relation.expression)
-        if isinstance(leaf, Arrow)
+        for type_, relation in ir.relations_of(model)
+        for leaf, _ in ir.leaves(relation.expression)
+        if isinstance(leaf, ir.Arrow)
     }
     leading |= _between_things(model)
     apart = SeparatedRelations(model)
@@ -79,84 +57,86 @@ def taken_apart(model: Model) -> SeparatedRelations:
     return replace(apart, model=replace(model, types=tuple(types)), leading=frozenset(all_leading))
 
 
-def _between_things(model: Model) -> set[RelationKey]:
+def _between_things(model: ir.Model) -> set[RelationKey]:
     """Return the relations that link objects although no arrow follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
-    asked = {(subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects}
+    asked = {
+        (subject.type, subject.relation) for _, relation in ir.relations_of(model) for subject in relation.subjects
+    }
     asked |= {
         (type_.name, leaf.relation)
-        for type_, relation in relations_of(model)
-        for leaf, _ in leaves(relation.expression)
-        if isinstance(leaf, Computed)
+        for type_, relation in ir.relations_of(model)
+        for leaf, _ in ir.leaves(relation.expression)
+        if isinstance(leaf, ir.Computed)
     }
     return {
         (type_.name, relation.name)
-        for type_, relation in relations_of(model)
-        if is_direct(relation.expression)
+        for type_, relation in ir.relations_of(model)
+        if ir.is_direct(relation.expression)
         and all(_is_plain(each) and each.type in things for each in relation.subjects)
         and (type_.name, relation.name) not in asked
     }
 
 
 class _Splitter:
-    def __init__(self, type_: Type, leading: set[RelationKey], apart: SeparatedRelations):
+    def __init__(self, type_: ir.Type, leading: set[RelationKey], apart: SeparatedRelations):
         self.type = type_
         self.wanted = leading
         self.apart = apart
         self.leading: set[RelationKey] = set()
         self.names = {relation.name for relation in type_.relations}
 
-    def relations(self) -> list[ModelRelation]:
-        found: list[ModelRelation] = []
+    def relations(self) -> list[ir.ModelRelation]:
+        found: list[ir.ModelRelation] = []
         for relation in self.type.relations:
             found += self._of(relation)
         return found
 
-    def _of(self, relation: ModelRelation) -> list[ModelRelation]:
+    def _of(self, relation: ir.ModelRelation) -> list[ir.ModelRelation]:
         key, expression = (self.type.name, relation.name), relation.expression
         if not relation.subjects:
             return [replace(relation, expression=_without_direct(expression), is_permission=True)]
         if key in self.wanted:
             return self._leading(relation)
-        if any(map(is_direct, alternatives(expression))):
+        if any(map(ir.is_direct, ir.alternatives(expression))):
             return [relation]
         given = self._new_name(relation)
         self.apart.plain_homes[key] = self.apart.other_homes[key] = given
         return [
-            replace(relation, name=given, expression=Direct(), is_permission=False, comment=()),
-            _following(relation, Computed(given)),
+            replace(relation, name=given, expression=ir.Direct(), is_permission=False, comment=()),
+            _following(relation, ir.Computed(given)),
         ]
 
-    def _leading(self, relation: ModelRelation) -> list[ModelRelation]:
+    def _leading(self, relation: ir.ModelRelation) -> list[ir.ModelRelation]:
         """Split a relation that arrows follow: its tuples to objects are separated from usersets and rules."""
         key = (self.type.name, relation.name)
         plain = tuple(each for each in relation.subjects if _is_plain(each))
         others = tuple(each for each in relation.subjects if not _is_plain(each))
-        if is_direct(relation.expression) and not others:
+        if ir.is_direct(relation.expression) and not others:
             self.leading.add(key)
             return [relation]
-        found: list[ModelRelation] = []
-        instead: list[Expression] = []
+        found: list[ir.ModelRelation] = []
+        instead: list[ir.Expression] = []
         if plain:
             name = self._new_name(relation)
             self.apart.plain_homes[key] = name
             self.leading.add((self.type.name, name))
-            found.append(replace(relation, name=name, expression=Direct(), subjects=plain, comment=()))
-            instead.append(Computed(name))
+            found.append(replace(relation, name=name, expression=ir.Direct(), subjects=plain, comment=()))
+            instead.append(ir.Computed(name))
         if others:
-            instead.append(Direct())
-        rest = _following(relation, Union(tuple(instead)) if len(instead) > 1 else instead[0])
+            instead.append(ir.Direct())
+        rest = _following(relation, ir.Union(tuple(instead)) if len(instead) > 1 else instead[0])
         if not others:
             return [*found, rest]
         rest = replace(rest, subjects=others, is_permission=False)
-        if any(map(is_direct, alternatives(rest.expression))):
+        if any(map(ir.is_direct, ir.alternatives(rest.expression))):
             return [*found, rest]
         name = self._new_name(relation)
         self.apart.other_homes[key] = name
-        given = replace(relation, name=name, expression=Direct(), subjects=others, comment=())
-        return [*found, given, _following(rest, Computed(name))]
+        given = replace(relation, name=name, expression=ir.Direct(), subjects=others, comment=())
+        return [*found, given, _following(rest, ir.Computed(name))]
 
-    def _new_name(self, relation: ModelRelation) -> str:
+    def _new_name(self, relation: ir.ModelRelation) -> str:
         name = f"direct_{relation.name}"
         while name in self.names:
             name += "_"
@@ -164,17 +144,17 @@ class _Splitter:
         return name
 
 
-def _following(relation: ModelRelation, instead: Expression) -> ModelRelation:
+def _following(relation: ir.ModelRelation, instead: ir.Expression) -> ir.ModelRelation:
     """Return the relation as a permission, with `instead` in place of its own tuples."""
-    expression = changed(relation.expression, lambda part: instead if is_direct(part) else part)
+    expression = ir.changed(relation.expression, lambda part: instead if ir.is_direct(part) else part)
     return replace(relation, expression=expression, subjects=(), is_permission=True)
 
 
-def _without_direct(expression: Expression) -> Expression:
-    return changed(expression, lambda part: Union(()) if is_direct(part) else part)
+def _without_direct(expression: ir.Expression) -> ir.Expression:
+    return ir.changed(expression, lambda part: ir.Union(()) if ir.is_direct(part) else part)
 
 
-def _is_plain(subject: Subject) -> bool:
+def _is_plain(subject: ir.Subject) -> bool:
     return not subject.relation and not subject.wildcard
 
 
@@ -188,7 +168,7 @@ def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that depend on a condition or on an `Unsure`, directly or through other relations."""
     followers: dict[RelationKey, list[RelationKey]] = {}
     found: dict[RelationKey, None] = {}
-    for type_, relation in relations_of(apart.model):
+    for type_, relation in ir.relations_of(apart.model):
         key = (type_.name, relation.name)
         for other, _ in needs(apart, type_, relation):
             followers.setdefault(other, []).append(key)
@@ -202,90 +182,92 @@ def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     return frozenset(found)
 
 
-def without_circles(model: Model, report: ImportReport) -> Model:
+def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
     """Replace each exclusion or `all` arrow that depends on its own relation by an `Unsure`, which grants nothing.
 
     A model with such a cycle has no stratification: `viewer: member but not viewer`.
     """
     apart = SeparatedRelations(model)
     types = {type_.name: type_ for type_ in model.types}
-    by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in relations_of(model)}
+    by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in ir.relations_of(model)}
     edges = {key: sorted({other for other, _ in needs(apart, *found)}) for key, found in by_key.items()}
     components = Components(lambda key: [each for each in edges.get(key, []) if each in by_key])
 
-    def is_circle(key: RelationKey, part: Expression, type_: Type) -> bool:
+    def is_circle(key: RelationKey, part: ir.Expression, type_: ir.Type) -> bool:
         number = components.number(key)
         return number is not None and any(
             components.number(other) == number for other in _needed_by_not(apart, type_, by_key[key][1], part)
         )
 
-    def rewritten(type_: Type, relation: ModelRelation) -> ModelRelation:
+    def rewritten(type_: ir.Type, relation: ir.ModelRelation) -> ir.ModelRelation:
         key = (type_.name, relation.name)
 
-        def change(part: Expression) -> Expression:
-            if not (isinstance(part, Exclusion | Arrow) and is_circle(key, part, type_)):
+        def change(part: ir.Expression) -> ir.Expression:
+            if not (isinstance(part, ir.Exclusion | ir.Arrow) and is_circle(key, part, type_)):
                 return part
             place = next((place for place in _places(part) if any(place)), relation.place)
-            what = "what it excludes" if isinstance(part, Exclusion) else "`all`"
+            what = "what it excludes" if isinstance(part, ir.Exclusion) else "`all`"
             report.lost(place, f"{type_.name}#{relation.name}: {what} depends on the relation itself")
-            most = part.base if isinstance(part, Exclusion) else replace(part, every=False)
-            return Unsure(most, relation.place)
+            most = part.base if isinstance(part, ir.Exclusion) else replace(part, every=False)
+            return ir.Unsure(most, relation.place)
 
-        return replace(relation, expression=changed(relation.expression, change))
+        return replace(relation, expression=ir.changed(relation.expression, change))
 
-    def rewritten_type(type_: Type) -> Type:
+    def rewritten_type(type_: ir.Type) -> ir.Type:
         return replace(type_, relations=tuple(rewritten(type_, each) for each in type_.relations))
 
     return replace(model, types=tuple(map(rewritten_type, model.types)))
 
 
-def needs(apart: SeparatedRelations, type_: Type, relation: ModelRelation) -> Iterator[tuple[RelationKey, bool]]:
+def needs(apart: SeparatedRelations, type_: ir.Type, relation: ir.ModelRelation) -> Iterator[tuple[RelationKey, bool]]:
     """Yield the relations that a relation depends on, each with whether it is subtracted there."""
-    for leaf, negated in leaves(relation.expression):
+    for leaf, negated in ir.leaves(relation.expression):
         for key in _keys(apart, type_, relation, leaf):
             yield key, negated
 
 
 def _needed_by_not(
-    apart: SeparatedRelations, type_: Type, relation: ModelRelation, part: Expression
+    apart: SeparatedRelations, type_: ir.Type, relation: ir.ModelRelation, part: ir.Expression
 ) -> Iterator[RelationKey]:
-    if isinstance(part, Exclusion):
-        for leaf, _ in leaves(part.subtract):
+    if isinstance(part, ir.Exclusion):
+        for leaf, _ in ir.leaves(part.subtract):
             yield from _keys(apart, type_, relation, leaf)
-    elif isinstance(part, Arrow) and part.every:
+    elif isinstance(part, ir.Arrow) and part.every:
         yield from _keys(apart, type_, relation, part)
 
 
-def _keys(apart: SeparatedRelations, type_: Type, relation: ModelRelation, leaf: Expression) -> Iterator[RelationKey]:
+def _keys(
+    apart: SeparatedRelations, type_: ir.Type, relation: ir.ModelRelation, leaf: ir.Expression
+) -> Iterator[RelationKey]:
     match leaf:
-        case Computed(name):
+        case ir.Computed(name):
             yield (type_.name, name)
-        case Arrow(tupleset, name):
+        case ir.Arrow(tupleset, name):
             for home in apart.homes(type_.name, tupleset):
                 yield (type_.name, home)
                 leading = next((each for each in type_.relations if each.name == home), None)
                 for subject in leading.subjects if leading else ():
                     yield (subject.type, name)
-        case Direct():
+        case ir.Direct():
             for subject in relation.subjects:
                 if subject.relation:
                     yield (subject.type, subject.relation)
 
 
-def _has_unsure(expression: Expression) -> bool:
+def _has_unsure(expression: ir.Expression) -> bool:
     match expression:
-        case Unsure():
+        case ir.Unsure():
             return True
-        case Union(parts) | Intersection(parts):
+        case ir.Union(parts) | ir.Intersection(parts):
             return any(map(_has_unsure, parts))
-        case Exclusion(base, subtract):
+        case ir.Exclusion(base, subtract):
             return _has_unsure(base) or _has_unsure(subtract)
     return False
 
 
-def _places(part: Expression) -> Iterator[Place]:
-    for leaf, _ in leaves(part):
-        yield getattr(leaf, "place", Place())
+def _places(part: ir.Expression) -> Iterator[ir.Place]:
+    for leaf, _ in ir.leaves(part):
+        yield getattr(leaf, "place", ir.Place())
 
 
 # ---- relations whose tuples restrict access: without one of these, more would be granted --------------------------
@@ -293,14 +275,14 @@ def _places(part: Expression) -> Iterator[Place]:
 
 def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that an exclusion subtracts or an `all` arrow follows, and their dependencies."""
-    by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
+    by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in ir.relations_of(apart.model)}
     found: dict[RelationKey, None] = {}
     for key, (type_, relation) in by_key.items():
         found.update({other: None for other, negated in needs(apart, type_, relation) if negated})
-        for leaf, negated in leaves(relation.expression):
-            if isinstance(leaf, Direct) and negated:
+        for leaf, negated in ir.leaves(relation.expression):
+            if isinstance(leaf, ir.Direct) and negated:
                 found[key] = None
-            if isinstance(leaf, Arrow) and leaf.every:
+            if isinstance(leaf, ir.Arrow) and leaf.every:
                 found.update({(type_.name, home): None for home in apart.homes(type_.name, leaf.tupleset)})
     queue = [key for key in found if key in by_key]
     for key in queue:
@@ -413,14 +395,14 @@ class PolicyLayout:
         return unused_start("possibly_", names)
 
     @cached_property
-    def relations(self) -> dict[RelationKey, ModelRelation]:
-        return {(type_.name, each.name): each for type_, each in relations_of(self.model)}
+    def relations(self) -> dict[RelationKey, ir.ModelRelation]:
+        return {(type_.name, each.name): each for type_, each in ir.relations_of(self.model)}
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ir.Model:
         return self.apart.model
 
-    def condition(self, name: str) -> ModelCondition:
+    def condition(self, name: str) -> ir.ModelCondition:
         return next(each for each in self.model.conditions if each.name == name)
 
     def is_leading(self, type_name: str, relation: str) -> bool:
@@ -434,7 +416,7 @@ class PolicyLayout:
         """Return whether a relation leads to a single type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
-    def usersets(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, Subject]]:
+    def usersets(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, ir.Subject]]:
         """Yield the usersets among a relation's subjects, each with the relation under which it is stored."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
@@ -458,7 +440,7 @@ class PolicyLayout:
         return tuple(dict.fromkeys(each.type for each in subjects if each.wildcard))
 
 
-def layout_of(model: Model, report: ImportReport, clock: frozenset[str] = frozenset()) -> PolicyLayout:
+def layout_of(model: ir.Model, report: ir.ImportReport, clock: frozenset[str] = frozenset()) -> PolicyLayout:
     apart = taken_apart(model)
     _report_apart(model, apart, report)
     types = _type_names(apart.model, report)
@@ -472,14 +454,14 @@ def layout_of(model: Model, report: ImportReport, clock: frozenset[str] = frozen
     return PolicyLayout(apart, types, _actors(apart), relation_names, usersets, conditions, userset_type, clock)
 
 
-def _report_apart(model: Model, apart: SeparatedRelations, report: ImportReport) -> None:
-    places = {(type_.name, each.name): each.place for type_, each in relations_of(model)}
+def _report_apart(model: ir.Model, apart: SeparatedRelations, report: ir.ImportReport) -> None:
+    places = {(type_.name, each.name): each.place for type_, each in ir.relations_of(model)}
     for (type_name, relation), name in {**apart.other_homes, **apart.plain_homes}.items():
         message = f"tuples of {type_name}#{relation} are stored as `{name}`, from which `{relation}` follows"
         report.changed(places[type_name, relation], message)
 
 
-def _type_names(model: Model, report: ImportReport) -> dict[str, str]:
+def _type_names(model: ir.Model, report: ir.ImportReport) -> dict[str, str]:
     taken: set[str] = set()
     names: dict[str, str] = {}
     for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # valid names come first
@@ -490,11 +472,11 @@ def _type_names(model: Model, report: ImportReport) -> dict[str, str]:
 
 
 def _name_relations(
-    type_: Type,
+    type_: ir.Type,
     apart: SeparatedRelations,
     relation_names: dict[RelationKey, PolarName],
     usersets: dict[tuple[str, str, str, str], str],
-    report: ImportReport,
+    report: ir.ImportReport,
 ) -> None:
     taken = {each.name for each in type_.relations}
     for relation in type_.relations:
@@ -516,7 +498,7 @@ def _name_relations(
                 usersets[place] = unused(_userset_name(relation, subject), taken)
 
 
-def _userset_name(relation: ModelRelation, subject: Subject) -> str:
+def _userset_name(relation: ir.ModelRelation, subject: ir.Subject) -> str:
     """Return `viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
     alike = {each.relation for each in relation.subjects if each.type == subject.type and each.relation}
     parts = [relation.name, subject.type, *([subject.relation or ""] if len(alike) > 1 else [])]
@@ -527,16 +509,16 @@ def _actors(apart: SeparatedRelations) -> frozenset[str]:
     """Return the types whose objects can be subjects other than in relations that are only followed."""
     found: set[str] = set()
     asked: set[RelationKey] = set()
-    for type_, relation in relations_of(apart.model):
+    for type_, relation in ir.relations_of(apart.model):
         is_leading = (type_.name, relation.name) in apart.leading
         found |= {each.type for each in relation.subjects if not is_leading and not each.relation}
         asked |= {(each.type, each.relation) for each in relation.subjects if each.relation}
-        for leaf, _ in leaves(relation.expression):
-            if isinstance(leaf, Itself):
+        for leaf, _ in ir.leaves(relation.expression):
+            if isinstance(leaf, ir.Itself):
                 found.add(type_.name)
-            if isinstance(leaf, Computed):
+            if isinstance(leaf, ir.Computed):
                 asked.add((type_.name, leaf.relation))
-    for type_, relation in relations_of(apart.model):
+    for type_, relation in ir.relations_of(apart.model):
         if (type_.name, relation.name) in apart.leading & asked or _is_arrived_at(apart, type_.name, relation.name):
             found |= {each.type for each in relation.subjects}
     if not found:
@@ -552,6 +534,6 @@ def _is_arrived_at(apart: SeparatedRelations, type_name: str, relation: str) -> 
         return False
     return any(
         getattr(leaf, "tupleset", None) is not None and getattr(leaf, "relation", None) == relation
-        for _, each in relations_of(apart.model)
-        for leaf, _ in leaves(each.expression)
+        for _, each in ir.relations_of(apart.model)
+        for leaf, _ in ir.leaves(each.expression)
     )

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from textwrap import indent
 from typing import Any
 
+from authz_project.importers import ir
 from authz_project.importers.cel import test_of
 from authz_project.importers.files import (
     Comments,
@@ -23,38 +24,6 @@ from authz_project.importers.files import (
     rows_of_csv,
     value_of_json,
 )
-from authz_project.importers.model import (
-    NOWHERE,
-    Arrow,
-    Computed,
-    ContextValues,
-    Direct,
-    Exclusion,
-    ExpectedCheck,
-    Expression,
-    Fault,
-    Imported,
-    Intersection,
-    Model,
-    ModelCondition,
-    ModelParameter,
-    ModelRelation,
-    ModelWords,
-    ObjectList,
-    Place,
-    Scenario,
-    Subject,
-    SubjectList,
-    Thing,
-    Tuple,
-    Type,
-    Union,
-    Who,
-    faults_of,
-    refuse,
-    repeated,
-    wrong,
-)
 from policy.files import text_of_file
 
 # ---- one file's part of a model, in either notation ---------------------------------------------------------------
@@ -66,35 +35,40 @@ _SCHEMAS = ("1.1", "1.2")
 class ModelPart:
     """One file's part of a model; `extensions` add relations to types from other files."""
 
-    types: tuple[Type, ...]
-    extensions: tuple[Type, ...]
-    conditions: tuple[ModelCondition, ...]
+    types: tuple[ir.Type, ...]
+    extensions: tuple[ir.Type, ...]
+    conditions: tuple[ir.ModelCondition, ...]
     comment: tuple[str, ...]
 
 
-def check_schema(version: object, place: Place) -> None:
+def check_schema(version: object, place: ir.Place) -> None:
     """Reject an unsupported version of the language."""
     if version not in _SCHEMAS:
-        raise wrong(place, f"schema {version} is not supported; use {' or '.join(_SCHEMAS)}")
+        raise ir.wrong(place, f"schema {version} is not supported; use {' or '.join(_SCHEMAS)}")
 
 
 def condition_of(
-    name: str, parameters: tuple[ModelParameter, ...], body: str, at: Place, comment: tuple[str, ...], place: Place
-) -> ModelCondition:
+    name: str,
+    parameters: tuple[ir.ModelParameter, ...],
+    body: str,
+    at: ir.Place,
+    comment: tuple[str, ...],
+    place: ir.Place,
+) -> ir.ModelCondition:
     """Parse the expression of a condition, which begins at the place `at`."""
 
-    def place_of(offset: int) -> Place:
+    def place_of(offset: int) -> ir.Place:
         line, column = position_in(body, offset)
-        return Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
+        return ir.Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
 
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
     written = " ".join(line.strip() for line in body.split("\n") if line.strip())
     text = f"condition {name}({declared}) {{ {written} }}"
     try:
         test = test_of(body, parameters, place_of)
-        return ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
+        return ir.ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
     except NotParsed as reason:
-        raise wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
+        raise ir.wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 
 
 # ---- the modelling language: schema 1.1, and modules of schema 1.2 ------------------------------------------------
@@ -153,7 +127,7 @@ class _ModelReader:
             message = reason.message
             if reason.found in ("OR", "AND", "BUT"):
                 message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
-            raise wrong(Place(self.file, *position_in(self.text, reason.at)), message) from None
+            raise ir.wrong(ir.Place(self.file, *position_in(self.text, reason.at)), message) from None
         name, *declared = tree.children
         comment = self.comments.until(name.start_pos)
         if self.text[: name.start_pos].split()[0] == "model":
@@ -163,10 +137,10 @@ class _ModelReader:
             read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
         return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), comment)
 
-    def place(self, token: SyntaxTree) -> Place:
-        return Place(self.file, token.line, token.column)
+    def place(self, token: SyntaxTree) -> ir.Place:
+        return ir.Place(self.file, token.line, token.column)
 
-    def type(self, tree: SyntaxTree) -> Type:
+    def type(self, tree: SyntaxTree) -> ir.Type:
         comment = self.comments.until(tree.meta.start_pos)
         if tree.data == "extension":
             (tree,) = tree.children
@@ -174,48 +148,48 @@ class _ModelReader:
         comment += self.comments.beside(name.end_pos)
         if relations:  # comments before `relations`
             comment += self.comments.until(self.text.index("relations", name.end_pos))
-        return Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
+        return ir.Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
-    def relation(self, tree: SyntaxTree) -> ModelRelation:
+    def relation(self, tree: SyntaxTree) -> ir.ModelRelation:
         name, definition = tree.children
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
         subjects = tuple(dict.fromkeys(map(self.subject, named)))
         expression = self.expression(definition)
-        return ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
+        return ir.ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
 
-    def expression(self, tree: SyntaxTree) -> Expression:
+    def expression(self, tree: SyntaxTree) -> ir.Expression:
         match tree.data, tree.children:
             case "computed", [name]:
-                return Computed(str(name), self.place(name))
+                return ir.Computed(str(name), self.place(name))
             case "arrow", [name, tupleset]:
-                return Arrow(str(tupleset), str(name), place=self.place(name))
+                return ir.Arrow(str(tupleset), str(name), place=self.place(name))
             case "union", parts:
-                return Union(tuple(map(self.expression, parts)))
+                return ir.Union(tuple(map(self.expression, parts)))
             case "intersection", parts:
-                return Intersection(tuple(map(self.expression, parts)))
+                return ir.Intersection(tuple(map(self.expression, parts)))
             case "exclusion", [base, subtract]:
-                return Exclusion(self.expression(base), self.expression(subtract))
-        return Direct(self.place(tree.meta))
+                return ir.Exclusion(self.expression(base), self.expression(subtract))
+        return ir.Direct(self.place(tree.meta))
 
-    def subject(self, tree: SyntaxTree) -> Subject:
+    def subject(self, tree: SyntaxTree) -> ir.Subject:
         name, kind, condition = tree.children
         relation = str(kind.children[0]) if kind and kind.children else None
         given = str(condition) if condition else None
-        return Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
+        return ir.Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
 
-    def condition(self, tree: SyntaxTree) -> ModelCondition:
+    def condition(self, tree: SyntaxTree) -> ir.ModelCondition:
         name, *parameters, body = tree.children
         first, last = body.children[0], body.children[-1]
         comment = self.comments.until(first.start_pos)
         comment += self.comments.until(last.start_pos) + self.comments.beside(last.end_pos)
-        start = Place(self.file, first.line, first.column + 1)
+        start = ir.Place(self.file, first.line, first.column + 1)
         text = self.text[first.end_pos : last.start_pos]
         return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))
 
-    def parameter(self, tree: SyntaxTree) -> ModelParameter:
+    def parameter(self, tree: SyntaxTree) -> ir.ModelParameter:
         name, kind, inner = tree.children
-        return ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
+        return ir.ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
 
 
 def _blanked(found: re.Match[str]) -> str:
@@ -234,7 +208,7 @@ def read_json_model(text: str, file: str) -> ModelPart:
     if isinstance(raw, Located) and isinstance(raw.get("authorization_model"), Located):
         raw = raw["authorization_model"]
     if not isinstance(raw, Located) or "type_definitions" not in raw:
-        raise wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
+        raise ir.wrong(ir.Place(file, 1), "expected a model: a mapping with `type_definitions`")
     _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions"))
     check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
     types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
@@ -247,94 +221,94 @@ def _without_tabs(text: str) -> str:
     return text.replace("\t", " ")
 
 
-def _type(raw: Any, place: Place) -> Type:
+def _type(raw: Any, place: ir.Place) -> ir.Type:
     if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
-        raise wrong(place, "expected a type: a mapping with `type`")
+        raise ir.wrong(place, "expected a type: a mapping with `type`")
     _check_keys(raw, ("type", "relations", "metadata"))
     relations = _under(raw, "relations")
     about = _under(_under(raw, "metadata"), "relations")
     if unknown := [name for name in about if name not in relations]:
-        raise wrong(about.place_of(unknown[0]), f"relation {unknown[0]} does not exist")
-    return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
+        raise ir.wrong(about.place_of(unknown[0]), f"relation {unknown[0]} does not exist")
+    return ir.Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
-def _relation(name: str, raw: Located, about: Located) -> ModelRelation:
+def _relation(name: str, raw: Located, about: Located) -> ir.ModelRelation:
     relations = raw["relations"]
     place = relations.place_of(name)
     listed = _under(about, name).get("directly_related_user_types") or ()
     subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
     expression = _expression(relations[name], place, 0)
-    return ModelRelation(name, expression, subjects, not subjects, (), place)
+    return ir.ModelRelation(name, expression, subjects, not subjects, (), place)
 
 
-def _subject(raw: Any, place: Place) -> Subject:
+def _subject(raw: Any, place: ir.Place) -> ir.Subject:
     if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
-        raise wrong(place, "expected a subject type: a mapping with `type`")
+        raise ir.wrong(place, "expected a subject type: a mapping with `type`")
     _check_keys(raw, ("type", "relation", "wildcard", "condition"))
     wildcard = raw.get("wildcard") is not None
     if wildcard and raw.get("relation"):
-        raise wrong(raw.place, "a subject type can have `relation` or `wildcard`, not both")
-    return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
+        raise ir.wrong(raw.place, "a subject type can have `relation` or `wildcard`, not both")
+    return ir.Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
 
 
-def _expression(raw: Any, place: Place, depth: int) -> Expression:
+def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
     if not isinstance(raw, Located) or depth > _DEEPEST_USERSET:
-        raise wrong(place, "expected a userset: `this`, `computedUserset`, `tupleToUserset`, `union` …")
+        raise ir.wrong(place, "expected a userset: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
     given = [(name, value) for name, value in raw.items() if value is not None]
     if len(given) != 1:
-        raise wrong(place, f"expected one key; found {', '.join(dict(given)) or 'none'}")
+        raise ir.wrong(place, f"expected one key; found {', '.join(dict(given)) or 'none'}")
     match given[0]:
         case ("this", Located() as nothing):
             _check_keys(nothing, ())
-            return Direct(place)
+            return ir.Direct(place)
         case ("computedUserset" | "computed_userset", Located() as computed):
-            return Computed(_relation_of(computed, place), place)
+            return ir.Computed(_relation_of(computed, place), place)
         case ("tupleToUserset" | "tuple_to_userset", Located() as arrow):
             _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset"))
             leads = arrow.get("computedUserset") or arrow.get("computed_userset")
-            return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
+            return ir.Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
         case ("union", Located() as parts):
-            return Union(_parts(parts, place, depth))
+            return ir.Union(_parts(parts, place, depth))
         case ("intersection", Located() as parts):
-            return Intersection(_parts(parts, place, depth))
+            return ir.Intersection(_parts(parts, place, depth))
         case ("difference", Located() as parts):
             _check_keys(parts, ("base", "subtract"))
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
-            return Exclusion(base, subtract)
-    raise wrong(place, f"`{given[0][0]}` is unknown or has the wrong type")
+            return ir.Exclusion(base, subtract)
+    raise ir.wrong(place, f"`{given[0][0]}` is unknown or has the wrong type")
 
 
-def _relation_of(raw: Any, place: Place) -> str:
+def _relation_of(raw: Any, place: ir.Place) -> str:
     """Return the relation that is named, of the object itself: `object`, if present, must be empty."""
     if isinstance(raw, Located):
         _check_keys(raw, ("relation", "object"))
         if raw.get("object"):
-            raise wrong(raw.place_of("object"), "`object` must be empty")
+            raise ir.wrong(raw.place_of("object"), "`object` must be empty")
     return _name(raw, "relation", place)
 
 
-def _parts(raw: Located, place: Place, depth: int) -> tuple[Expression, ...]:
+def _parts(raw: Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ...]:
     """Return the parts, at least one: an empty intersection would be everybody."""
     _check_keys(raw, ("child",))
     found = raw.get("child")
     if not isinstance(found, list) or not found:
-        raise wrong(raw.place, "expected `child`, a non-empty list")
+        raise ir.wrong(raw.place, "expected `child`, a non-empty list")
     return tuple(_expression(each, place, depth + 1) for each in found)
 
 
-def _condition(name: str, raw: Any, conditions: Located) -> ModelCondition:
+def _condition(name: str, raw: Any, conditions: Located) -> ir.ModelCondition:
     place = conditions.place_of(name)
     if not isinstance(raw, Located) or not isinstance(raw.get("expression"), str):
-        raise wrong(place, "expected a condition: a mapping with `expression`")
+        raise ir.wrong(place, "expected a condition: a mapping with `expression`")
     _check_keys(raw, ("name", "expression", "parameters", "metadata"))
     parameters = tuple(
-        ModelParameter(each, _type_name(about, place), place) for each, about in _under(raw, "parameters").items()
+        ir.ModelParameter(each, _type_name(about, place), place) for each, about in _under(raw, "parameters").items()
     )
     return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), (), place)
 
 
-def _type_name(raw: Any, place: Place) -> str:
+def _type_name(raw: Any, place: ir.Place) -> str:
     """Return the name of a type: `TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
     name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
     inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
@@ -345,46 +319,46 @@ def _under(raw: Located, key: str) -> Located:
     """Return the mapping under a key; an empty one if there is none."""
     found = raw.get(key)
     if found is not None and not isinstance(found, Located):
-        raise wrong(raw.place_of(key), f"`{key}` must be a mapping")
+        raise ir.wrong(raw.place_of(key), f"`{key}` must be a mapping")
     return Located(raw.place) if found is None else found
 
 
-def _name(raw: Any, key: str, place: Place) -> str:
+def _name(raw: Any, key: str, place: ir.Place) -> str:
     value = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(value, str) or not value:
-        raise wrong(place, f"expected `{key}`, a string")
+        raise ir.wrong(place, f"expected `{key}`, a string")
     return value
 
 
-_WORDS = ModelWords("type", "condition", follows_everybody=True, leads_to_nothing=False)
+_WORDS = ir.ModelWords("type", "condition", follows_everybody=True, leads_to_nothing=False)
 
 # ---- a model in any notation: the language, JSON, or modules in several files -------------------------------------
 
 
-def model_of_dsl(text: str, file: str) -> Model:
+def model_of_dsl(text: str, file: str) -> ir.Model:
     """Return the model in a text. Raise ImportRejected with all errors."""
     return model_of_files([read_dsl(text, file)])
 
 
-def model_of_files(files: Iterable[ModelPart]) -> Model:
+def model_of_files(files: Iterable[ModelPart]) -> ir.Model:
     """Combine several modules, which may extend each other's types, into one model."""
     files = list(files)
     declared = [each for file in files for each in file.types]
     conditions = tuple(each for file in files for each in file.conditions)
     extensions = [each for file in files for each in file.extensions]
     types = {each.name: each for each in declared}
-    refuse(repeated(declared, "duplicate type"))
-    refuse(repeated(conditions, "duplicate condition"))
+    ir.refuse(ir.repeated(declared, "duplicate type"))
+    ir.refuse(ir.repeated(conditions, "duplicate condition"))
     missing = (each for each in extensions if each.name not in types)
-    refuse(Fault(each.place, f"type {each.name} does not exist, so it cannot be extended") for each in missing)
+    ir.refuse(ir.Fault(each.place, f"type {each.name} does not exist, so it cannot be extended") for each in missing)
     for each in extensions:
         types[each.name] = _extended(types[each.name], each)
-    model = Model(tuple(types.values()), conditions, tuple(line for file in files for line in file.comment))
-    refuse(faults_of(model, _WORDS))
+    model = ir.Model(tuple(types.values()), conditions, tuple(line for file in files for line in file.comment))
+    ir.refuse(ir.faults_of(model, _WORDS))
     return model
 
 
-def _extended(type_: Type, by: Type) -> Type:
+def _extended(type_: ir.Type, by: ir.Type) -> ir.Type:
     return replace(type_, relations=type_.relations + by.relations, comment=type_.comment + by.comment)
 
 
@@ -397,7 +371,7 @@ _COLUMNS = ("user_type", "user_id", "relation", "object_type", "object_id")
 _OTHER_COLUMNS = ("user_relation", "condition_name", "condition_context")
 
 
-def read_tuples(text: str, file: str) -> Iterator[Tuple]:
+def read_tuples(text: str, file: str) -> Iterator[ir.Tuple]:
     """Yield the tuples of a file; its suffix determines the format. Raise ImportRejected at the first invalid one."""
     match PurePath(file).suffix.lower():
         case ".csv":
@@ -405,21 +379,21 @@ def read_tuples(text: str, file: str) -> Iterator[Tuple]:
         case ".json" | ".jsonl":
             return (tuple_of(raw, place) for place, raw in _of_json(text, file))
         case _:
-            return tuples_of(read_yaml(text, file), Place(file, 1))
+            return tuples_of(read_yaml(text, file), ir.Place(file, 1))
 
 
-def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
+def tuples_of(raw: Any, place: ir.Place) -> Iterator[ir.Tuple]:
     """Yield the tuples of a list, or of a mapping that contains one."""
     listed = _tuple_list(raw, place) if isinstance(raw, dict) else raw
     if listed is None:
         return
     if not isinstance(listed, list):
-        raise wrong(place, "expected a list of tuples")
+        raise ir.wrong(place, "expected a list of tuples")
     for each in listed:
         yield tuple_of(each, each.place if isinstance(each, Located) else place)
 
 
-def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
+def _of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
     for place, value in items_of_json(text, file):
         if isinstance(value, dict) and any(name in value for name in _LISTS):
             yield from ((place, each) for each in _tuple_list(value, place) or ())
@@ -427,94 +401,96 @@ def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
             yield place, value
 
 
-def _tuple_list(raw: dict[str, Any], place: Place) -> list[Any] | None:
+def _tuple_list(raw: dict[str, Any], place: ir.Place) -> list[Any] | None:
     """Return the list in a mapping, possibly in a nested mapping; other contents are rejected, not ignored."""
     names = [name for name in _LISTS if name in raw]
     if len(names) != 1:
-        raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
+        raise ir.wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
     _check_keys(raw, (*names, *_BESIDE), place)
     if raw.get("deletes"):
-        raise wrong(place, "`deletes` is not supported; remove it and the tuples it deletes")
+        raise ir.wrong(place, "`deletes` is not supported; remove it and the tuples it deletes")
     if raw.get("continuation_token"):
-        raise wrong(place, "`continuation_token` is set, so tuples are missing; export all pages, and remove it")
+        raise ir.wrong(place, "`continuation_token` is set, so tuples are missing; export all pages, and remove it")
     listed = raw[names[0]]
     if isinstance(listed, dict):
         return _tuple_list(listed, place)
     if listed is not None and not isinstance(listed, list):
-        raise wrong(place, "expected a list of tuples")
+        raise ir.wrong(place, "expected a list of tuples")
     return listed
 
 
-def tuple_of(raw: Any, place: Place) -> Tuple:
+def tuple_of(raw: Any, place: ir.Place) -> ir.Tuple:
     """Return the tuple in a mapping: `user`, `relation`, `object`, and optionally `condition`."""
     if isinstance(raw, dict) and isinstance(raw.get("key"), dict):
         _check_keys(raw, ("key", "timestamp"), place)
         raw = raw["key"]  # the form in which servers return tuples
     if not isinstance(raw, dict):
-        raise wrong(place, "expected a tuple: `user`, `relation` and `object`")
+        raise ir.wrong(place, "expected a tuple: `user`, `relation` and `object`")
     _check_keys(raw, ("user", "relation", "object", "condition"), place)
     values = {name: _required_text(raw, name, place) for name in ("user", "relation", "object")}
     condition, context = _condition_of_tuple(raw.get("condition"), place)
-    return Tuple(
+    return ir.Tuple(
         thing_of(values["object"], place), values["relation"], who_of(values["user"], place), condition, context,
         place=place,
     )  # fmt: skip
 
 
-def _condition_of_tuple(raw: Any, place: Place) -> tuple[str | None, ContextValues]:
+def _condition_of_tuple(raw: Any, place: ir.Place) -> tuple[str | None, ir.ContextValues]:
     if raw is None:
         return None, ()
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
-        raise wrong(place, "a condition has a `name` and an optional `context`")
+        raise ir.wrong(place, "a condition has a `name` and an optional `context`")
     _check_keys(raw, ("name", "context"), place)
     return raw["name"], values_of(raw.get("context"), place)
 
 
-def values_of(raw: Any, place: Place) -> ContextValues:
+def values_of(raw: Any, place: ir.Place) -> ir.ContextValues:
     """Return the values of a context, by name."""
     if raw is None:
         return ()
     if not isinstance(raw, dict):
-        raise wrong(place, "a context must be a mapping of names to values")
+        raise ir.wrong(place, "a context must be a mapping of names to values")
     return tuple((str(name), value) for name, value in raw.items())
 
 
-def _of_row(row: dict[str, str], place: Place) -> Tuple:
+def _of_row(row: dict[str, str], place: ir.Place) -> ir.Tuple:
     missing = [name for name in _COLUMNS if not row.get(name)]
     if missing:
-        raise wrong(place, f"no {' and no '.join(missing)}")
+        raise ir.wrong(place, f"no {' and no '.join(missing)}")
     if row.get("condition_context") and not row.get("condition_name"):
-        raise wrong(place, "`condition_context` requires `condition_name`")
-    who = Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
-    thing = Thing(row["object_type"], row["object_id"])
-    return Tuple(thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place)
+        raise ir.wrong(place, "`condition_context` requires `condition_name`")
+    who = ir.Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
+    thing = ir.Thing(row["object_type"], row["object_id"])
+    return ir.Tuple(
+        thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place
+    )
 
 
-def _context_of(row: dict[str, str], place: Place) -> ContextValues:
+def _context_of(row: dict[str, str], place: ir.Place) -> ir.ContextValues:
     text = row.get("condition_context")
     try:
         return values_of(value_of_json(text) if text else None, place)
     except ValueError as reason:
-        raise wrong(place, f"the context is not valid JSON: {reason}") from None
+        raise ir.wrong(place, f"the context is not valid JSON: {reason}") from None
 
 
-def thing_of(text: str, place: Place) -> Thing:
+def thing_of(text: str, place: ir.Place) -> ir.Thing:
     type_name, colon, name = text.partition(":")
     if not (type_name and colon and name):
-        raise wrong(place, f"`{text}` is not an object; write it as `document:plan`")
-    return Thing(type_name, name)
+        raise ir.wrong(place, f"`{text}` is not an object; write it as `document:plan`")
+    return ir.Thing(type_name, name)
 
 
-def who_of(text: str, place: Place) -> Who:
+def who_of(text: str, place: ir.Place) -> ir.Who:
     thing = thing_of(text, place)
     name, mark, relation = thing.id.rpartition("#")
-    return Who(thing.type, name, relation) if mark and name and relation else Who(thing.type, thing.id)
+    return ir.Who(thing.type, name, relation) if mark and name and relation else ir.Who(thing.type, thing.id)
 
 
-def _required_text(raw: dict[str, Any], name: str, place: Place) -> str:
+def _required_text(raw: dict[str, Any], name: str, place: ir.Place) -> str:
     value = raw.get(name)
     if not isinstance(value, str) or not value:
-        raise wrong(place, f"a tuple requires `{name}`, a string")
+        raise ir.wrong(place, f"a tuple requires `{name}`, a string")
     return value
 
 
@@ -528,7 +504,7 @@ _KNOWN_OF_CHECK = {"user", "users", "object", "objects", "context", "assertions"
 _KNOWN_OF_OBJECTS = {"user", "type", "context", "assertions"}
 _KNOWN_OF_USERS = {"object", "user_filter", "context", "assertions"}
 
-ReadFile = Callable[[str], Iterator[Tuple]]
+ReadFile = Callable[[str], Iterator[ir.Tuple]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,17 +512,17 @@ class Store:
     """`model` is the text of the model, which begins at `model_at`; otherwise, `model_file` names a file."""
 
     model: str | None
-    model_at: Place
+    model_at: ir.Place
     model_file: str | None
-    tuples: tuple[Tuple, ...]
-    scenarios: tuple[Scenario, ...]
+    tuples: tuple[ir.Tuple, ...]
+    scenarios: tuple[ir.Scenario, ...]
 
 
 def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
     """Read a store file; `read_tuples` reads the tuple files that it names."""
     raw = read_yaml(text, file)
     if not isinstance(raw, Located):
-        raise wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
+        raise ir.wrong(ir.Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
     _check_keys(raw, _KNOWN)
     tests = [_test(each, raw.place, read_tuples) for each in _listed(raw, "tests")]
     return Store(
@@ -554,30 +530,30 @@ def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
     )
 
 
-def _test(raw: Any, place: Place, read_tuples: ReadFile) -> Scenario:
+def _test(raw: Any, place: ir.Place, read_tuples: ReadFile) -> ir.Scenario:
     raw = _mapping(raw, place, "a test", _KNOWN_OF_TEST)
-    asked: list[ExpectedCheck | ObjectList | SubjectList] = [
+    asked: list[ir.Expectation] = [
         *(one for each in _listed(raw, "check") for one in _checks(each, raw.place)),
         *(one for each in _listed(raw, "list_objects") for one in _objects(each, raw.place)),
         *(one for each in _listed(raw, "list_users") for one in _users(each, raw.place)),
     ]
     name = str(raw.get("name") or "test")
-    return Scenario(name, _tuples(raw, read_tuples), tuple(asked), raw.place)
+    return ir.Scenario(name, _tuples(raw, read_tuples), tuple(asked), raw.place)
 
 
-def _checks(raw: Any, place: Place) -> Iterator[ExpectedCheck]:
+def _checks(raw: Any, place: ir.Place) -> Iterator[ir.ExpectedCheck]:
     raw = _mapping(raw, place, "a check", _KNOWN_OF_CHECK)
     context = values_of(raw.get("context"), raw.place)
     for user in _one_or_more(raw, "user", "users"):
         for thing in _one_or_more(raw, "object", "objects"):
             for relation, expected in _assertions(raw):
                 if not isinstance(expected, bool):
-                    raise wrong(raw.place, f"`{relation}` must be true or false")
+                    raise ir.wrong(raw.place, f"`{relation}` must be true or false")
                 who = who_of(user, raw.place)
-                yield ExpectedCheck(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
+                yield ir.ExpectedCheck(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
 
 
-def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:
+def _objects(raw: Any, place: ir.Place) -> Iterator[ir.ObjectList]:
     raw = _mapping(raw, place, "a list of objects", _KNOWN_OF_OBJECTS)
     context = values_of(raw.get("context"), raw.place)
     for relation, expected in _assertions(raw):
@@ -585,12 +561,12 @@ def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:
         type_name = str(raw.get("type") or "")
         for each in things:
             if each.type != type_name:
-                raise wrong(raw.place, f"{each} is not of type {type_name}")
+                raise ir.wrong(raw.place, f"{each} is not of type {type_name}")
         who = who_of(str(raw.get("user") or ""), raw.place)
-        yield ObjectList(who, relation, type_name, tuple(each.id for each in things), context, raw.place)
+        yield ir.ObjectList(who, relation, type_name, tuple(each.id for each in things), context, raw.place)
 
 
-def _users(raw: Any, place: Place) -> Iterator[SubjectList]:
+def _users(raw: Any, place: ir.Place) -> Iterator[ir.SubjectList]:
     raw = _mapping(raw, place, "a list of users", _KNOWN_OF_USERS)
     context = values_of(raw.get("context"), raw.place)
     thing = thing_of(str(raw.get("object") or ""), raw.place)
@@ -601,13 +577,13 @@ def _users(raw: Any, place: Place) -> Iterator[SubjectList]:
         for kind in kinds:
             type_name, of = str(kind.get("type") or ""), kind.get("relation") or None
             mine = tuple(each for each in users if (each.type, each.relation) == (type_name, of))
-            yield SubjectList(thing, relation, type_name, of, mine, context, raw.place)
+            yield ir.SubjectList(thing, relation, type_name, of, mine, context, raw.place)
 
 
 # ---- mappings --------------------------------------------------------------------------------------------------------
 
 
-def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
+def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[ir.Tuple, ...]:
     files = [raw["tuple_file"]] if raw.get("tuple_file") else []
     files += raw.get("tuple_files") or []
     own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
@@ -617,43 +593,43 @@ def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
 def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
     found = raw.get("assertions")
     if not isinstance(found, dict):
-        raise wrong(raw.place, "expected `assertions`, a mapping of relations to expected results")
+        raise ir.wrong(raw.place, "expected `assertions`, a mapping of relations to expected results")
     yield from found.items()
 
 
 def _one_or_more(raw: Located, one: str, more: str) -> list[str]:
     found = [raw[one]] if raw.get(one) else raw.get(more)
     if not isinstance(found, list) or not found:
-        raise wrong(raw.place, f"expected `{one}` or `{more}`")
+        raise ir.wrong(raw.place, f"expected `{one}` or `{more}`")
     return [str(each) for each in found]
 
 
 def _listed(raw: Located, key: str) -> list[Any]:
     found = raw.get(key) or []
     if not isinstance(found, list):
-        raise wrong(raw.place_of(key), f"`{key}` must be a list")
+        raise ir.wrong(raw.place_of(key), f"`{key}` must be a list")
     return found
 
 
 def _text(raw: Located, key: str) -> str | None:
     found = raw.get(key)
     if found is not None and not isinstance(found, str):
-        raise wrong(raw.place_of(key), f"`{key}` must be a string")
+        raise ir.wrong(raw.place_of(key), f"`{key}` must be a string")
     return found or None
 
 
-def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Located:
+def _mapping(raw: Any, place: ir.Place, what: str, known: set[str]) -> Located:
     if not isinstance(raw, Located):
-        raise wrong(place, f"expected {what}: a mapping")
+        raise ir.wrong(place, f"expected {what}: a mapping")
     _check_keys(raw, known)
     return raw
 
 
-def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place = NOWHERE) -> None:
+def _check_keys(raw: dict[str, Any], known: Iterable[str], place: ir.Place = ir.NOWHERE) -> None:
     """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
     advice = f"; use one of {', '.join(sorted(known))}" if known else ""
     unknown = [(raw.place_of(key) if isinstance(raw, Located) else place, key) for key in raw if key not in known]
-    refuse(Fault(at, f"`{key}` is not supported{advice}") for at, key in unknown)
+    ir.refuse(ir.Fault(at, f"`{key}` is not supported{advice}") for at, key in unknown)
 
 
 # ---- files of OpenFGA, recognized by their suffixes, as one import ------------------------------------------------
@@ -662,10 +638,10 @@ _YAML = (".yaml", ".yml")
 _OF_STORES = ("name", "model", "model_file", "tuple_file", "tuple_files", "tests")
 
 
-def read_files(model: str, others: Iterable[str]) -> Imported:
+def read_files(model: str, others: Iterable[str]) -> ir.Imported:
     """Read a model or a store, and further files with tuples or stores."""
-    tuples: list[Tuple] = []
-    scenarios: list[Scenario] = []
+    tuples: list[ir.Tuple] = []
+    scenarios: list[ir.Scenario] = []
     if PurePath(model).suffix.lower() in _YAML:
         store = _store(model)
         found = _model_of_store(store, model)
@@ -680,10 +656,10 @@ def read_files(model: str, others: Iterable[str]) -> Imported:
             scenarios += store.scenarios
         else:
             tuples += _tuples_of_file(name)
-    return Imported(found, tuple(tuples), tuple(scenarios))
+    return ir.Imported(found, tuple(tuples), tuple(scenarios))
 
 
-def _model(name: str) -> Model:
+def _model(name: str) -> ir.Model:
     return model_of_files(_files(name))
 
 
@@ -703,7 +679,7 @@ def _modules(text: str, name: str) -> list[str]:
     raw = read_yaml(text, name)
     listed = raw.get("contents") if isinstance(raw, Located) else None
     if not isinstance(listed, list) or not listed:
-        raise wrong(Place(name, 1), "expected `contents`, a list of the modules' files")
+        raise ir.wrong(ir.Place(name, 1), "expected `contents`, a list of the modules' files")
     return [_beside(name, str(each)) for each in listed]
 
 
@@ -711,15 +687,15 @@ def _store(name: str) -> Store:
     return read_store(text_of_file(name), name, lambda each: _tuples_of_file(_beside(name, each)))
 
 
-def _model_of_store(store: Store, name: str) -> Model:
+def _model_of_store(store: Store, name: str) -> ir.Model:
     if store.model_file:
         return _model(_beside(name, store.model_file))
     if store.model is None:
-        raise wrong(Place(name, 1), "a store needs `model` or `model_file`")
+        raise ir.wrong(ir.Place(name, 1), "a store needs `model` or `model_file`")
     return _placed(store.model, store.model_at)
 
 
-def _placed(text: str, at: Place) -> Model:
+def _placed(text: str, at: ir.Place) -> ir.Model:
     """Parse a model embedded in a file, with line and column numbers of the file."""
     return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
 
@@ -731,7 +707,7 @@ def _is_store(name: str) -> bool:
     return isinstance(raw, Located) and any(name in raw for name in _OF_STORES)
 
 
-def _tuples_of_file(name: str) -> Iterator[Tuple]:
+def _tuples_of_file(name: str) -> Iterator[ir.Tuple]:
     return read_tuples(text_of_file(name), name)
 
 
@@ -739,5 +715,5 @@ def _beside(name: str, other: str) -> str:
     path = neighbour_file(name, other)
     if path is None:
         advice = "move it below the folder of this file, or name it in the command"
-        raise wrong(Place(name), f"`{other}` is outside the folder; {advice}")
+        raise ir.wrong(ir.Place(name), f"`{other}` is outside the folder; {advice}")
     return str(path)

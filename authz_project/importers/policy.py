@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import NamedTuple
 
-from authz_project.importers import terms
+from authz_project.importers import ir, terms
 from authz_project.importers.conditions import WrittenCondition
 from authz_project.importers.layout import (
     PolarName,
@@ -18,24 +18,6 @@ from authz_project.importers.layout import (
     RelationStep,
     uncertain_relations,
     variable,
-)
-from authz_project.importers.model import (
-    Arrow,
-    Computed,
-    Direct,
-    Exclusion,
-    Expression,
-    Intersection,
-    Itself,
-    ModelRelation,
-    Nothing,
-    Subject,
-    Type,
-    Union,
-    Unsure,
-    alternatives,
-    is_direct,
-    relations_of,
 )
 from policy.language import ast
 from policy.language.printer import print_formula, print_item
@@ -58,7 +40,7 @@ class Formulas:
     uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # source types, and names of their steps
     _variables: set[str] = field(default_factory=set)  # of the current rule
 
-    def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+    def rule(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
         """Return the whole condition of one rule."""
         self.begin()
         return self.of(type_name, expression, possible)
@@ -67,27 +49,27 @@ class Formulas:
         """Begin another rule, with its own variables."""
         self._variables.clear()
 
-    def of(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+    def of(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
         match expression:
-            case Computed(relation):
+            case ir.Computed(relation):
                 return self.holds(type_name, relation, terms.ACTOR, None, possible)
-            case Arrow(tupleset, relation, every):
+            case ir.Arrow(tupleset, relation, every):
                 return self._arrow(type_name, tupleset, relation, every, possible)
-            case Union(parts):
+            case ir.Union(parts):
                 return terms.either(*[self.of(type_name, part, possible) for part in parts])
-            case Intersection(parts):
+            case ir.Intersection(parts):
                 return terms.every(*[self.of(type_name, part, possible) for part in parts])
-            case Exclusion(base, subtract):
+            case ir.Exclusion(base, subtract):
                 kept = self.of(type_name, base, possible)
                 return terms.every(kept, terms.no(self.of(type_name, subtract, not possible)))
-            case Unsure(most):
+            case ir.Unsure(most):
                 return self.of(type_name, most, True) if possible else terms.FALSE
-            case Itself():
+            case ir.Itself():
                 return terms.every(
                     terms.matches("actor", self.layout.types[type_name]),
                     ast.Comparison("=", terms.ACTOR, terms.RESOURCE),
                 )
-            case Nothing() | Direct():
+            case ir.Nothing() | ir.Direct():
                 return terms.FALSE
 
     # ---- relations ---------------------------------------------------------------------------------------------------
@@ -200,7 +182,7 @@ class Rules:
 
 @dataclass
 class ResourceBlock:
-    type: Type
+    type: ir.Type
     name: str
     is_actor: bool
     roles: list[str] = field(default_factory=list)
@@ -238,7 +220,7 @@ class _PolicyWriter:
 
     # ---- definite ----------------------------------------------------------------------------------------------------
 
-    def relation(self, type_: Type, relation: ModelRelation) -> None:
+    def relation(self, type_: ir.Type, relation: ir.ModelRelation) -> None:
         block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
         rules = Rules(named.name, relation.comment)
         block.rules.append(rules)
@@ -254,7 +236,7 @@ class _PolicyWriter:
             return
         rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
 
-    def _leading(self, block: ResourceBlock, rules: Rules, relation: ModelRelation, name: str) -> None:
+    def _leading(self, block: ResourceBlock, rules: Rules, relation: ir.ModelRelation, name: str) -> None:
         targets = self.layout.targets(block.type.name, relation.name)
         if len(targets) == 1:
             self._declare(block, name, targets[0])
@@ -273,15 +255,15 @@ class _PolicyWriter:
         if declared not in block.relations:
             block.relations.append(declared)
 
-    def _ways(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
+    def _ways(self, type_: ir.Type, relation: ir.ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what grants a relation, except for facts of the relation itself."""
-        followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
+        followed = [part for part in ir.alternatives(relation.expression) if not ir.is_direct(part)]
         return [
             *self._own(type_, relation, possible),
             *[self.formulas.rule(type_.name, part, possible) for part in followed],
         ]
 
-    def _own(self, type_: Type, relation: ModelRelation, possible: bool) -> list[ast.Formula]:
+    def _own(self, type_: ir.Type, relation: ir.ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what tuples of the relation itself grant, except those that are facts of the role."""
         named = self.layout.relation_names[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
@@ -299,7 +281,7 @@ class _PolicyWriter:
         return [*found]
 
     def _everybody(
-        self, type_name: str, relation: ModelRelation, subject: Subject, name: str, possible: bool
+        self, type_name: str, relation: ir.ModelRelation, subject: ir.Subject, name: str, possible: bool
     ) -> ast.Formula:
         public = self.layout.public_types(type_name, relation.name)
         args: list[ast.Term] = [terms.RESOURCE, terms.text(name)]
@@ -391,7 +373,7 @@ def _two(name: str, other: str = "") -> str:
 def _uncertain_steps(layout: PolicyLayout) -> set[tuple[str, str]]:
     return {
         (type_.name, _step_name(layout, type_.name, relation, subject))
-        for type_, relation in relations_of(layout.model)
+        for type_, relation in ir.relations_of(layout.model)
         for subject in relation.subjects
         if subject.condition and (subject.relation or layout.is_leading(type_.name, relation.name))
     }
@@ -401,7 +383,7 @@ def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> 
     """Return the conditions that tuples of a step may have."""
     found = (
         subject.condition
-        for type_, relation in relations_of(layout.model)
+        for type_, relation in ir.relations_of(layout.model)
         for subject in relation.subjects
         if (type_.name, subject.type) == (type_name, step.target)
         and subject.condition
@@ -410,7 +392,7 @@ def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> 
     return [*dict.fromkeys(found)]
 
 
-def _step_name(layout: PolicyLayout, type_name: str, relation: ModelRelation, subject: Subject) -> str:
+def _step_name(layout: PolicyLayout, type_name: str, relation: ir.ModelRelation, subject: ir.Subject) -> str:
     if subject.relation:
         return layout.userset_names[type_name, relation.name, subject.type, subject.relation]
     return layout.relation_names[type_name, relation.name].name

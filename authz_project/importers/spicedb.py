@@ -10,33 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
+from authz_project.importers import ir, spicedb_schema
 from authz_project.importers.files import neighbour_file, node_of_yaml, pairs_of, value_of_json
-from authz_project.importers.model import (
-    NOWHERE,
-    ContextValues,
-    ExpectedCheck,
-    Fault,
-    Imported,
-    ImportRejected,
-    Model,
-    Place,
-    Scenario,
-    SubjectList,
-    Thing,
-    Tuple,
-    Who,
-    wrong,
-)
-from authz_project.importers.spicedb_schema import (
-    ImportStatement,
-    SchemaText,
-    SubjectKind,
-    model_of,
-    parse,
-    passed_through,
-    place_in,
-    tree_of,
-)
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
 
@@ -56,60 +31,60 @@ _RELATIONSHIP = re.compile(
 _SUBJECT_ALONE, _RESOURCE_ALONE = re.compile(_SUBJECT), re.compile(_RESOURCE)
 
 
-def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
+def lines_of(source: Source) -> Iterator[tuple[str, ir.Place]]:
     """Yield the lines of a text that are neither blank nor comments, each with its place."""
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
-            yield text, place_in(source, found.start() + found[0].find(text))
+            yield text, spicedb_schema.place_in(source, found.start() + found[0].find(text))
 
 
-def relationship_of(text: str, place: Place) -> Tuple:
+def relationship_of(text: str, place: ir.Place) -> ir.Tuple:
     found = _RELATIONSHIP.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is not a relationship such as `document:plan#viewer@user:ann`")
+        raise ir.wrong(place, f"`{text}` is not a relationship such as `document:plan#viewer@user:ann`")
     values = context_of(found["context"], place) if found["context"] else ()
     end = _end(found["end"], place) if found["end"] else None
-    thing = Thing(found["type"], found["id"])
-    return Tuple(thing, found["relation"], _who(found), found["caveat"], values, end, place)
+    thing = ir.Thing(found["type"], found["id"])
+    return ir.Tuple(thing, found["relation"], _who(found), found["caveat"], values, end, place)
 
 
-def subject_of(text: str, place: Place) -> Who:
+def subject_of(text: str, place: ir.Place) -> ir.Who:
     found = _SUBJECT_ALONE.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is not a subject such as `user:ann` or `group:eng#member`")
+        raise ir.wrong(place, f"`{text}` is not a subject such as `user:ann` or `group:eng#member`")
     return _who(found)
 
 
-def permission_of(text: str, place: Place) -> tuple[Thing, str]:
+def permission_of(text: str, place: ir.Place) -> tuple[ir.Thing, str]:
     """Parse an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
-        raise wrong(place, f"`{text}` is not a permission of a resource, such as `document:plan#view`")
-    return Thing(found["type"], found["id"]), found["relation"]
+        raise ir.wrong(place, f"`{text}` is not a permission of a resource, such as `document:plan#view`")
+    return ir.Thing(found["type"], found["id"]), found["relation"]
 
 
-def context_of(text: str, place: Place) -> ContextValues:
+def context_of(text: str, place: ir.Place) -> ir.ContextValues:
     """Parse names and values written as JSON."""
     try:
         context = value_of_json(text)
     except ValueError as reason:
-        raise wrong(place, f"`{text}` is not valid JSON: {reason}") from None
+        raise ir.wrong(place, f"`{text}` is not valid JSON: {reason}") from None
     if not isinstance(context, dict):
-        raise wrong(place, f'`{text}` is not an object such as `{{"hour": 9}}`')
+        raise ir.wrong(place, f'`{text}` is not an object such as `{{"hour": 9}}`')
     return tuple(context.items())
 
 
-def _who(found: re.Match[str]) -> Who:
+def _who(found: re.Match[str]) -> ir.Who:
     relation = found["subject_relation"]
-    return Who(found["subject_type"], found["subject"], None if relation == "..." else relation)
+    return ir.Who(found["subject_type"], found["subject"], None if relation == "..." else relation)
 
 
-def _end(text: str, place: Place) -> datetime:
+def _end(text: str, place: ir.Place) -> datetime:
     try:
         end = datetime.fromisoformat(text)
     except ValueError:
-        raise wrong(place, f"`{text}` is not a time such as `2030-01-01T00:00:00Z`") from None
+        raise ir.wrong(place, f"`{text}` is not a time such as `2030-01-01T00:00:00Z`") from None
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
@@ -128,20 +103,20 @@ _IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])
 class ExpectedSubject:
     """`[user:ann]`, `[user:bob[...]]` if caveats decide, or `[user:* - {user:eve}]`."""
 
-    subject: Who
+    subject: ir.Who
     is_caveated: bool
-    excepted: tuple[Who, ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    excepted: tuple[ir.Who, ...]
+    place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Expected:
     """All subjects of a relation or permission: exactly these."""
 
-    object: Thing
+    object: ir.Thing
     relation: str
     subjects: tuple[ExpectedSubject, ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
 def validation_file_of(source: Source) -> ValidationFile:
@@ -152,10 +127,10 @@ def validation_file_of(source: Source) -> ValidationFile:
             return ValidationFile(source, _parts_of(root, source))
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
-        place = place_in(source, mark.index) if mark else Place(source.filename)
-        raise wrong(place, f"invalid YAML: {getattr(reason, 'problem', reason)}") from None
+        place = spicedb_schema.place_in(source, mark.index) if mark else ir.Place(source.filename)
+        raise ir.wrong(place, f"invalid YAML: {getattr(reason, 'problem', reason)}") from None
     message = "the validation file has no `schema`, `relationships` or `assertions`"
-    raise wrong(Place(source.filename), message)
+    raise ir.wrong(ir.Place(source.filename), message)
 
 
 def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
@@ -163,7 +138,7 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
     for name, key, value in pairs_of(root):
         if name not in _KNOWN or name in _OLD:
             advice = _OLD.get(name, f"use one of {', '.join(_KNOWN[:5])}")
-            raise wrong(place_in(source, key.start_mark.index), f"unknown key `{name}`; {advice}")
+            raise ir.wrong(spicedb_schema.place_in(source, key.start_mark.index), f"unknown key `{name}`; {advice}")
         parts[name] = value
     return parts
 
@@ -173,13 +148,13 @@ class ValidationFile:
 
     def __init__(self, source: Source, parts: dict[str, yaml.Node]):
         self.source, self.parts = source, parts
-        self.faults: list[Fault] = []  # errors of single lines
+        self.faults: list[ir.Fault] = []  # errors of single lines
         self.relationships = tuple(self._relationships())
         self.asserted = tuple(self._asserted())
         self.expected = tuple(self._expected())
         named = self._scalar("schemaFile")
         self.schema_file: str = named.value if named else ""
-        self.schema_file_place = self._place(named) if named else NOWHERE
+        self.schema_file_place = self._place(named) if named else ir.NOWHERE
         self.schema = self._schema()
 
     def _scalar(self, part: str) -> yaml.ScalarNode | None:
@@ -187,7 +162,7 @@ class ValidationFile:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return None
         if not isinstance(node, yaml.ScalarNode):
-            raise wrong(self._place(node), f"`{part}` must be a string")
+            raise ir.wrong(self._place(node), f"`{part}` must be a string")
         return node
 
     def _schema(self) -> Source | None:
@@ -202,47 +177,47 @@ class ValidationFile:
         blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
         alone = Source(node.value, f"{self.source.filename} (schema)")
         try:
-            same = bool(tree_of(blanked) == tree_of(alone))
-        except ImportRejected:
+            same = bool(spicedb_schema.tree_of(blanked) == spicedb_schema.tree_of(alone))
+        except ir.ImportRejected:
             same = node.style == "|"
         return blanked if same else alone
 
-    def _relationships(self) -> Iterator[Tuple]:
+    def _relationships(self) -> Iterator[ir.Tuple]:
         node = self._scalar("relationships")
         for text, place in self._placed(node) if node else ():
             try:
                 yield relationship_of(text, place)
-            except ImportRejected as reason:
+            except ir.ImportRejected as reason:
                 self.faults += reason.faults
 
-    def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
+    def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, ir.Place]]:
         """Yield the lines of a text, each with its place in the file."""
         reached = node.start_mark.index
         for text, _ in lines_of(Source(node.value)):
             found = self.source.text.find(text, reached, node.end_mark.index)
             reached = reached if found < 0 else found
-            yield text, place_in(self.source, reached)
+            yield text, spicedb_schema.place_in(self.source, reached)
 
     # ---- assertions -------------------------------------------------------------------------------------------------
 
-    def _asserted(self) -> Iterator[ExpectedCheck]:
+    def _asserted(self) -> Iterator[ir.ExpectedCheck]:
         for name, key, node in self._mapping("assertions"):
             if name not in _EXPECTED:
-                raise wrong(self._place(key), f"unknown key `{name}`; use one of {', '.join(_EXPECTED)}")
+                raise ir.wrong(self._place(key), f"unknown key `{name}`; use one of {', '.join(_EXPECTED)}")
             for item in self._sequence(node, name):
                 try:
                     yield self._assertion(item, _EXPECTED[name])
-                except ImportRejected as reason:
+                except ir.ImportRejected as reason:
                     self.faults += reason.faults
 
-    def _assertion(self, item: yaml.Node, expected: bool) -> ExpectedCheck:
+    def _assertion(self, item: yaml.Node, expected: bool) -> ir.ExpectedCheck:
         place = self._place(item)
         if not isinstance(item, yaml.ScalarNode):
-            raise wrong(place, "an assertion must be a string such as `document:plan#view@user:ann`")
+            raise ir.wrong(place, "an assertion must be a string such as `document:plan#view@user:ann`")
         asked, _, context = item.value.strip().partition(" with ")
         found = relationship_of(asked.strip(), place)
         values = context_of(context, place) if context else ()
-        return ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
+        return ir.ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
 
     def _expected(self) -> Iterator[Expected]:
         for name, key, node in self._mapping("validation"):
@@ -250,7 +225,7 @@ class ValidationFile:
                 place = self._place(key)
                 subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
                 yield Expected(*permission_of(name.strip(), place), subjects, place)
-            except ImportRejected as reason:
+            except ir.ImportRejected as reason:
                 self.faults += reason.faults
 
     def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
@@ -258,7 +233,7 @@ class ValidationFile:
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:
-            raise wrong(place, f"`{item.value}` has no subject; write expected subjects in brackets: `[user:ann]`")
+            raise ir.wrong(place, f"`{item.value}` has no subject; write expected subjects in brackets: `[user:ann]`")
         excepted = [
             subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
         ]
@@ -269,18 +244,18 @@ class ValidationFile:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.MappingNode):
-            raise wrong(self._place(node), f"`{part}` must be a map")
+            raise ir.wrong(self._place(node), f"`{part}` must be a map")
         return list(pairs_of(node))
 
     def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
         if node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise wrong(self._place(node), f"`{part}` must be a list")
+            raise ir.wrong(self._place(node), f"`{part}` must be a list")
         return list(node.value)
 
-    def _place(self, node: yaml.Node) -> Place:
-        return place_in(self.source, node.start_mark.index)
+    def _place(self, node: yaml.Node) -> ir.Place:
+        return spicedb_schema.place_in(self.source, node.start_mark.index)
 
 
 def _blank(text: str) -> str:
@@ -297,17 +272,17 @@ _YAML = (".yaml", ".yml")
 class SpiceDBFiles:
     """The contents of all files, as written."""
 
-    model: Model
-    tuples: tuple[Tuple, ...] = ()
+    model: ir.Model
+    tuples: tuple[ir.Tuple, ...] = ()
     files: tuple[tuple[str, ValidationFile], ...] = ()  # by the names of their tests
 
 
-def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> Imported:
+def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> ir.Imported:
     """Read the files. Raise `ImportRejected` with all errors."""
     read = read_files(Path(schema), [Path(each) for each in others])
-    passed = passed_through(read.model)
+    passed = spicedb_schema.passed_through(read.model)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
-    return Imported(read.model, read.tuples, scenarios)
+    return ir.Imported(read.model, read.tuples, scenarios)
 
 
 def read_files(schema: Path, others: Sequence[Path] = ()) -> SpiceDBFiles:
@@ -316,9 +291,9 @@ def read_files(schema: Path, others: Sequence[Path] = ()) -> SpiceDBFiles:
 
 @dataclass
 class _FileReader:
-    faults: list[Fault] = field(default_factory=list)
-    texts: list[SchemaText] = field(default_factory=list)
-    tuples: list[Tuple] = field(default_factory=list)
+    faults: list[ir.Fault] = field(default_factory=list)
+    texts: list[spicedb_schema.SchemaText] = field(default_factory=list)
+    tuples: list[ir.Tuple] = field(default_factory=list)
     files: list[tuple[str, ValidationFile]] = field(default_factory=list)
     imported: set[Path] = field(default_factory=set)
 
@@ -327,11 +302,11 @@ class _FileReader:
             self._first(schema)
             for path in others:
                 self._another(path)
-        except ImportRejected as reason:
+        except ir.ImportRejected as reason:
             self.faults += reason.faults
         if self.faults:
-            raise ImportRejected(self.faults)
-        return SpiceDBFiles(model_of(self.texts), tuple(self.tuples), tuple(self.files))
+            raise ir.ImportRejected(self.faults)
+        return SpiceDBFiles(spicedb_schema.model_of(self.texts), tuple(self.tuples), tuple(self.files))
 
     def _first(self, path: Path) -> None:
         if path.suffix in _YAML:
@@ -346,21 +321,21 @@ class _FileReader:
         for text, place in lines_of(_source(path)):
             try:
                 self.tuples.append(relationship_of(text, place))
-            except ImportRejected as reason:
+            except ir.ImportRejected as reason:
                 self.faults += reason.faults
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after its imports."""
-        text = parse(source)
+        text = spicedb_schema.parse(source)
         for each in text.imports:
             self._import(each, folder)
         self.texts.append(text)
 
-    def _import(self, named: ImportStatement, folder: Path) -> None:
+    def _import(self, named: spicedb_schema.ImportStatement, folder: Path) -> None:
         relative = PurePosixPath(named.path)
         path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
         if path is None:
-            raise wrong(named.place, f"`{named.path}` is not a file below the folder of this one; move it there")
+            raise ir.wrong(named.place, f"`{named.path}` is not a file below the folder of this one; move it there")
         if path not in self.imported:
             self.imported.add(path)
             self._schema(_source(path, named.place), path.parent)
@@ -375,44 +350,46 @@ class _FileReader:
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
         if file.schema is not None and file.schema_file:
-            raise wrong(file.schema_file_place, "`schema` and `schemaFile` cannot both be given; remove one")
+            raise ir.wrong(file.schema_file_place, "`schema` and `schemaFile` cannot both be given; remove one")
         if file.schema is not None:
             self._schema(file.schema, path.parent)
         elif file.schema_file:
             named = neighbour_file(path, file.schema_file)
             if named is None:
                 fault = f"`{file.schema_file}` is not a file below this folder; name the schema in the command"
-                raise wrong(file.schema_file_place, f"{fault}, first")
+                raise ir.wrong(file.schema_file_place, f"{fault}, first")
             self._schema(_source(named, file.schema_file_place), named.parent)
         else:
-            raise wrong(Place(str(path)), "this file has no `schema`; name the file with the schema first")
+            raise ir.wrong(ir.Place(str(path)), "this file has no `schema`; name the file with the schema first")
 
 
-def _source(path: Path, place: Place = NOWHERE) -> Source:
+def _source(path: Path, place: ir.Place = ir.NOWHERE) -> Source:
     """Read a file, which may be named in another file at `place`."""
     try:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
-        raise wrong(place, reason.message) from None
+        raise ir.wrong(place, reason.message) from None
 
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-def _scenario(name: str, file: ValidationFile, passed: frozenset[SubjectKind]) -> Scenario | None:
+def _scenario(name: str, file: ValidationFile, passed: frozenset[spicedb_schema.SubjectKind]) -> ir.Scenario | None:
     """Return the expectations of a validation file as a test."""
     expectations = [*file.asserted, *(each for one in file.expected for each in _listed(one, passed))]
-    return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
+    return ir.Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
-def _listed(expected: Expected, passed: frozenset[SubjectKind]) -> Iterator[ExpectedCheck | SubjectList]:
+def _listed(
+    expected: Expected, passed: frozenset[spicedb_schema.SubjectKind]
+) -> Iterator[ir.ExpectedCheck | ir.SubjectList]:
     """Yield lists of exactly these subjects per type, and single checks where lists are not exact.
 
     If a wildcard has exclusions, each of these subjects is checked. Otherwise a list contains usersets from
     relationships. But a userset that a permission only passes through has the permission as well, and so has the
     userset of the relation itself: for these kinds, each expected subject is checked.
     """
-    kinds: dict[SubjectKind, list[Who]] = {}
+    kinds: dict[spicedb_schema.SubjectKind, list[ir.Who]] = {}
     by_one = passed | {(expected.object.type, expected.relation)}
     by_one |= {(each.subject.type, each.subject.relation) for each in expected.subjects if each.excepted}
     for each in expected.subjects:
@@ -420,9 +397,9 @@ def _listed(expected: Expected, passed: frozenset[SubjectKind]) -> Iterator[Expe
         if kind in by_one or each.is_caveated:
             for who in (*([] if each.subject.is_everybody else [each.subject]), *each.excepted):
                 holds = who == each.subject and not each.is_caveated
-                yield ExpectedCheck(who, expected.relation, expected.object, holds, (), each.place)
+                yield ir.ExpectedCheck(who, expected.relation, expected.object, holds, (), each.place)
         if not each.is_caveated:
             kinds.setdefault(kind, []).append(each.subject)
     for (name, relation), found in kinds.items():
         if (name, relation) not in by_one:
-            yield SubjectList(expected.object, expected.relation, name, relation, tuple(found), (), expected.place)
+            yield ir.SubjectList(expected.object, expected.relation, name, relation, tuple(found), (), expected.place)

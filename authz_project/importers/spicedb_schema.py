@@ -8,35 +8,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from authz_project.importers import ir
 from authz_project.importers.cel import test_of
 from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree
-from authz_project.importers.model import (
-    NOWHERE,
-    Arrow,
-    Computed,
-    Direct,
-    Exclusion,
-    Expression,
-    Fault,
-    Intersection,
-    Itself,
-    Model,
-    ModelCondition,
-    ModelParameter,
-    ModelRelation,
-    ModelWords,
-    Nothing,
-    Place,
-    Subject,
-    Type,
-    Union,
-    faults_of,
-    leaves,
-    refuse,
-    relations_of,
-    repeated,
-    wrong,
-)
 from policy.language.source import Source
 from policy.rules.declarations import did_you_mean
 
@@ -48,22 +22,22 @@ class PartialReference:
     """`...name`: includes the contents of the partial."""
 
     name: str
-    place: Place = field(default=NOWHERE, compare=False)
+    place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Definition:
     name: str
-    members: tuple[ModelRelation | PartialReference, ...]
+    members: tuple[ir.ModelRelation | PartialReference, ...]
     is_partial: bool = False
     comment: tuple[str, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class ImportStatement:
     path: str
-    place: Place = field(default=NOWHERE, compare=False)
+    place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +46,7 @@ class SchemaText:
 
     comment: tuple[str, ...]  # at the start and at the end of the file
     definitions: tuple[Definition, ...]
-    conditions: tuple[ModelCondition, ...]
+    conditions: tuple[ir.ModelCondition, ...]
     imports: tuple[ImportStatement, ...]
 
 
@@ -127,8 +101,8 @@ _COMMENT = re.compile(
 _FLAGS = ("expiration", "import", "partial", "self", "typechecking")
 
 
-def place_in(source: Source, offset: int) -> Place:
-    return Place(source.filename, *source.position(offset))
+def place_in(source: Source, offset: int) -> ir.Place:
+    return ir.Place(source.filename, *source.position(offset))
 
 
 def parse(source: Source) -> SchemaText:
@@ -145,7 +119,7 @@ def tree_of(source: Source) -> SyntaxTree:
             message = "unterminated comment; close it with `*/`"
         elif reason.found in ("_ARROW", "_DOT"):
             message = "arrows cannot be chained; declare a permission on the type in between, and use that"
-        raise wrong(place_in(source, reason.at), message) from None
+        raise ir.wrong(place_in(source, reason.at), message) from None
 
 
 class _SchemaReader:
@@ -179,7 +153,7 @@ class _SchemaReader:
         head += self.comments.until(len(self.source.text))
         return SchemaText(head, *map(tuple, found.values()))
 
-    def place(self, node: SyntaxTree) -> Place:
+    def place(self, node: SyntaxTree) -> ir.Place:
         return place_in(self.source, (node.meta if hasattr(node, "meta") else node).start_pos)
 
     def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
@@ -193,9 +167,9 @@ class _SchemaReader:
         (flag,) = tree.children
         if flag not in _FLAGS:
             known = ", ".join(_FLAGS)
-            raise wrong(self.place(flag), f"unknown feature `use {flag}`; use one of {known}")
+            raise ir.wrong(self.place(flag), f"unknown feature `use {flag}`; use one of {known}")
         if is_late:
-            raise wrong(self.place(tree), f"`use {flag}` must precede all definitions; move it to the top")
+            raise ir.wrong(self.place(tree), f"`use {flag}` must precede all definitions; move it to the top")
         self.flags.add(str(flag))
 
     # ---- definitions ------------------------------------------------------------------------------------------------
@@ -207,70 +181,70 @@ class _SchemaReader:
         comment += self.comments.until(tree.meta.end_pos)
         return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
 
-    def _member(self, tree: SyntaxTree) -> ModelRelation | PartialReference:
+    def _member(self, tree: SyntaxTree) -> ir.ModelRelation | PartialReference:
         place = self.place(tree)
         if tree.data == "named":
             return PartialReference(_path(tree.children[0]), place)
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         name, *parts = tree.children
         if tree.data == "permission":  # the types before its expression are known from the relations anyway
-            return ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
-        return ModelRelation(str(name), Direct(place), tuple(map(self._subject, parts)), False, comment, place)
+            return ir.ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
+        return ir.ModelRelation(str(name), ir.Direct(place), tuple(map(self._subject, parts)), False, comment, place)
 
-    def _subject(self, tree: SyntaxTree) -> Subject:
+    def _subject(self, tree: SyntaxTree) -> ir.Subject:
         path, kind, given, _and, end = tree.children
         relation = str(kind.children[0]) if kind and kind.children else None
         condition, expires = _path(given) if given else None, False
         if "expiration" in self.flags and condition == "expiration":
             condition, expires = None, True
             if _and:
-                raise wrong(self.place(_and), "the caveat comes first: `with caveat and expiration`")
+                raise ir.wrong(self.place(_and), "the caveat comes first: `with caveat and expiration`")
         elif _and:
             if "expiration" not in self.flags or end != "expiration":
-                raise wrong(self.place(end), f"expected `expiration`, after `use expiration`, found `{end}`")
+                raise ir.wrong(self.place(end), f"expected `expiration`, after `use expiration`, found `{end}`")
             expires = True
         is_everybody = bool(kind) and kind.data == "everybody"
-        return Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
+        return ir.Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
 
-    def _expression(self, tree: SyntaxTree) -> Expression:
+    def _expression(self, tree: SyntaxTree) -> ir.Expression:
         """Convert an expression. `-` has the lowest precedence, then `&`, then `+`."""
         place = self.place(tree)
         match tree.data, tree.children:
             case "computed", ["nil"]:
-                return Nothing()
+                return ir.Nothing()
             case "computed", ["self"] if "self" in self.flags:
-                return Itself(place)
+                return ir.Itself(place)
             case "computed", [name]:
-                return Computed(str(name), place)
+                return ir.Computed(str(name), place)
             case "along", [relation, target]:
-                return Arrow(str(relation), str(target), False, place)
+                return ir.Arrow(str(relation), str(target), False, place)
             case "along", [relation, ("any" | "all") as function, target]:
-                return Arrow(str(relation), str(target), function == "all", place)
+                return ir.Arrow(str(relation), str(target), function == "all", place)
             case "along", [_, function, _]:
-                raise wrong(self.place(function), f"unknown function `{function}`; use `any` or `all`")
+                raise ir.wrong(self.place(function), f"unknown function `{function}`; use `any` or `all`")
             case "term", parts:
-                return reduce(Exclusion, map(self._expression, parts))
+                return reduce(ir.Exclusion, map(self._expression, parts))
             case "common", parts:
-                return Intersection(tuple(_flat(map(self._expression, parts), Intersection)))
-        return Union(tuple(_flat(map(self._expression, tree.children), Union)))
+                return ir.Intersection(tuple(_flat(map(self._expression, parts), ir.Intersection)))
+        return ir.Union(tuple(_flat(map(self._expression, tree.children), ir.Union)))
 
     # ---- caveats ----------------------------------------------------------------------------------------------------
 
-    def _caveat(self, tree: SyntaxTree, comment: tuple[str, ...]) -> ModelCondition:
+    def _caveat(self, tree: SyntaxTree, comment: tuple[str, ...]) -> ir.ModelCondition:
         path, *parameters, body = tree.children
         start, end = body.children[1].start_pos, body.children[-2].end_pos
         name, text = _path(path), self.source.text[start:end]
         comment += self.comments.beside(tree.meta.end_pos)
-        read = tuple(ModelParameter(str(each.children[0]), _type(each.children[1]), self.place(each))
+        read = tuple(ir.ModelParameter(str(each.children[0]), _type(each.children[1]), self.place(each))
                      for each in parameters)  # fmt: skip
 
-        def place_of(offset: int) -> Place:
+        def place_of(offset: int) -> ir.Place:
             return place_in(self.source, start + offset)
 
         try:
-            return ModelCondition(name, read, test_of(text, read, place_of), text, comment, self.place(tree))
+            return ir.ModelCondition(name, read, test_of(text, read, place_of), text, comment, self.place(tree))
         except NotParsed as reason:
-            raise wrong(place_of(reason.at), f"the condition of `{name}`: {reason.message}") from None
+            raise ir.wrong(place_of(reason.at), f"the condition of `{name}`: {reason.message}") from None
 
 
 def _path(tree: SyntaxTree) -> str:
@@ -282,7 +256,7 @@ def _type(tree: SyntaxTree) -> str:
     return f"{name}<{', '.join(map(_type, inner))}>" if inner else str(name)
 
 
-def _flat(parts: Iterable[Expression], kind: type[Union | Intersection]) -> Iterator[Expression]:
+def _flat(parts: Iterable[ir.Expression], kind: type[ir.Union | ir.Intersection]) -> Iterator[ir.Expression]:
     """Yield the parts, flattened: `(a + b) + c` has three."""
     for part in parts:
         yield from part.parts if isinstance(part, kind) else (part,)
@@ -305,40 +279,40 @@ def _lines_of(comment: str) -> list[str]:
 # Several texts -> one model: partials are expanded, and all names are checked.
 
 
-_WORDS = ModelWords("definition", "caveat", follows_everybody=False, leads_to_nothing=True)
+_WORDS = ir.ModelWords("definition", "caveat", follows_everybody=False, leads_to_nothing=True)
 
 
-def model_of(texts: Sequence[SchemaText]) -> Model:
+def model_of(texts: Sequence[SchemaText]) -> ir.Model:
     """Combine the texts. Raise `ImportRejected` with all errors."""
     written = [definition for text in texts for definition in text.definitions]
     conditions = tuple(condition for text in texts for condition in text.conditions)
-    faults = [*repeated([*written, *conditions], "duplicate definition, partial or caveat")]
+    faults = [*ir.repeated([*written, *conditions], "duplicate definition, partial or caveat")]
     partials = _Partials({each.name: each for each in written if each.is_partial}, faults)
     types = tuple(partials.put_into(each) for each in written if not each.is_partial)
-    model = Model(types, conditions, tuple(line for text in texts for line in text.comment))
-    refuse([*faults, *faults_of(model, _WORDS)])
+    model = ir.Model(types, conditions, tuple(line for text in texts for line in text.comment))
+    ir.refuse([*faults, *ir.faults_of(model, _WORDS)])
     return model
 
 
 @dataclass
 class _Partials:
     by_name: dict[str, Definition]
-    faults: list[Fault]
+    faults: list[ir.Fault]
 
-    def put_into(self, definition: Definition) -> Type:
+    def put_into(self, definition: Definition) -> ir.Type:
         members = tuple(self._members(definition, ()))
-        return Type(definition.name, members, definition.comment, definition.place)
+        return ir.Type(definition.name, members, definition.comment, definition.place)
 
-    def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ModelRelation]:
+    def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ir.ModelRelation]:
         for member in definition.members:
             if not isinstance(member, PartialReference):
                 yield member
             elif member.name in within:
-                self.faults.append(Fault(member.place, f"partial `{member.name}` includes itself; remove this"))
+                self.faults.append(ir.Fault(member.place, f"partial `{member.name}` includes itself; remove this"))
             elif member.name not in self.by_name:
                 meant = did_you_mean(member.name, self.by_name)
                 advice = f"partial `{member.name}` does not exist{f'; {meant}' if meant else ''}"
-                self.faults.append(Fault(member.place, advice))
+                self.faults.append(ir.Fault(member.place, advice))
             else:
                 yield from self._members(self.by_name[member.name], (*within, member.name))
 
@@ -349,20 +323,20 @@ class _Partials:
 SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
 
 
-def passed_through(model: Model) -> frozenset[SubjectKind]:
+def passed_through(model: ir.Model) -> frozenset[SubjectKind]:
     return frozenset(
         kind
-        for type_, relation in relations_of(model)
+        for type_, relation in ir.relations_of(model)
         if relation.is_permission
-        for leaf, _ in leaves(relation.expression)
+        for leaf, _ in ir.leaves(relation.expression)
         for kind in _of_leaf(leaf, type_)
     )
 
 
-def _of_leaf(leaf: Expression, type_: Type) -> Iterator[SubjectKind]:
-    if isinstance(leaf, Computed):
+def _of_leaf(leaf: ir.Expression, type_: ir.Type) -> Iterator[SubjectKind]:
+    if isinstance(leaf, ir.Computed):
         yield type_.name, leaf.relation
-    elif isinstance(leaf, Arrow):
+    elif isinstance(leaf, ir.Arrow):
         for relation in type_.relations:
             if relation.name == leaf.tupleset:
                 yield from ((subject.type, leaf.relation) for subject in relation.subjects)

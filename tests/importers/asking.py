@@ -8,7 +8,7 @@ from time import monotonic
 
 from authz_project.importers.convert import Carried
 from authz_project.importers.facts import ANYBODY, CarriedFacts
-from authz_project.importers.model import ContextValues, ImportReport, Thing, Tuple, Who
+from authz_project.importers.ir import ContextValues, ImportReport, Thing, Tuple, Who
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone
 from checks.errors import CannotEnumerate

@@ -26,7 +26,7 @@ if __name__ == "__main__":  # before what needs it is imported
 from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.facts import NotCarried
 from authz_project.importers.files import read_yaml
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     ContextValues,
     ExpectedCheck,
     Imported,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     AllOf,
     AnyOf,
     Arrow,

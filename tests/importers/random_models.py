@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     AllOf,
     AnyOf,
     Arrow,

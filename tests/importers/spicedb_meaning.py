@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     Arrow,
     Computed,
     Exclusion,

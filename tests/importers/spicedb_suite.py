@@ -31,7 +31,7 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from django.core.management.base import CommandError
 
-from authz_project.importers.model import ContextValues, ImportRejected, Thing, Who, relations_of
+from authz_project.importers.ir import ContextValues, ImportRejected, Thing, Who, relations_of
 from authz_project.importers.spicedb import SpiceDBFiles, read_files
 from tests.importers.spicedb_meaning import Answer, World
 

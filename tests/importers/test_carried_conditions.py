@@ -3,7 +3,7 @@
 import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
-from authz_project.importers.model import Imported, ImportReport, ModelKind, Thing, Tuple, Who
+from authz_project.importers.ir import Imported, ImportReport, ModelKind, Thing, Tuple, Who
 from authz_project.importers.openfga import model_of_dsl
 from checks.asking.question import Asked, question_about
 from facts.wire import Fact, fact_from_text

@@ -3,8 +3,8 @@
 import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
+from authz_project.importers.ir import Imported, ImportReport, Thing, Who
 from authz_project.importers.layout import without_circles
-from authz_project.importers.model import Imported, ImportReport, Thing, Who
 from tests.conftest import DATABASES
 from tests.importers.asking import Carriage
 from tests.importers.plain import World

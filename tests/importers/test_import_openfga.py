@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authz_project.importers.files import _parser
-from authz_project.importers.model import ImportRejected
+from authz_project.importers.ir import ImportRejected
 from authz_project.importers.spicedb import imported
 from facts import read
 from policy.errors import Unavailable

@@ -3,7 +3,7 @@
 import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
-from authz_project.importers.model import ImportRejected, ImportReport, ModelKind, Thing, Who
+from authz_project.importers.ir import ImportRejected, ImportReport, ModelKind, Thing, Who
 from authz_project.importers.spicedb import imported
 from tests.importers.asking import Carriage
 

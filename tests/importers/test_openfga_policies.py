@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authz_project.importers.convert import carried
-from authz_project.importers.model import ImportReport, ModelKind
+from authz_project.importers.ir import ImportReport, ModelKind
 from authz_project.importers.openfga import read_files
 from checks.testing import run
 from facts.accept import check_facts

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     Arrow,
     Computed,
     Direct,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from authz_project.importers.model import (
+from authz_project.importers.ir import (
     NOWHERE,
     AllOf,
     Always,

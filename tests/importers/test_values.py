@@ -5,7 +5,7 @@ import pytest
 from authz_project.importers.cel import NoValue, network_bounds, value_of, values_of
 from authz_project.importers.cel import test_of as read_test
 from authz_project.importers.files import NotParsed
-from authz_project.importers.model import NOWHERE, ModelParameter
+from authz_project.importers.ir import NOWHERE, ModelParameter
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from authz_project import keys
 from authz_project.environments import environment_made
-from authz_project.keys import (
-    ALL,
-    OVERLAP,
-    create_key,
-    good_predecessors,
-    key_named,
-    revoke_key,
-    rotate_key,
-    scopes_text,
-    state_of,
-    used_text,
-)
 from authz_project.models import ApiKey
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
@@ -58,7 +47,7 @@ class Command(ServiceCommand):
             "--expires", type=above_nothing, metavar="SPAN", help="Lifetime, e.g. 90d or 12h (default: unlimited)."
         )
         rotate.add_argument(
-            "--overlap", type=duration, default=OVERLAP, metavar="SPAN",
+            "--overlap", type=duration, default=keys.OVERLAP, metavar="SPAN",
             help="How long the old key stays valid, e.g. 24h or 0 (default: 24h).",
         )  # fmt: skip
         rotate.add_argument(
@@ -81,28 +70,35 @@ class Command(ServiceCommand):
         **options: Any,
     ) -> None:  # fmt: skip
         expires_at = None if expires is None else time_of(now()) + expires
-        scopes = frozenset(map(Scope, scope)) or ALL
+        scopes = frozenset(map(Scope, scope)) or keys.ALL
         found = (environment_made if create_environment else environment_named)(environment)
-        self.stdout.write(create_key(found, name, expires_at, scopes, by_command("api_keys"))[1])
+        self.stdout.write(keys.create_key(found, name, expires_at, scopes, by_command("api_keys"))[1])
 
     def _list(self, **options: Any) -> None:
         moment = time_of(now())
         for key in ApiKey.objects.order_by("environment__slug", "pk"):
             created = f"created {key.created_at:%Y-%m-%d}{f' by {key.created_by}' if key.created_by else ''}"
-            parts = [key.prefix, state_of(key, moment), scopes_text(key), used_text(key), created, key.label]
+            parts = [
+                key.prefix,
+                keys.state_of(key, moment),
+                keys.scopes_text(key),
+                keys.used_text(key),
+                created,
+                key.label,
+            ]
             self.stdout.write("  ".join(filter(None, parts)))
 
     def _rotate(self, *, key: str, overlap: timedelta, expires: timedelta | None, **options: Any) -> None:
         expires_at = None if expires is None else time_of(now()) + expires
-        rotated = rotate_key(key_named(key), by_command("api_keys"), overlap, expires_at)
+        rotated = keys.rotate_key(keys.key_named(key), by_command("api_keys"), overlap, expires_at)
         self.stdout.write(rotated.token)
         self.stderr.write(f"{rotated.outcome}; {rotated.new.prefix} replaces it")
 
     def _revoke(self, *, key: str, **options: Any) -> None:
-        found = key_named(key)
-        revoke_key(found)
+        found = keys.key_named(key)
+        keys.revoke_key(found)
         self.stdout.write(f"{found.prefix} is revoked")
-        for each in good_predecessors(found):
+        for each in keys.good_predecessors(found):
             until = f" until {each.expires_at:%Y-%m-%dT%H:%MZ}" if each.expires_at else ""
             self.stderr.write(
                 f"warning: {each.prefix}, which it replaced, is still valid{until}. "

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from authz_project.environments import environment_made
 from authz_project.importers.convert import Carried, Import, ImportOptions, carried, load
 from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
-from authz_project.importers.model import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
+from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
 from facts.accept import check_facts
 from facts.wire import WRITERS
 from policy.core.journal import by_command

@@ -1,4 +1,4 @@
-"""A common form for the models of other engines: types with relations, conditions, tuples, and expected results."""
+"""An intermediate representation of other engines' models: relations, conditions, tuples, and expected results."""
 
 from __future__ import annotations
 
@@ -359,13 +359,16 @@ class SubjectList:
     place: Place = _place()
 
 
+Expectation = ExpectedCheck | ObjectList | SubjectList
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A test: tuples in addition to the common ones, and expected results."""
 
     name: str
     tuples: tuple[Tuple, ...] = ()
-    expectations: tuple[ExpectedCheck | ObjectList | SubjectList, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     place: Place = _place()
 
 
