@@ -36,7 +36,6 @@ LineFormat = Callable[[AnsweredRequest], bytes]
 
 
 def plain(seen: AnsweredRequest) -> bytes:
-    """Return the line as plain text."""
     milliseconds = int((seen.at + seen.seconds) * 1_000)
     when = f"{_local_second(milliseconds // 1_000)},{milliseconds % 1_000:03d}"
     whose = f" environment={seen.environment} key={seen.key_id}" if seen.key_id is not None else ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
+from authz_project.settings import secret_file
 
 # ---- findings about a backup, or about the database in it: one line each ------------------------------------------
 
@@ -75,7 +76,6 @@ def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) 
 
 
 def line_of(text: str) -> str:
-    """Return a program's error output as one line."""
     return " ".join(text.split())[:500]
 
 
@@ -133,49 +133,44 @@ ProgressCallback = Callable[[float], None]  # receives the share that is done
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 
 
-class CannotCopy(Exception):
-    """The backup failed; the message says why. No file is left behind."""
-
-
-def secret_of(database: Path) -> Path:
-    """Return the path of the file with a database's login secret, if the secret is in a file."""
-    return database.with_name(f"{database.name}.secret")
+class BackupFailed(Exception):
+    """A backup was not made or not restored, or the file is none; the message says why. No file is left behind."""
 
 
 def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback = lambda share: None) -> None:
-    """Copy the database, and the secret beside it. Raise `CannotCopy` with the reason on failure."""
+    """Copy the database, and the secret beside it. Raise `BackupFailed` with the reason on failure."""
     _refuse_place(source, target, overwrite)
     try:
-        with _draft_of(target) as database, _draft_of(secret_of(target)) as secret:
+        with _draft_of(target) as database, _draft_of(secret_file(target)) as secret:
             _copy_pages(source, database, progress)
-            kept = secret_of(source)
+            kept = secret_file(source)
             if kept.exists():
                 shutil.copyfile(kept, secret)
             for each in (database, secret):  # before replacing anything: the disk may not have enough space
                 _flush(each)
             if kept.exists():
-                _put(secret, secret_of(target), overwrite)
+                _put(secret, secret_file(target), overwrite)
             _put(database, target, overwrite)  # last: if it is there, the backup is complete
             if overwrite and not kept.exists():  # the old secret belonged to the copy that was replaced
-                secret_of(target).unlink(missing_ok=True)
+                secret_file(target).unlink(missing_ok=True)
             with suppress(OSError):  # not all file systems can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
-        raise CannotCopy(f"Backup failed; nothing was written: {_reason_text(reason)}") from None
+        raise BackupFailed(f"Backup failed; nothing was written: {_reason_text(reason)}") from None
 
 
 def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
     if not target.parent.is_dir():
-        raise CannotCopy(f"Folder `{target.parent}` does not exist. Create it first.")
+        raise BackupFailed(f"Folder `{target.parent}` does not exist. Create it first.")
     if target.is_dir():
-        raise CannotCopy(f"`{target}` is a folder. Specify a file name.")
+        raise BackupFailed(f"`{target}` is a folder. Specify a file name.")
     if target.exists() and target.samefile(source):
-        raise CannotCopy(f"`{target}` is the database itself. Specify another file.")
-    there = [path for path in (target, secret_of(target)) if path.exists()]
+        raise BackupFailed(f"`{target}` is the database itself. Specify another file.")
+    there = [path for path in (target, secret_file(target)) if path.exists()]
     if there and not overwrite:
-        raise CannotCopy(f"`{there[0]}` already exists. Pass --overwrite to replace it.")
+        raise BackupFailed(f"`{there[0]}` already exists. Pass --overwrite to replace it.")
     if beside := [path for end in _OF_SQLITE if (path := Path(f"{target}{end}")).exists()]:
-        raise CannotCopy(f"`{beside[0]}` belongs to a database in use at that location. Specify another file.")
+        raise BackupFailed(f"`{beside[0]}` belongs to a database in use at that location. Specify another file.")
 
 
 @contextmanager
@@ -211,7 +206,7 @@ def _put(draft: Path, place: Path, overwrite: bool) -> None:
     try:
         os.link(draft, place)  # fails if somebody else was faster
     except FileExistsError:
-        raise CannotCopy(f"`{place}` already exists. Pass --overwrite to replace it.") from None
+        raise BackupFailed(f"`{place}` already exists. Pass --overwrite to replace it.") from None
     except OSError:  # the file system has no hard links
         draft.replace(place)
 
@@ -238,21 +233,16 @@ TABLES = ("api_key", "authz_environment", "authz_fact", "authz_policy_version", 
 _SHOWN = 3  # faults
 
 
-class NotABackup(Exception):
-    """The file cannot be a backup made by this service."""
-
-
 def kind_of(file: Path) -> bytes:
-    """Return `SQLITE` or `POSTGRESQL`."""
     try:
         with file.open("rb") as opened:
             head = opened.read(16)
     except OSError as reason:
-        raise NotABackup(f"Cannot read `{file}`: {reason.strerror}.") from None
+        raise BackupFailed(f"Cannot read `{file}`: {reason.strerror}.") from None
     for kind in (SQLITE, POSTGRESQL):
         if head.startswith(kind):
             return kind
-    raise NotABackup(f"`{file}` is neither an SQLite database nor a dump made by pg_dump --format=custom.")
+    raise BackupFailed(f"`{file}` is neither an SQLite database nor a dump made by pg_dump --format=custom.")
 
 
 # ---- SQLite --------------------------------------------------------------------------------------------------------
@@ -278,7 +268,7 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
     except sqlite3.Error as reason:
         yield wrong("file", f"incomplete or damaged: {reason}")
         return
-    secret = secret_of(file)
+    secret = secret_file(file)
     told = f"in `{secret}`" if secret.exists() else "no file; back up SECRET_KEY separately if it is set"
     yield BackupFinding("secret", told)
 

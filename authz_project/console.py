@@ -11,7 +11,6 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
-from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template import Context
 from django.template.response import TemplateResponse
@@ -19,7 +18,7 @@ from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils.http import urlencode
 from django.utils.module_loading import import_string
 
-from authz_project import examples
+from authz_project import environments, examples
 from authz_project.limits import LoginForm
 from checks.ask_pages.question import query_of, suggestions
 from facts import table
@@ -71,8 +70,6 @@ _WITHOUT_ENVIRONMENT = {"keys"}  # pages about all environments
 
 @dataclass(frozen=True)
 class NavigationLink:
-    """A navigation entry, as displayed on a page."""
-
     title: str
     url: str
     is_here: bool = False
@@ -173,15 +170,12 @@ class FactCount:
 
 @dataclass(frozen=True)
 class SampleCheck:
-    """A check to try."""
-
     question: str
     why: str
     url: str
 
 
 def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
-    """Return the contents of the page for this user."""
     version = publishing.active_version(environment.pk)
     program, trouble = _program(version)
     amounts = _amounts(environment) if may_go(request, "facts") else []
@@ -236,7 +230,7 @@ def _program(version: PolicyVersion | None) -> tuple[Program | None, str]:
 def _signs(
     request: HttpRequest, environment: Environment, version: PolicyVersion | None, program: Program | None, trouble: str
 ) -> Iterator[Sign]:
-    yield Sign("Database", "good", _database())
+    yield Sign("Database", "good", environments.database_version())
     if (asked := decisions_last_minute()) is not None:
         yield Sign("Decisions", "good", f"{asked:,} in the last minute")
     if not may_view(request, "policy.policyversion"):
@@ -276,13 +270,6 @@ def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
     tests = figures.tests_text or f"{len(program.tests):,} in the policy"
     covered = f"; {figures.coverage_text} covered" if figures.coverage_text else ""
     return Sign("Tests", figures.tests_mood or "good", f"{tests}{covered}", url_of("policy"))
-
-
-def _database() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT sqlite_version()" if connection.vendor == "sqlite" else "SHOW server_version")
-        (version,) = cursor.fetchone()
-    return f"{connection.display_name} {version.split()[0]}"
 
 
 # ---- stored facts and recent changes ---------------------------------------------------------------------------------
@@ -368,7 +355,6 @@ class Console(AdminSite):
         return HttpResponseRedirect(f"{address}?{asked}" if asked else address)
 
     def load_example(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Load an example's policy and facts into an empty environment."""
         example = next((each for each in examples.examples() if each.name == name), None)
         if example is None:
             raise Http404("This example does not exist.")

@@ -187,7 +187,6 @@ def _label_cells(tokens: Sequence[Token]) -> None:
 
 
 def _is_of(token: Token, section: DocumentSection) -> bool:
-    """Return whether the token is the heading itself."""
     return not section.pieces and token.type == "inline" and token.level == 1 and _plain(token) == section.heading.text
 
 

@@ -49,8 +49,6 @@ PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # allowed image types
 
 @dataclass(frozen=True)
 class Document:
-    """The contents of a page's file."""
-
     name: str
     title: str
     text: str
@@ -71,7 +69,6 @@ def path_of(name: str) -> str:
 
 
 def groups() -> list[DocumentGroup]:
-    """Return all pages in order."""
     return [DocumentGroup(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
 
 

@@ -87,7 +87,7 @@ def database_version() -> str:
     """Return only the kind and version of the database: `PostgreSQL 16.4`."""
     connection.ensure_connection()
     if connection.vendor == "sqlite":
-        return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
+        return f"SQLite {sqlite3.sqlite_version}"
     major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
     return f"PostgreSQL {major}.{minor}"
 
@@ -99,17 +99,12 @@ def facts_text() -> str:
 
 def _kind_of_database() -> str:
     """Return the kind and version of the database; PostgreSQL's version only once a calling thread had a connection."""
-    if connection.vendor == "sqlite":
-        return f"SQLite {sqlite3.sqlite_version}"
-    if connection.connection is not None and not _known_version:
-        _known_version.append(connection.pg_version)  # type: ignore[attr-defined]
-    if not _known_version:
-        return "PostgreSQL"
-    major, minor = divmod(_known_version[0], 10_000)
-    return f"PostgreSQL {major}.{minor}"
+    if connection.connection is not None:
+        _known_version[connection.vendor] = database_version()
+    return _known_version[connection.vendor]
 
 
-_known_version: list[int] = []
+_known_version = {"sqlite": f"SQLite {sqlite3.sqlite_version}", "postgresql": "PostgreSQL"}
 
 
 def policy_text(environment_id: int, slug: str) -> str:

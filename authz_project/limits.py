@@ -8,7 +8,7 @@ import threading
 import time
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cachetools import LRUCache
 from django.conf import settings
@@ -19,6 +19,7 @@ from django.db.models import F, Q
 from django.http import HttpRequest
 
 from authz_project.models import LoginAttempts
+from authz_project.settings import Rate
 from policy.core.clock import now, time_of
 from policy.errors import AuthzError
 
@@ -32,17 +33,10 @@ from policy.errors import AuthzError
 _MOST = 10_000  # keys; the least recently used one is evicted, and starts again with a full bucket
 
 
-class AnyRate(Protocol):
-    @property
-    def requests(self) -> int: ...
-    @property
-    def seconds(self) -> int: ...
-
-
 class TooManyRequests(AuthzError):
     """The key has exceeded its rate limit; `seconds` says when to retry."""
 
-    def __init__(self, rate: AnyRate, seconds: int):
+    def __init__(self, rate: Rate, seconds: int):
         self.seconds = seconds
         super().__init__(
             f"this API key has exceeded {rate} (RATE_LIMIT per key and process); try again in {seconds:,} "
@@ -59,7 +53,7 @@ _buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that 
 _lock = threading.Lock()
 
 
-def take_token(key_hash: str, rate: AnyRate) -> None:
+def take_token(key_hash: str, rate: Rate) -> None:
     """Take a token for a request. Raise `TooManyRequests` if there is none."""
     with _lock:
         now = time.monotonic()
@@ -71,7 +65,7 @@ def take_token(key_hash: str, rate: AnyRate) -> None:
     raise TooManyRequests(rate, max(1, wait))
 
 
-def _tokens(bucket: _Bucket | None, rate: AnyRate, now: float) -> float:
+def _tokens(bucket: _Bucket | None, rate: Rate, now: float) -> float:
     if bucket is None:
         return rate.requests
     return min(rate.requests, bucket.tokens + (now - bucket.at) * rate.requests / rate.seconds)

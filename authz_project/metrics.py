@@ -145,7 +145,6 @@ _OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the client looks for the folder
 
 @contextmanager
 def made_folder() -> Iterator[Path]:
-    """Create the folder for the duration of the context."""
     drop_old(Path(tempfile.gettempdir()))
     path = Path(tempfile.mkdtemp(prefix=_NAME))  # accessible by its owner only
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -308,7 +307,6 @@ class Worker:
     # ---- events ------------------------------------------------------------------------------------------
 
     def seen(self, seen: AnsweredRequest) -> None:
-        """Count an answered request and its parts."""
         endpoint, metric = seen.endpoint, self.metric
         metric("requests", endpoint, seen.method, seen.status).inc()
         metric("request_seconds", endpoint).observe(seen.seconds)
@@ -316,7 +314,6 @@ class Worker:
             self._count(endpoint, name, seconds, facts)
 
     def noted(self, part: Part) -> None:
-        """Count a part outside of any request."""
         self._count(OTHER, part.name, part.seconds, part.facts)
 
     def connected(self, connection: BaseDatabaseWrapper, **_: object) -> None:

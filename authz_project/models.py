@@ -38,7 +38,6 @@ class ApiKey(models.Model):
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """Return the scopes of the key."""
         return tuple(scope for scope, column in SCOPE_COLUMNS.items() if getattr(self, column))
 
 

@@ -3,8 +3,9 @@
 import math
 import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -12,21 +13,31 @@ from django.core.exceptions import ImproperlyConfigured
 env = environ.Env()
 
 
-@overload
-def number(name: str, default: float) -> float: ...
-@overload
-def number(name: str, default: int, kind: type[int]) -> int: ...
-def number(name: str, default: float, kind: type[int] | type[float] = float) -> float:
-    """Return a number of seconds (float), or of bytes, days or things (int); 0 or more."""
+def number(
+    name: str,
+    default: float,
+    what: str = "a number of seconds",
+    most: float = 1_000_000,
+    kind: Callable[[str], float] = float,
+) -> float:
+    """Return a number from 0 to `most`."""
     text = env.str(name, default="").strip()
     try:
-        value = kind(text) if text else kind(default)
+        value = kind(text) if text else float(default)
     except (ValueError, OverflowError):
         value = math.nan
-    what, largest = ("a number of seconds", 1_000_000) if kind is float else ("a whole number", 10**15)
-    if not 0 <= value <= largest:
-        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {largest:,}, not {text!r}")
+    if not 0 <= value <= most:
+        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {most:,}, not {text!r}")
     return value
+
+
+def whole(name: str, default: int) -> int:
+    """Return a number of bytes, days or things."""
+    return int(number(name, default, "a whole number", 10**15, int))
+
+
+def share(name: str, default: float) -> float:
+    return number(name, default, "a share", 1)
 
 
 def boolean(name: str, default: bool = False) -> bool:
@@ -48,17 +59,6 @@ def origins(name: str) -> list[str]:
     if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
         raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
     return found
-
-
-def share(name: str, default: float) -> float:
-    text = env.str(name, default="").strip()
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise ImproperlyConfigured(f"{name} must be a share from 0 to 1, not {text!r}")
-    return value
 
 
 class Rate(NamedTuple):
@@ -94,9 +94,9 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") f
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
 # These checks expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
-# The service's URL in AuthZEN's metadata; if unset, the URL of the request, or with TRUST_PROXY the proxy's headers.
-PUBLIC_URL = next(iter(origins("PUBLIC_URL")), "").rstrip("/")
-TRUST_PROXY = boolean("TRUST_PROXY")
+# The service's URL in AuthZEN's metadata; if unset, the URL of the request; or `forwarded`, by the proxy's headers.
+TRUST_PROXY = env.str("PUBLIC_URL", default="").strip() == "forwarded"
+PUBLIC_URL = "" if TRUST_PROXY else next(iter(origins("PUBLIC_URL")), "").rstrip("/")
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
@@ -258,15 +258,15 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 
 # ---- limits; 0 means no limit -----------------------------------------------------------------------
 
-MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
-MEMORY_BUDGET = number("MEMORY_BUDGET", 140_000_000, int)  # bytes per process, for all concurrent requests
+MAX_BODY_BYTES = whole("MAX_BODY_BYTES", 10 * 1024 * 1024)
+MEMORY_BUDGET = whole("MEMORY_BUDGET", 140_000_000)  # bytes per process, for all concurrent requests
 DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # after SIGTERM, during which requests are still accepted
 # Maximum share of a process's connections per client address. Behind a proxy, all have the same address.
 CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or TRUST_PROXY else 0.25)
-MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
+MAX_DELETE_MATCHES = whole("MAX_DELETE_MATCHES", 0)
 RATE_LIMIT = rate_limit()
-HISTORY_DAYS = number("HISTORY_DAYS", 0, int)
-ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes per process; 0 disables the cache
+HISTORY_DAYS = whole("HISTORY_DAYS", 0)
+ANSWER_CACHE = whole("ANSWER_CACHE", 32 * 1024 * 1024)  # bytes per process; 0 disables the cache
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
 AUTHZ = None  # the settings that the apps read are those of this module
@@ -279,7 +279,7 @@ STRICT_FACTS = boolean("STRICT_FACTS")  # reject facts to be stored with roles o
 LOG_LEVEL = choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMAT = choice("LOG_FORMAT", "plain", "plain", "json")
 ACCESS_LOG = boolean("ACCESS_LOG")  # one line per request
-SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # log requests that take longer; 0 means never
+SLOW_QUESTION_MS = whole("SLOW_QUESTION_MS", 500)  # log requests that take longer; 0 means never
 DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for standard output; empty is off
 DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all decisions
 DECISION_LOG_DENIED = boolean("DECISION_LOG_DENIED")  # log all denied decisions, whatever the sample

@@ -17,11 +17,17 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from authz_project import environments
-from authz_project.database import is_pooled, missing_database, missing_parameters, state_of_database
+from authz_project.database import (
+    LARGE,
+    is_pooled,
+    missing_database,
+    missing_parameters,
+    size_of_log,
+    state_of_database,
+)
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
-from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
 from policy.core.clock import now, time_of
 from policy.core.threads import start_thread

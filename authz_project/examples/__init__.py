@@ -47,7 +47,6 @@ class ExampleQuestion:
 
     @property
     def answer_text(self) -> str:
-        """Return the answer as text."""
         if isinstance(self.answer, bool):
             return "allowed" if self.answer else "denied"
         return ", ".join(self.answer) or "none"
@@ -55,8 +54,6 @@ class ExampleQuestion:
 
 @dataclass(frozen=True)
 class Example:
-    """An example that can be loaded into an environment."""
-
     name: str
     title: str
     about: str  # paragraphs separated by blank lines

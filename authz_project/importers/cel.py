@@ -57,8 +57,8 @@ _UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
-class NoValue(ValueError):
-    """The value has no equivalent in Polar; the message says why."""
+class NoEquivalent(ValueError):
+    """A value, or a part of a condition, has no equivalent in Polar; the message says why."""
 
 
 def polar_type(type_name: str) -> str | None:
@@ -76,7 +76,7 @@ def values_of(type_name: str, raw: object) -> list[Value]:
     if not listed:
         return [value_of(type_name, raw)]
     if not isinstance(raw, list):
-        raise NoValue(f"{raw!r} is not a list")
+        raise NoEquivalent(f"{raw!r} is not a list")
     return [value_of(listed[1], each) for each in raw] or [empty_list(_TYPES.get(listed[1], STRING))]
 
 
@@ -94,20 +94,20 @@ def empty_list(of: str) -> Value:
 def value_of(type_name: str, raw: object) -> Value:
     kind = _TYPES.get(type_name)
     if kind is None:
-        raise NoValue(f"values of type {type_name} are not supported")
+        raise NoEquivalent(f"values of type {type_name} are not supported")
     if kind == BOOLEAN:
         if isinstance(raw, bool) or raw in ("true", "false"):
             return Value(BOOLEAN, str(raw).lower())
-        raise NoValue(f"{raw!r} is not true or false")
+        raise NoEquivalent(f"{raw!r} is not true or false")
     if kind == STRING:
         if not isinstance(raw, str):
-            raise NoValue(f"{raw!r} is not a string")
+            raise NoEquivalent(f"{raw!r} is not a string")
         if not 0 < len(raw.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in raw or raw == "*":
-            raise NoValue(f"a string must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
+            raise NoEquivalent(f"a string must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
         return Value(STRING, raw)
     number = _number(type_name, raw)
     if not is_number_of(type_name, number):
-        raise NoValue(f"{raw!r} is outside the supported range of type {type_name}")
+        raise NoEquivalent(f"{raw!r} is outside the supported range of type {type_name}")
     return Value(INTEGER, str(number))
 
 
@@ -126,51 +126,51 @@ def _number(type_name: str, raw: object) -> int:
         if type_name == "ipaddress":
             return address_number(str(raw))
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-            raise NoValue(f"{raw!r} is not a number")
+            raise NoEquivalent(f"{raw!r} is not a number")
         if type_name != "double" and isinstance(raw, str) and not _INTEGER.fullmatch(raw):
-            raise NoValue(f"{raw!r} is not a whole number")
+            raise NoEquivalent(f"{raw!r} is not a whole number")
         if isinstance(raw, str) and not re.fullmatch(r"[-+.0-9eE]+", raw):
-            raise NoValue(f"{raw!r} is not a number")
+            raise NoEquivalent(f"{raw!r} is not a number")
         number = Decimal(str(raw))
         if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
-            raise NoValue(f"{raw!r} is too large")
+            raise NoEquivalent(f"{raw!r} is too large")
         if number != number.to_integral_value():
-            raise NoValue(f"{raw!r} is not a whole number")
+            raise NoEquivalent(f"{raw!r} is not a whole number")
         return int(number)
     except (InvalidOperation, OverflowError):
-        raise NoValue(f"{raw!r} is not a number") from None
+        raise NoEquivalent(f"{raw!r} is not a number") from None
     except ValueError as reason:
-        raise NoValue(str(reason)) from None
+        raise NoEquivalent(str(reason)) from None
 
 
 def seconds_of_time(text: str) -> int:
-    """Convert an RFC 3339 time to Unix time. Raise NoValue if it is invalid, or has a fraction of a second."""
+    """Convert an RFC 3339 time to Unix time. Raise NoEquivalent if it is invalid, or has a fraction of a second."""
     found = _TIME.fullmatch(text)
     if not found:
-        raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
+        raise NoEquivalent(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
     day, clock, fraction, zone = found.groups()
     if fraction and fraction.strip(".0"):
-        raise NoValue(f"{text!r} has a fraction of a second")
+        raise NoEquivalent(f"{text!r} has a fraction of a second")
     moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
     seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     if not _FIRST_TIME <= seconds <= _LAST_TIME:
-        raise NoValue(f"{text!r} is not within the years 1 to 9999")
+        raise NoEquivalent(f"{text!r} is not within the years 1 to 9999")
     return seconds
 
 
 def seconds_of_duration(text: str) -> int:
-    """Convert a duration such as `1h30m` to seconds. Raise NoValue if it is invalid, or has a fraction of a second."""
+    """Convert a duration such as `1h30m` to seconds. Raise NoEquivalent if it is invalid, or has a fraction."""
     body, sign = (text[1:], -1) if text[:1] == "-" else (text.removeprefix("+"), 1)
     parts = _DURATION.findall(body)
     if "".join(number + unit for number, unit in parts) != body or not body:
         if body == "0":
             return 0
-        raise NoValue(f"{text!r} is not a duration such as 1h30m")
+        raise NoEquivalent(f"{text!r} is not a duration such as 1h30m")
     if len(body) > _LONGEST_TEXT:
-        raise NoValue("the duration is too long")
+        raise NoEquivalent("the duration is too long")
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in parts), Decimal(0))
     if seconds != seconds.to_integral_value():
-        raise NoValue(f"{text!r} has a fraction of a second")
+        raise NoEquivalent(f"{text!r} has a fraction of a second")
     return sign * int(seconds)
 
 
@@ -220,7 +220,7 @@ def _asked(test: ir.ModelTest) -> Iterator[str]:
 
 
 def worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
-    """Return the values that a tuple or request gives to a condition, by name. Raise NoValue without an equivalent."""
+    """Return the values that a tuple or request gives to a condition, by name. Raise NoEquivalent if one has none."""
     asked = asked_values(condition)
     return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
 
@@ -232,8 +232,8 @@ def _all_worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> d
         if name in types:
             try:
                 found[name] = values_of(types[name], raw)
-            except NoValue as reason:
-                raise NoValue(f"parameter {name}: {reason}") from None
+            except NoEquivalent as reason:
+                raise NoEquivalent(f"parameter {name}: {reason}") from None
     for total in sums(condition.test):
         if (number := _total(total, found)) is not None:
             found[described(total)] = [Value(INTEGER, str(number))]
@@ -242,7 +242,7 @@ def _all_worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> d
             try:
                 first, last = network_bounds(found[network.parameter][0].id)
             except ValueError as reason:
-                raise NoValue(f"parameter {network.parameter}: {reason}") from None
+                raise NoEquivalent(f"parameter {network.parameter}: {reason}") from None
             found[f"{network.parameter} {FIRST}"] = [Value(INTEGER, str(first))]
             found[f"{network.parameter} {LAST}"] = [Value(INTEGER, str(last))]
     return found
@@ -260,7 +260,7 @@ def _total(operand: ir.ModelOperand, found: dict[str, list[Value]]) -> int | Non
                 return None
             number = first - second if minus else first + second
             if not is_number_of(type_name, number):
-                raise NoValue(f"{described(operand)} is out of range for type {type_name}")
+                raise NoEquivalent(f"{described(operand)} is out of range for type {type_name}")
             return number
 
 
@@ -377,10 +377,6 @@ class _Typed(NamedTuple):
     type: str
 
 
-class _NoEqual(Exception):
-    """A part has no equivalent in Polar; the message says why."""
-
-
 def test_of(text: str, parameters: Iterable[ir.ModelParameter], place_of: Callable[[int], ir.Place]) -> ir.ModelTest:
     """Parse an expression. `place_of` converts offsets in its text to places. Raise NotParsed if it is invalid."""
     return _CelReader(text, {each.name: each.type for each in parameters}, place_of).test(_GRAMMAR.parse(text))
@@ -403,7 +399,7 @@ class _CelReader:
                 return ir.AnyOf((ir.AllOf((chosen, one)), ir.AllOf((ir.Negation(chosen), other))))
         try:
             return self._atom(node)
-        except (_NoEqual, NoValue) as reason:
+        except NoEquivalent as reason:
             return ir.Unsupported(self.text[node.meta.start_pos : node.meta.end_pos], str(reason), self._place(node))
 
     def _atom(self, node: SyntaxTree) -> ir.ModelTest:
@@ -412,7 +408,7 @@ class _CelReader:
                 return ir.Always(value == "true")
             case "name", [name]:
                 if self._typed(node).type != "bool":
-                    raise _NoEqual(f"`{name}` is neither true nor false")
+                    raise NoEquivalent(f"`{name}` is neither true nor false")
                 return ir.IsTrue(str(name), self._place(node))
             case "one_of", [item, values]:
                 return self._one_of(node, self._typed(item), values)
@@ -421,17 +417,17 @@ class _CelReader:
             case "method", [address, "in_cidr", *args]:
                 return self._in_network(node, address, args)
             case ("call", [name, *_]) | ("method", [_, name, *_]):
-                raise _NoEqual(f"the function `{name}` is not supported")
-        raise _NoEqual("this expression is not supported")
+                raise NoEquivalent(f"the function `{name}` is not supported")
+        raise NoEquivalent("this expression is not supported")
 
     def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ir.ModelTest:
         kinds = {polar_type(left.type), polar_type(right.type)}
         if len(kinds) > 1:
-            raise _NoEqual(f"values of type {left.type} and {right.type} cannot be compared")
+            raise NoEquivalent(f"values of type {left.type} and {right.type} cannot be compared")
         if operator in _ORDERED and kinds != {INTEGER}:
-            raise _NoEqual(f"values of type {left.type} cannot be ordered")
+            raise NoEquivalent(f"values of type {left.type} cannot be ordered")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
-            raise _NoEqual("an address can be compared only with addresses")
+            raise NoEquivalent("an address can be compared only with addresses")
         return ir.ModelComparison(operator, left.operand, right.operand, self._place(node))
 
     def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ir.ModelTest:
@@ -441,30 +437,30 @@ class _CelReader:
         name = str(values.children[0]) if values.data == "name" else ""
         listed = self.types.get(name, "")
         if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
-            raise _NoEqual("`in` requires a literal list or a list parameter")
+            raise NoEquivalent("`in` requires a literal list or a list parameter")
         if polar_type(listed) != polar_type(item.type):
-            raise _NoEqual(f"a value of type {item.type} cannot be in a {listed}")
+            raise NoEquivalent(f"a value of type {item.type} cannot be in a {listed}")
         return ir.OneOf(item.operand, ir.GivenValue(name, self._place(values)), self._place(node))
 
     def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ir.ModelTest:
         if len(args) != 1:
-            raise _NoEqual("`in_cidr` requires an address and one network")
+            raise NoEquivalent("`in_cidr` requires an address and one network")
         address, network = self._typed(on), self._typed(args[0])
         if address.type != "ipaddress" or network.type != "string":
-            raise _NoEqual("`in_cidr` requires an address and a string")
+            raise NoEquivalent("`in_cidr` requires an address and a string")
         if isinstance(address.operand, ir.Sum) or isinstance(network.operand, ir.Sum):
-            raise _NoEqual("addition of addresses is not supported")
+            raise NoEquivalent("addition of addresses is not supported")
         if isinstance(network.operand, ir.Constant):
             try:
                 network_bounds(str(network.operand.value))
             except ValueError as reason:
-                raise _NoEqual(str(reason)) from None
+                raise NoEquivalent(str(reason)) from None
         return ir.InNetwork(address.operand, network.operand, self._place(node))
 
     def _constant(self, node: SyntaxTree, type_name: str) -> ir.Constant:
         typed = self._typed(node)
         if not isinstance(typed.operand, ir.Constant) or polar_type(typed.type) != polar_type(type_name):
-            raise _NoEqual(f"the list must contain only constants of type {type_name}")
+            raise NoEquivalent(f"the list must contain only constants of type {type_name}")
         return typed.operand
 
     # ---- operands ----------------------------------------------------------------------------------------------------
@@ -488,28 +484,28 @@ class _CelReader:
                 operand, type_name = self._typed(inner)
                 if isinstance(operand, ir.Constant) and type_name in ("int", "double"):
                     return _Typed(ir.Constant(-int(operand.value), place), type_name)
-                raise _NoEqual("a sign is supported only before a signed number")
+                raise NoEquivalent("a sign is supported only before a signed number")
             case "sum", [first, *rest]:
                 signs, others = rest[::2], map(self._typed, rest[1::2])
                 return reduce(lambda left, step: _sum(left, *step, place), zip(signs, others), self._typed(first))
             case "call", [name, made] if name in _MADE:
                 if made.data != "string":
-                    raise _NoEqual(f"`{name}` requires a string literal")
+                    raise NoEquivalent(f"`{name}` requires a string literal")
                 return _Typed(ir.Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
             case ("call", [name, *_]) | ("method", [_, name, *_]):
-                raise _NoEqual(f"the function `{name}` is not supported")
+                raise NoEquivalent(f"the function `{name}` is not supported")
             case "product", [_, operator, *_]:
-                raise _NoEqual(f"`{operator}` is not supported")
+                raise NoEquivalent(f"`{operator}` is not supported")
             case "part", _:
-                raise _NoEqual("member access and indexing are not supported")
-        raise _NoEqual("this expression is not supported")
+                raise NoEquivalent("member access and indexing are not supported")
+        raise NoEquivalent("this expression is not supported")
 
     def _type_of(self, name: str) -> str:
         if name not in self.types:
-            raise _NoEqual(f"`{name}` is not a parameter of the condition")
+            raise NoEquivalent(f"`{name}` is not a parameter of the condition")
         type_name = self.types[name]
         if polar_type(type_name) is None or type_name.startswith("list<"):
-            raise _NoEqual(f"a value of type {type_name} is not supported")
+            raise NoEquivalent(f"a value of type {type_name} is not supported")
         return type_name
 
     def _place(self, node: SyntaxTree) -> ir.Place:
@@ -523,7 +519,7 @@ def _sum(left: _Typed, sign: str, right: _Typed, place: ir.Place) -> _Typed:
         first, second = int(left.operand.value), int(right.operand.value)
         return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
     if type_name is None or type_name not in _ADDED:
-        raise _NoEqual(f"`{sign}` of values of type {left.type} and {right.type} is not supported")
+        raise NoEquivalent(f"`{sign}` of values of type {left.type} and {right.type} is not supported")
     return _Typed(ir.Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
 
@@ -538,9 +534,9 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
 
 
 def _constant_sum(type_name: str, number: int, place: ir.Place) -> ir.Constant:
-    """Return the constant. Raise _NoEqual on overflow, which is an error in CEL that satisfies no test."""
+    """Return the constant. Raise NoEquivalent on overflow, which is an error in CEL that satisfies no test."""
     if not is_number_of(type_name, number):
-        raise _NoEqual(f"{number} is out of range for type {type_name}")
+        raise NoEquivalent(f"{number} is out of range for type {type_name}")
     return ir.Constant(number, place)
 
 
@@ -548,12 +544,12 @@ def _whole(text: str) -> int:
     digits = text.rstrip("uU")
     number = int(digits, 16) if digits.startswith("0x") else whole_number(digits, 2**63 - 1)
     if number is None or number >= 2**63:
-        raise _NoEqual("numbers beyond 64 bits are not supported")
+        raise NoEquivalent("numbers beyond 64 bits are not supported")
     return number
 
 
 def _without_fraction(text: str) -> int:
     number = float(text)
     if not number.is_integer() or abs(number) >= 2**53:
-        raise _NoEqual("fractions are not supported")
+        raise NoEquivalent("fractions are not supported")
     return int(number)

@@ -124,7 +124,6 @@ class _ConditionWriter:
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
     def _free(self, name: str) -> str:
-        """Return a variable that no parameter uses."""
         taken = {variable(each.name) for each in self.condition.parameters}
         while variable(name) in taken:
             name += "_"

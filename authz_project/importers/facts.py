@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from authz_project.importers import ir
-from authz_project.importers.cel import NoValue, described, parameters_of, sums, worked_out
+from authz_project.importers.cel import NoEquivalent, described, parameters_of, sums, worked_out
 from authz_project.importers.layout import PolicyLayout, RelationKey, RelationKind, restrictive_relations
 from facts.wire import MAX_ID_BYTES, Fact
 from policy.core.clock import microseconds_of
@@ -90,7 +90,7 @@ class CarriedFacts:
         for condition in self.layout.model.conditions:
             try:
                 given = worked_out(condition, values)
-            except NoValue as reason:
+            except NoEquivalent as reason:
                 raise NotCarried(f"the request's {reason}") from None
             for name, each in given.items():
                 found.update({Fact("context", (Value(STRING, name), value)): None for value in each})
@@ -119,7 +119,6 @@ class CarriedFacts:
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
     def question(self, who: Value, relation: str, thing: ir.Thing) -> tuple[str, tuple[Value, ...]]:
-        """Return the predicate and arguments of a check."""
         named = self.layout.relation_names.get((thing.type, relation))
         if named is None:
             raise NotCarried(f"relation {thing.type}#{relation} does not exist", is_wrong=True)
@@ -180,7 +179,7 @@ class CarriedFacts:
         condition = self.layout.condition(str(tuple_.condition))
         try:
             given = worked_out(condition, tuple_.values)
-        except NoValue as reason:
+        except NoEquivalent as reason:
             raise NotCarried(str(reason)) from None
         _check_sums(condition, {name for name, _ in tuple_.values})
         _check_clock(self.layout.clock & {name for name, _ in tuple_.values if name in given})
@@ -336,7 +335,7 @@ class _ScenarioWriter:
 
     # ---- expectations ------------------------------------------------------------------------------------------------
 
-    def _asserted(self, asked: ir.Expectation) -> tuple[list[Fact], list[ast.Assertion]]:
+    def _asserted(self, asked: ir.ModelExpectation) -> tuple[list[Fact], list[ast.Assertion]]:
         """Return the facts that an expectation adds to the setup, and its assertions."""
         context = self.facts.context(asked.context)
         match asked:

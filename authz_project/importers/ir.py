@@ -359,7 +359,7 @@ class SubjectList:
     place: Place = _place()
 
 
-Expectation = ExpectedCheck | ObjectList | SubjectList
+ModelExpectation = ExpectedCheck | ObjectList | SubjectList
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +368,7 @@ class Scenario:
 
     name: str
     tuples: tuple[Tuple, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
+    expectations: tuple[ModelExpectation, ...] = ()
     place: Place = _place()
 
 
@@ -394,8 +394,6 @@ class ImportRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error in a file."""
-
     place: Place
     message: str
 
@@ -416,32 +414,25 @@ class ModelKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(Fault):
     kind: ModelKind
-    place: Place
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.message}" if any(self.place) else self.message
 
 
 @dataclass
 class ImportReport:
-    """Collects remarks during an import."""
-
     _remarks: dict[Remark, None] = field(default_factory=dict)
 
     def needed(self, place: Place, message: str) -> None:
-        self._add(Remark(ModelKind.NEEDED, place, message))
+        self._add(Remark(place, message, ModelKind.NEEDED))
 
     def lost(self, place: Place, message: str) -> None:
-        self._add(Remark(ModelKind.LOST, place, message))
+        self._add(Remark(place, message, ModelKind.LOST))
 
     def skipped(self, place: Place, message: str) -> None:
-        self._add(Remark(ModelKind.SKIPPED, place, message))
+        self._add(Remark(place, message, ModelKind.SKIPPED))
 
     def changed(self, place: Place, message: str) -> None:
-        self._add(Remark(ModelKind.CHANGED, place, message))
+        self._add(Remark(place, message, ModelKind.CHANGED))
 
     def of(self, kind: ModelKind) -> list[Remark]:
         return [remark for remark in self._remarks if remark.kind is kind]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from textwrap import indent
@@ -445,7 +445,6 @@ def _condition_of_tuple(raw: Any, place: ir.Place) -> tuple[str | None, ir.Conte
 
 
 def values_of(raw: Any, place: ir.Place) -> ir.ContextValues:
-    """Return the values of a context, by name."""
     if raw is None:
         return ()
     if not isinstance(raw, dict):
@@ -504,8 +503,6 @@ _KNOWN_OF_CHECK = {"user", "users", "object", "objects", "context", "assertions"
 _KNOWN_OF_OBJECTS = {"user", "type", "context", "assertions"}
 _KNOWN_OF_USERS = {"object", "user_filter", "context", "assertions"}
 
-ReadFile = Callable[[str], Iterator[ir.Tuple]]
-
 
 @dataclass(frozen=True, slots=True)
 class Store:
@@ -518,27 +515,25 @@ class Store:
     scenarios: tuple[ir.Scenario, ...]
 
 
-def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
-    """Read a store file; `read_tuples` reads the tuple files that it names."""
-    raw = read_yaml(text, file)
+def read_store(name: str) -> Store:
+    """Read a store file, and the tuple files that it names."""
+    raw = read_yaml(text_of_file(name), name)
     if not isinstance(raw, Located):
-        raise ir.wrong(ir.Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
+        raise ir.wrong(ir.Place(name, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
     _check_keys(raw, _KNOWN)
-    tests = [_test(each, raw.place, read_tuples) for each in _listed(raw, "tests")]
-    return Store(
-        _text(raw, "model"), raw.place_of("model"), _text(raw, "model_file"), _tuples(raw, read_tuples), tuple(tests)
-    )
+    tests = [_test(each, raw.place) for each in _listed(raw, "tests")]
+    return Store(_text(raw, "model"), raw.place_of("model"), _text(raw, "model_file"), _tuples(raw), tuple(tests))
 
 
-def _test(raw: Any, place: ir.Place, read_tuples: ReadFile) -> ir.Scenario:
+def _test(raw: Any, place: ir.Place) -> ir.Scenario:
     raw = _mapping(raw, place, "a test", _KNOWN_OF_TEST)
-    asked: list[ir.Expectation] = [
+    asked: list[ir.ModelExpectation] = [
         *(one for each in _listed(raw, "check") for one in _checks(each, raw.place)),
         *(one for each in _listed(raw, "list_objects") for one in _objects(each, raw.place)),
         *(one for each in _listed(raw, "list_users") for one in _users(each, raw.place)),
     ]
     name = str(raw.get("name") or "test")
-    return ir.Scenario(name, _tuples(raw, read_tuples), tuple(asked), raw.place)
+    return ir.Scenario(name, _tuples(raw), tuple(asked), raw.place)
 
 
 def _checks(raw: Any, place: ir.Place) -> Iterator[ir.ExpectedCheck]:
@@ -583,11 +578,11 @@ def _users(raw: Any, place: ir.Place) -> Iterator[ir.SubjectList]:
 # ---- mappings --------------------------------------------------------------------------------------------------------
 
 
-def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[ir.Tuple, ...]:
+def _tuples(raw: Located) -> tuple[ir.Tuple, ...]:
     files = [raw["tuple_file"]] if raw.get("tuple_file") else []
     files += raw.get("tuple_files") or []
     own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
-    return (*own, *(each for name in files for each in read_tuples(str(name))))
+    return (*own, *(each for name in files for each in _tuples_of_file(_beside(raw.place.file, str(name)))))
 
 
 def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
@@ -643,7 +638,7 @@ def read_files(model: str, others: Iterable[str]) -> ir.Imported:
     tuples: list[ir.Tuple] = []
     scenarios: list[ir.Scenario] = []
     if PurePath(model).suffix.lower() in _YAML:
-        store = _store(model)
+        store = read_store(model)
         found = _model_of_store(store, model)
         tuples += store.tuples
         scenarios += store.scenarios
@@ -651,7 +646,7 @@ def read_files(model: str, others: Iterable[str]) -> ir.Imported:
         found = _model(model)
     for name in others:
         if _is_store(name):
-            store = _store(name)
+            store = read_store(name)
             tuples += store.tuples
             scenarios += store.scenarios
         else:
@@ -675,16 +670,11 @@ def _files(name: str) -> list[ModelPart]:
 
 
 def _modules(text: str, name: str) -> list[str]:
-    """Return the files in a list of modules."""
     raw = read_yaml(text, name)
     listed = raw.get("contents") if isinstance(raw, Located) else None
     if not isinstance(listed, list) or not listed:
         raise ir.wrong(ir.Place(name, 1), "expected `contents`, a list of the modules' files")
     return [_beside(name, str(each)) for each in listed]
-
-
-def _store(name: str) -> Store:
-    return read_store(text_of_file(name), name, lambda each: _tuples_of_file(_beside(name, each)))
 
 
 def _model_of_store(store: Store, name: str) -> ir.Model:

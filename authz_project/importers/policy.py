@@ -41,7 +41,6 @@ class Formulas:
     _variables: set[str] = field(default_factory=set)  # of the current rule
 
     def rule(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
-        """Return the whole condition of one rule."""
         self.begin()
         return self.of(type_name, expression, possible)
 

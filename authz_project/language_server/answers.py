@@ -10,41 +10,17 @@ from functools import cached_property
 from lsprotocol import types
 from lsprotocol.types import Location, Position, PositionEncodingKind, Range
 
-from policy.language import ast, parse
-from policy.language.completion import (
-    ABSTRACT,
-    LISTS,
-    PRIMITIVES,
-    OutlineBlock,
-    TextOutline,
-    completions,
-    outline_of,
-    words_of,
-)
+from policy.language import ast, completion, parse
+from policy.language import names as polar_names
 from policy.language.format import formatted_tokens
 from policy.language.lexer import LEGACY, RESERVED, Word
 from policy.language.lexer import NAME as WORD
-from policy.language.names import (
-    FIXTURE,
-    NAME,
-    PREDICATE,
-    TEST,
-    TYPE,
-    VARIABLE,
-    NameKey,
-    Names,
-    Occurrence,
-    Symbol,
-    names_of,
-)
 from policy.language.nodes import Token
 from policy.language.parser import are_policies, parse_with_tokens, pieces_of, tokens_in
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 from policy.rules import compile_policy
 from policy.rules.program import Program
 from policy.values import quoted
-
-# ---- an open document, its analysis, and positions in it ----------------------------------------------------------
 
 # ---- positions ----------------------------------------------------------------------------------------------------
 # Offsets in a text, and positions as in the protocol: lines numbered from 0, and code units of an encoding.
@@ -122,7 +98,7 @@ class OpenDocument:
     text: str
     version: int
     encoding: str
-    before: TextOutline | None = field(default=None, repr=False)  # of the text before the last change
+    before: completion.TextOutline | None = field(default=None, repr=False)  # of the text before the last change
     known: frozenset[str] = field(default=frozenset(), repr=False)  # valid pieces of an earlier text
 
     @cached_property
@@ -136,19 +112,19 @@ class OpenDocument:
     @cached_property
     def words(self) -> list[Word]:
         with without_collections():
-            return words_of(self.text)
+            return completion.words_of(self.text)
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> polar_names.Names:
         with without_collections():
-            return names_of(self.words)
+            return polar_names.names_of(self.words)
 
     @cached_property
-    def outline(self) -> TextOutline:
-        return outline_of(self.words)
+    def outline(self) -> completion.TextOutline:
+        return completion.outline_of(self.words)
 
     @property
-    def last_outline(self) -> TextOutline:
+    def last_outline(self) -> completion.TextOutline:
         """Return the outline, or the one before the last change, which is good enough for completion while typing."""
         return self.before if self.before and "outline" not in self.__dict__ else self.outline
 
@@ -197,27 +173,24 @@ def changed(document: OpenDocument, text: str, version: int) -> OpenDocument:
     return OpenDocument(document.uri, text, version, document.encoding, document.last_outline, document.pieces)
 
 
-# ---- responses to requests about an open document, in the protocol's types ----------------------------------------
-
 # ---- hover: information about the name under the pointer, as Markdown ---------------------------------------------
 
 MOST = 12  # lines of one kind
 _TYPED = re.compile(r"\s*(?::|matches!?)\s*([^\s,;()]+)")
 
 
-def hover_text(document: OpenDocument, occurrence: Occurrence) -> str:
-    """Return the hover text; empty if there is none."""
+def hover_text(document: OpenDocument, occurrence: polar_names.Occurrence) -> str:
     key = occurrence.key
     match key.kind:
-        case kind if kind == TYPE:
+        case polar_names.TYPE:
             return _type(document, key.name)
-        case kind if kind == NAME:
+        case polar_names.NAME:
             return _name(document, key.name)
-        case kind if kind == PREDICATE:
+        case polar_names.PREDICATE:
             return _predicate(document, key)
-        case kind if kind == VARIABLE:
+        case polar_names.VARIABLE:
             return _variable(document, key)
-        case kind if kind == FIXTURE:
+        case polar_names.FIXTURE:
             return _code(_fixture(document, key.name))
     return ""
 
@@ -233,7 +206,7 @@ def _code(lines: Iterable[str]) -> str:
 
 
 def _type(document: OpenDocument, name: str) -> str:
-    if name in PRIMITIVES:
+    if name in completion.PRIMITIVES:
         return f"{_code([name])}\nbuilt-in type"
     block = document.outline.types.get(name)
     if block is None:
@@ -242,9 +215,9 @@ def _type(document: OpenDocument, name: str) -> str:
     return _code([f"{block.kind} {name}{extends} {{", *_lists(document.outline.of(name)), "}"])
 
 
-def _lists(block: OutlineBlock) -> Iterator[str]:
+def _lists(block: completion.OutlineBlock) -> Iterator[str]:
     """Yield what the block declares and inherits."""
-    for each in LISTS:
+    for each in completion.LISTS:
         if names := dict.fromkeys(getattr(block, each)):
             yield f"  {each} = [{', '.join(map(quoted, names))}];"
     if block.relations:
@@ -264,11 +237,11 @@ def _name(document: OpenDocument, name: str) -> str:
     return "\n".join([_code([f'"{name}"']), *_shortened(declared), because])
 
 
-def _blocks(document: OpenDocument) -> Iterable[OutlineBlock]:
+def _blocks(document: OpenDocument) -> Iterable[completion.OutlineBlock]:
     return (*document.outline.types.values(), document.outline.everything)
 
 
-def _declared(block: OutlineBlock, name: str) -> Iterator[str]:
+def _declared(block: completion.OutlineBlock, name: str) -> Iterator[str]:
     owner = f"`{block.name}`" if block.name else "everything"
     if name in block.roles:
         yield f"role of {owner}"
@@ -281,7 +254,7 @@ def _declared(block: OutlineBlock, name: str) -> Iterator[str]:
 # ---- predicates, variables and fixtures ---------------------------------------------------------------------------
 
 
-def _predicate(document: OpenDocument, key: NameKey) -> str:
+def _predicate(document: OpenDocument, key: polar_names.NameKey) -> str:
     """Return the facts that the predicate accepts, if the policy compiles, and the rules that define it."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
@@ -306,7 +279,7 @@ def _rules(document: OpenDocument, name: str) -> list[Span]:
     return [symbol.span for symbol in document.names.symbols if symbol.kind == "rule" and symbol.name == name]
 
 
-def _variable(document: OpenDocument, key: NameKey) -> str:
+def _variable(document: OpenDocument, key: polar_names.NameKey) -> str:
     for each in document.names.of(key):
         if found := _TYPED.match(document.text, each.span.end):
             return _code([f"{key.name}: {found[1]}"])
@@ -337,10 +310,10 @@ def _shortened(lines: list[str]) -> list[str]:
 # ---- renaming a symbol throughout the text ------------------------------------------------------------------------
 
 BUILT_IN = {
-    TYPE: {*PRIMITIVES, *ABSTRACT},
-    PREDICATE: {"allow", "has_permission", "has_role", "has_relation"},
+    polar_names.TYPE: {*completion.PRIMITIVES, *completion.ABSTRACT},
+    polar_names.PREDICATE: {"allow", "has_permission", "has_role", "has_relation"},
 }
-_IN_QUOTES = (NAME, TEST)
+_IN_QUOTES = (polar_names.NAME, polar_names.TEST)
 _UNFIT = re.compile(r'["\\\n\r\0]')
 
 
@@ -348,33 +321,32 @@ class CannotRename(Exception):
     """The symbol cannot be renamed; the message says why."""
 
 
-def renamable(document: OpenDocument, place: int) -> Occurrence:
+def renamable(document: OpenDocument, place: int) -> polar_names.Occurrence:
     occurrence = document.names.at(place)
     if occurrence is None:
         raise CannotRename("no symbol at this position")
     key = occurrence.key
     if key.name in BUILT_IN.get(key.kind, ()):
         raise CannotRename(f"`{key.name}` is built-in and cannot be renamed")
-    if key.kind == NAME and not document.names.definitions(key):
+    if key.kind == polar_names.NAME and not document.names.definitions(key):
         raise CannotRename(f'"{key.name}" is a string: no block declares a role, permission or relation with this name')
     return occurrence
 
 
 def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
-    """Return the spans to replace by the new name."""
     key = renamable(document, place).key
     spans = [each.span for each in document.names.of(key)]
     if new == key.name:
         return []
     _refuse_unfit(document, key, spans, new)
-    if document.names.is_known(NameKey(key.kind, new, key.statement)):
+    if document.names.is_known(polar_names.NameKey(key.kind, new, key.statement)):
         raise CannotRename(f"a {_called(key)} `{new}` already exists")
     if not _is_sound(document, spans, new):
         raise CannotRename(f"cannot rename to `{new}`: the policy would no longer compile")
     return spans
 
 
-def _refuse_unfit(document: OpenDocument, key: NameKey, spans: list[Span], new: str) -> None:
+def _refuse_unfit(document: OpenDocument, key: polar_names.NameKey, spans: list[Span], new: str) -> None:
     quoted = key.kind in _IN_QUOTES and all(document.text[span.start - 1] == '"' for span in spans)
     if quoted and new and new != "*" and not _UNFIT.search(new):
         return
@@ -404,8 +376,8 @@ def with_name(text: str, spans: list[Span], new: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _called(key: NameKey) -> str:
-    return "variable" if key.kind == VARIABLE else key.kind
+def _called(key: polar_names.NameKey) -> str:
+    return "variable" if key.kind == polar_names.VARIABLE else key.kind
 
 
 # ---- handlers of the protocol's requests --------------------------------------------------------------------------
@@ -447,7 +419,7 @@ def diagnostics(document: OpenDocument, problems: Iterable[Problem]) -> list[typ
 def completed(document: OpenDocument, position: types.Position) -> types.CompletionList:
     text, place = document.around(document.positions.offset(position))
     shift = document.positions.offset(position) - place
-    found = completions(text, place, document.last_outline)
+    found = completion.completions(text, place, document.last_outline)
     start = document.positions.position(found.start + shift)
     end = document.positions.position(found.end + shift)
     items = [
@@ -478,7 +450,7 @@ def definitions(document: OpenDocument, position: types.Position) -> list[types.
     if occurrence is None:
         return []
     found = document.names.definitions(occurrence.key)
-    if occurrence.key.kind == NAME:
+    if occurrence.key.kind == polar_names.NAME:
         block = _block_around(document, occurrence)
         found = [each for each in found if each.block == block] or found
     return [document.positions.location(document.uri, each.span) for each in found]
@@ -533,12 +505,12 @@ def lenses(document: OpenDocument) -> list[types.CodeLens]:
     return found
 
 
-def _lens(document: OpenDocument, symbol: Symbol, title: str, arguments: list[str]) -> types.CodeLens:
+def _lens(document: OpenDocument, symbol: polar_names.Symbol, title: str, arguments: list[str]) -> types.CodeLens:
     command = types.Command(title, RUN_TESTS, arguments=arguments)
     return types.CodeLens(document.positions.range(symbol.name_span), command)
 
 
-def _symbol(document: OpenDocument, symbol: Symbol) -> types.DocumentSymbol:
+def _symbol(document: OpenDocument, symbol: polar_names.Symbol) -> types.DocumentSymbol:
     return types.DocumentSymbol(
         name=symbol.name or symbol.kind,
         kind=_SYMBOLS.get(symbol.kind, types.SymbolKind.Property),
@@ -549,11 +521,11 @@ def _symbol(document: OpenDocument, symbol: Symbol) -> types.DocumentSymbol:
     )
 
 
-def _at(document: OpenDocument, position: types.Position) -> Occurrence | None:
+def _at(document: OpenDocument, position: types.Position) -> polar_names.Occurrence | None:
     return document.names.at(document.positions.offset(position))
 
 
-def _block_around(document: OpenDocument, occurrence: Occurrence) -> str:
+def _block_around(document: OpenDocument, occurrence: polar_names.Occurrence) -> str:
     for symbol in document.names.symbols:
         if symbol.span.start <= occurrence.span.start < symbol.span.end:
             return symbol.name

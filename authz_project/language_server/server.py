@@ -39,7 +39,6 @@ class PolicyServer(LanguageServer):
         self.waiting: dict[str, asyncio.Task[None]] = {}
 
     def took(self, uri: str, version: int) -> None:
-        """Store the current text."""
         text = self.workspace.get_text_document(uri).source
         before = self.documents.get(uri)
         if before is None:

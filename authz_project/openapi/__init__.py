@@ -113,8 +113,6 @@ def operations_of(endpoints: Mapping[str, Endpoint]) -> tuple[Operation, ...]:
     return tuple(operation for tag in tags_of(endpoints) for operation in tag.operations)
 
 
-# ---- The OpenAPI document, as JSON at /api/openapi.json and as a page at /api/docs --------------------------------
-
 # ---- operations -> OpenAPI document -------------------------------------------------------------------------------
 
 JSONObject = dict[str, Any]

@@ -1,7 +1,6 @@
 """JSON schemas of requests and responses, by name, and their text form for people."""
 
 import json
-from typing import Any
 
 from rest_framework import serializers
 
@@ -16,72 +15,124 @@ from policy.views import PolicyBody, TextField
 
 # ---- JSON schemas of responses, by name. Responses have exactly the listed keys -----------------------------------
 
-# ---- facts ----------------------------------------------------------------------------------------------------
 
-_ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
+def _whole(description: str = "", **limits: int) -> Schema:
+    return {"type": "integer", **limits, **({"description": description} if description else {})}
 
-_CHANGED_FACT = answered(
-    "",
-    {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-    {"expires_at": text("When the fact expires. Absent if it does not expire.")},
+
+def _or_null(kind: str, description: str = "") -> Schema:
+    return {"type": [kind, "null"], **({"description": description} if description else {})}
+
+
+def _map_of(values: Schema, description: str = "") -> Schema:
+    described = {"description": description} if description else {}
+    return {"type": "object", "additionalProperties": values, **described}
+
+
+def _found(result: Schema) -> Schema:
+    """Return the schema of a page of AuthZEN's search."""
+    page = answered("", {"next_token": text("Empty after the last page."), "count": _whole(minimum=0)})
+    return answered("", {"results": many(result)}, {"page": page})
+
+
+_ENTITY = answered("", {"type": text(), "id": text()})
+_FACT: dict[str, Schema] = {"predicate": text(), "args": many(_ENTITY, minItems=1, maxItems=MAX_ARGUMENTS)}
+_CHANGED_FACT = answered("", _FACT, {"expires_at": text("When the fact expires. Absent if it does not expire.")})
+_END = text("When the fact expires, in UTC. Not sent to clients that send `X-OsoApiVersion`.") | {"format": "date-time"}
+_REVISION = {
+    "revision": _whole(minimum=1),
+    "at": text("Commit time in UTC."),
+    "author": text("The API key, admin user or command that made the change."),
+    "kind": text("`facts`, `load`, `clear`, `copy` or `expiry`."),
+    "inserted": many(_CHANGED_FACT, "Includes facts whose expiry changed."),
+    "deleted": many(_CHANGED_FACT),
+    "policy_version": _or_null("integer", "The version active at that revision."),
+}
+_KINDS_OF_CHANGES = (
+    "`facts`, `load`, `clear`, `copy`, `expiry`, `policy`, `environment`, `upgrade`, or `state` for all facts at a "
+    "revision."
 )
+_NEXT_PAGE = _or_null("string", "null or absent after the last page.")
+_STAR = "`*` stands for every value."
+_WARNINGS = (
+    "Only present if stored facts have roles or relations that the policy does not know. Not sent to clients that send "
+    "`X-OsoApiVersion`."
+)
+_UNREADY = (
+    "`draining`: the process is shutting down. `database`: the database does not respond. `form`: the database schema "
+    "belongs to another version."
+)
+_PROBLEM = answered("", {"error_type": {"enum": ["ValidationFailed", "AssertionFailed"]}, "message": text()})
+_TEST = answered("", {"name": text(), "passed": _whole(), "total": _whole()})
+_RESULTS = answered("", {"success": {"const": False}, "errors": many(_PROBLEM), "tests": many(_TEST)})
 
-FACTS: dict[str, Schema] = {
+# Of explanations.
+_KINDS = (
+    "rule", "part", "fact", "comparison", "absence", "again", "unexplained", "obstacle", "missing", "false", "present",
+)  # fmt: skip
+_VALUE = answered("", {"type": text(), "id": _or_null("string", "null stands for any value.")})
+_GOAL: dict[str, Schema] = {
+    "goal": text("The check that is explained."),
+    "allowed": {"type": "boolean"},
+    "proof": nullable(ref("Reason")),
+    "obstacles": many(ref("Reason"), "One per rule that could have granted access."),
+    "note": text("Names in the request that the policy does not declare, or a note that no rule matches."),
+}
+_UNUSED: dict[str, Schema] = {
+    "unused_context_facts": many(text(), "Context facts that are not used in policy. Absent if all are used."),
+    "complete": {"const": False, "description": "Present if the explanation is incomplete."},
+    "message": text("Why the explanation is incomplete."),
+}
+_WOULD_ALLOW: dict[str, Schema] = {
+    "would_allow": answered(
+        "The smallest changes, each of which would allow it. Present if requested and access is denied.",
+        {
+            "changes": many(answered("", {"insert": many(ref("Fact")), "delete": many(ref("Fact"))})),
+            "notes": many(text(), "Why there are none, or which stored facts were not considered."),
+        },
+    ),
+}
+_VERSION: dict[str, Schema] = {"policy_version": _or_null("integer")}
+_MARK = answered(
+    "A revision. If it is no longer available, only its number is set.",
+    {
+        "revision": _or_null("integer", "null if it is from before history began."),
+        "at": _or_null("string", "In UTC."),
+        "author": _or_null("string"),
+        "kind": _or_null("string"),
+    },
+    {"before": _whole("The oldest known revision, if `revision` is null.")},
+)
+_SINCE = "For a stored fact, or a missing one that was stored before: when it was inserted."
+_UNTIL = "For a missing fact that was stored before: when it was deleted or expired."
+
+_OF_METADATA = (
+    "policy_decision_point", "access_evaluation_endpoint", "access_evaluations_endpoint", "search_subject_endpoint",
+    "search_resource_endpoint", "search_action_endpoint",
+)  # fmt: skip
+
+ANSWERS: dict[str, Schema] = {
+    # ---- facts
     "History": answered(
         "",
         {
-            "results": many(
-                answered(
-                    "The changes of one revision to matching facts.",
-                    {
-                        "revision": {"type": "integer", "minimum": 1},
-                        "at": text("Commit time in UTC."),
-                        "author": text("The API key, admin user or command that made the change."),
-                        "kind": text("`facts`, `load`, `clear`, `copy` or `expiry`."),
-                        "inserted": many(_CHANGED_FACT, "Includes facts whose expiry changed."),
-                        "deleted": many(_CHANGED_FACT),
-                        "policy_version": {
-                            "type": ["integer", "null"],
-                            "description": "The version active at that revision.",
-                        },
-                    },
-                ),
-                "Newest first.",
-            ),
-            "next_page_token": {"type": ["string", "null"], "description": "null after the last page."},
-            "horizon": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "History up to this revision is not available.",
-            },
+            "results": many(answered("The changes of one revision to matching facts.", _REVISION), "Newest first."),
+            "next_page_token": _or_null("string", "null after the last page."),
+            "horizon": _whole("History up to this revision is not available.", minimum=0),
         },
     ),
-    "StoredFact": answered(
-        "",
-        {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-        {
-            END: {
-                "type": "string",
-                "format": "date-time",
-                "description": "When the fact expires, in UTC. Not sent to clients that send `X-OsoApiVersion`.",
-            }
-        },
-    ),
+    "StoredFact": answered("", _FACT, {END: _END}),
     "Counts": answered(
         "The number of stored facts.",
-        {name: {"type": "integer", "minimum": 0} for name in ("num_roles", "num_relations", "num_facts")},
+        {name: _whole(minimum=0) for name in ("num_roles", "num_relations", "num_facts")},
     ),
-}
-
-# ---- changes of facts -----------------------------------------------------------------------------------------
-
-CHANGES: dict[str, Schema] = {
+    # ---- changes of facts
     "Changes": answered(
         "",
         {
             "changes": many(ref("Change"), "In revision order, each revision once."),
             "next": {
-                "anyOf": [{"type": "integer", "minimum": 0}, text()],
+                "anyOf": [_whole(minimum=0), text()],
                 "description": "The `after` of the next request: a revision number, or a token to continue within "
                 "a revision.",
             },
@@ -91,53 +142,28 @@ CHANGES: dict[str, Schema] = {
     "Change": answered(
         "One revision: changes that were committed together.",
         {
-            "revision": {"type": "integer", "minimum": 0},
+            "revision": _whole(minimum=0),
             "at": text("Commit time, by the database's clock."),
             "author": text("An API key, an admin user or a command."),
-            "kind": text(
-                "`facts`, `load`, `clear`, `copy`, `expiry`, `policy`, `environment`, `upgrade`, or `state` for "
-                "all facts at a revision."
-            ),
+            "kind": text(_KINDS_OF_CHANGES),
             "inserted": many(_CHANGED_FACT, "Facts that were not stored before, or that have a new expiry."),
             "deleted": many(ref("StoredFact"), "Facts that were stored before."),
-            "policy_version": {
-                "type": ["integer", "null"],
-                "description": "The version that became active, if `kind` is `policy`.",
-            },
+            "policy_version": _or_null("integer", "The version that became active, if `kind` is `policy`."),
         },
         {
-            "part": {
-                "type": "integer",
-                "minimum": 1,
-                "description": "The number of this part, from 1, if the revision comes in parts.",
-            },
-            "parts": {"type": "integer", "minimum": 1},
+            "part": _whole("The number of this part, from 1, if the revision comes in parts.", minimum=1),
+            "parts": _whole(minimum=1),
         },
     ),
     "BeforeHorizon": answered(
         "The requested changes are no longer available.",
-        {
-            "message": text(),
-            "horizon": {"type": "integer", "description": "The oldest revision that can be used as `after`."},
-        },
+        {"message": text(), "horizon": _whole("The oldest revision that can be used as `after`.")},
     ),
-}
-
-# ---- checks and queries -----------------------------------------------------------------------------------------
-
-_STAR = "`*` stands for every value."
-
-QUESTIONS: dict[str, Schema] = {
+    # ---- checks and queries
     "Decision": answered("", {"allowed": {"type": "boolean"}}),
     "Actions": answered("", {"results": many(text(), f"Sorted. {_STAR}")}),
-    "Listing": answered(
-        "",
-        {"results": many(text(), f"Ids, sorted. {_STAR}")},
-        {"next_page_token": {"type": ["string", "null"], "description": "null or absent after the last page."}},
-    ),
-    "Allowed": answered(
-        "", {"results": many(answered("", {"type": text(), "id": text()}), "In the order of the request.")}
-    ),
+    "Listing": answered("", {"results": many(text(), f"Ids, sorted. {_STAR}")}, {"next_page_token": _NEXT_PAGE}),
+    "Allowed": answered("", {"results": many(_ENTITY, "In the order of the request.")}),
     "Decisions": answered(
         "", {"results": many({"type": "boolean"}, "One result per check, in the order of the request.")}
     ),
@@ -145,8 +171,7 @@ QUESTIONS: dict[str, Schema] = {
         "",
         {
             "results": many(
-                {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-                "Each solution once: ids by variable. null stands for every value.",
+                _map_of(_or_null("string")), "Each solution once: ids by variable. null stands for every value."
             )
         },
     ),
@@ -158,7 +183,7 @@ QUESTIONS: dict[str, Schema] = {
                     "",
                     {
                         "predicate": text(),
-                        "args": many(answered("", {name: {"type": ["string", "null"]} for name in ("type", "id")})),
+                        "args": many(answered("", {name: _or_null("string") for name in ("type", "id")})),
                     },
                 ),
                 "Stored or derived facts. An id of null stands for every value.",
@@ -166,45 +191,13 @@ QUESTIONS: dict[str, Schema] = {
         },
     ),
     "Message": answered("", {"message": text()}),
-    "ChangeMade": answered(
-        "",
-        {"message": text()},
-        {
-            "warnings": many(
-                text(),
-                "Only present if stored facts have roles or relations that the policy does not know. Not sent to "
-                "clients that send `X-OsoApiVersion`.",
-                minItems=1,
-            )
-        },
-    ),
-    "Unready": answered(
-        "",
-        {
-            "message": text(),
-            "reason": {
-                "type": "string",
-                "enum": ["draining", "database", "form"],
-                "description": "`draining`: the process is shutting down. `database`: the database does not "
-                "respond. `form`: the database schema belongs to another version.",
-            },
-        },
-    ),
-    "Greeting": answered("", {"hello": text(), "api_version": {"type": "integer"}}),
+    "ChangeMade": answered("", {"message": text()}, {"warnings": many(text(), _WARNINGS, minItems=1)}),
+    "Unready": answered("", {"message": text(), "reason": text(_UNREADY) | {"enum": ["draining", "database", "form"]}}),
+    "Greeting": answered("", {"hello": text(), "api_version": _whole()}),
     "Token": answered("", {"token": text("An API key for the new environment.")}),
     "Sql": answered("", {"sql": text("The SQL to run against your own database.")}),
-}
-
-# ---- policies -------------------------------------------------------------------------------------------------
-
-_PROBLEM = answered("", {"error_type": {"enum": ["ValidationFailed", "AssertionFailed"]}, "message": text()})
-_TEST = answered("", {"name": text(), "passed": {"type": "integer"}, "total": {"type": "integer"}})
-
-POLICIES: dict[str, Schema] = {
-    "ActivePolicy": answered(
-        "",
-        {"policy": nullable(answered("", {"src": text(), "filename": {"type": ["string", "null"]}}))},
-    ),
+    # ---- policies
+    "ActivePolicy": answered("", {"policy": nullable(answered("", {"src": text(), "filename": _or_null("string")}))}),
     "PolicyRefused": {
         "description": "The reason why the policy was not published.",
         "oneOf": [
@@ -215,87 +208,22 @@ POLICIES: dict[str, Schema] = {
             ),
             answered(
                 "A test of the policy fails.",
-                {
-                    "error_type": {"const": "TestsFailed"},
-                    "message": text(),
-                    "test_results": answered(
-                        "", {"success": {"const": False}, "errors": many(_PROBLEM), "tests": many(_TEST)}
-                    ),
-                },
+                {"error_type": {"const": "TestsFailed"}, "message": text(), "test_results": _RESULTS},
             ),
         ],
     },
-    "Metadata": answered(
-        "",
-        {
-            "metadata": answered(
-                "",
-                {"resources": {"type": "object", "additionalProperties": ref("ResourceMetadata")}},
-            )
-        },
-    ),
+    "Metadata": answered("", {"metadata": answered("", {"resources": _map_of(ref("ResourceMetadata"))})}),
     "ResourceMetadata": answered(
         "What a block declares and inherits. `global` is always present.",
-        {
-            "roles": many(text()),
-            "permissions": many(text()),
-            "relations": {"type": "object", "additionalProperties": text()},
-        },
+        {"roles": many(text()), "permissions": many(text()), "relations": _map_of(text())},
     ),
-}
-
-# ---- explanations ---------------------------------------------------------------------------------------------
-
-_KINDS = (
-    "rule", "part", "fact", "comparison", "absence", "again", "unexplained", "obstacle", "missing", "false", "present",
-)  # fmt: skip
-_VALUE = answered("", {"type": text(), "id": {"type": ["string", "null"], "description": "null stands for any value."}})
-_GOAL = {
-    "goal": text("The check that is explained."),
-    "allowed": {"type": "boolean"},
-    "proof": nullable(ref("Reason")),
-    "obstacles": many(ref("Reason"), "One per rule that could have granted access."),
-    "note": text("Names in the request that the policy does not declare, or a note that no rule matches."),
-}
-
-_UNUSED = {
-    "unused_context_facts": many(text(), "Context facts that are not used in policy. Absent if all are used."),
-    "complete": {"const": False, "description": "Present if the explanation is incomplete."},
-    "message": text("Why the explanation is incomplete."),
-}
-
-_WOULD_ALLOW = {
-    "would_allow": answered(
-        "The smallest changes, each of which would allow it. Present if requested and access is denied.",
-        {
-            "changes": many(answered("", {"insert": many(ref("Fact")), "delete": many(ref("Fact"))})),
-            "notes": many(text(), "Why there are none, or which stored facts were not considered."),
-        },
-    ),
-}
-
-_MARK = answered(
-    "A revision. If it is no longer available, only its number is set.",
-    {
-        "revision": {"type": ["integer", "null"], "description": "null if it is from before history began."},
-        "at": {"type": ["string", "null"], "description": "In UTC."},
-        "author": {"type": ["string", "null"]},
-        "kind": {"type": ["string", "null"]},
-    },
-    {"before": {"type": "integer", "description": "The oldest known revision, if `revision` is null."}},
-)
-
-EXPLANATIONS: dict[str, Schema] = {
+    # ---- explanations
     "Explanation": {
         "anyOf": [
-            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED | _WOULD_ALLOW),
+            answered("", _VERSION | _GOAL, _UNUSED | _WOULD_ALLOW),
             answered(
                 "For a query: a proof or obstacles for each call.",
-                {
-                    "policy_version": {"type": ["integer", "null"]},
-                    "allowed": {"type": "boolean"},
-                    "calls": many(answered("", _GOAL)),
-                },
+                _VERSION | {"allowed": {"type": "boolean"}, "calls": many(answered("", _GOAL))},
                 _UNUSED,
             ),
         ]
@@ -306,29 +234,17 @@ EXPLANATIONS: dict[str, Schema] = {
         {
             "fact": answered("", {"predicate": text(), "args": many(_VALUE)}),
             "source": {"enum": ["stored", "context", "policy"]},
-            "rule": answered("The rule, as in the policy.", {"text": text(), "line": {"type": ["integer", "null"]}}),
-            "bindings": {"type": "object", "description": "The rule's variables.", "additionalProperties": _VALUE},
+            "rule": answered("The rule, as in the policy.", {"text": text(), "line": _or_null("integer")}),
+            "bindings": _map_of(_VALUE, "The rule's variables."),
             "met": many(text(), "For an obstacle: the conditions that hold, before the missing one."),
             "note": text(),
-            "since": _MARK | {"description": "For a stored fact, or a missing one that was stored before: when it "
-                                             "was inserted."},
-            "until": _MARK | {"description": "For a missing fact that was stored before: when it was deleted or "
-                                             "expired."},
+            "since": _MARK | {"description": _SINCE},
+            "until": _MARK | {"description": _UNTIL},
             "expires_at": text("When the fact expires or expired."),
             "because": many(ref("Reason")),
         },
     ),
-}  # fmt: skip
-
-# ---- AuthZEN ----------------------------------------------------------------------------------------------------
-
-
-def _found(result: Schema) -> Schema:
-    page = answered("", {"next_token": text("Empty after the last page."), "count": {"type": "integer", "minimum": 0}})
-    return answered("", {"results": many(result)}, {"page": page})
-
-
-AUTHZEN: dict[str, Schema] = {
+    # ---- AuthZEN
     "Evaluated": answered(
         "",
         {"decision": {"type": "boolean"}},
@@ -337,25 +253,10 @@ AUTHZEN: dict[str, Schema] = {
     "EvaluatedMany": answered(
         "", {"evaluations": many(ref("Evaluated"), "In the order of the request, up to the evaluation that decides.")}
     ),
-    "FoundEntities": _found(answered("", {"type": text(), "id": text()})),
+    "FoundEntities": _found(_ENTITY),
     "FoundActions": _found(answered("", {"name": text()})),
-    "AuthZenMetadata": answered(
-        "",
-        {
-            name: text()
-            for name in (
-                "policy_decision_point",
-                "access_evaluation_endpoint",
-                "access_evaluations_endpoint",
-                "search_subject_endpoint",
-                "search_resource_endpoint",
-                "search_action_endpoint",
-            )
-        },
-    ),
+    "AuthZenMetadata": answered("", dict.fromkeys(_OF_METADATA, text())),
 }
-
-ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS | AUTHZEN
 
 
 # ---- named schemas ------------------------------------------------------------------------------------------------
@@ -417,7 +318,6 @@ def members_of(field: serializers.Field) -> dict[str, Schema]:
 
 
 def parameters_of(kind: type[serializers.Serializer]) -> tuple[QueryParameter, ...]:
-    """Return the query parameters that the serializer decodes."""
     fields = kind().fields.items()
     return tuple(QueryParameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
 

@@ -41,8 +41,6 @@ from policy.errors import KeyRefused
 
 log = logging.getLogger("authz.server")
 
-# ---- request bodies: size limits and deadlines --------------------------------------------------------------------
-
 # ---- admission ----------------------------------------------------------------------------------------------------
 # Sets the size limit of a request body by its sender, before any of the body is read.
 

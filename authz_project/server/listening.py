@@ -65,7 +65,6 @@ in_use: set[str] = set()
 
 
 def descriptors() -> list[str]:
-    """Return the file descriptors that this process has open."""
     return os.listdir(_DESCRIPTORS)  # noqa: PTH208  called often, and takes a fifth of the time
 
 
@@ -248,9 +247,6 @@ def _beyond_share(found: list[Connection], candidates: list[Connection], most: i
             surplus[each.peer.network] -= 1
             yield each
 
-
-# ---- listening ----------------------------------------------------------------------------------------------------
-# The socket that workers share, the limit of open files, and signal handling.
 
 # ---- open files ---------------------------------------------------------------------------------------------------
 # How many file descriptors a process may have open, and how many connections that leaves for callers.

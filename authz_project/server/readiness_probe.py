@@ -13,6 +13,7 @@ from queue import SimpleQueue
 import orjson
 
 from authz_project.database import DATABASE_AWAY, DRAINING, HEALTH, READINESS, READY, Readiness, current, draining
+from authz_project.server.workers import run_logged
 from authz_project.side_listener import Application, Start
 from policy.core.threads import start_thread
 
@@ -55,7 +56,7 @@ class ReadinessProbe:
     def _run(self) -> None:
         while True:
             # No variable may keep the request while this waits for the next one: see `CheckThreads`.
-            _call(self._inbox.get(), self._known())
+            run_logged(self._inbox.get(), (self._known(),))
 
     def _known(self) -> Readiness:
         if draining.is_set():
@@ -115,13 +116,6 @@ def health_application(lookout: ReadinessProbe) -> Application:
         return [content]
 
     return application
-
-
-def _call(callback: Callback, found: Readiness) -> None:
-    try:
-        callback(found)
-    except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
-        log.exception("request failed")
 
 
 class _ProbeThread:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
-from authz_project import sqlite_log
-from authz_project.database import let_go_if_broken
+from authz_project.database import keep_small, let_go_if_broken
 from facts import history, numbering
 from policy.core.threads import start_thread
 from policy.errors import Unavailable
@@ -27,7 +26,7 @@ class PeriodicTask(NamedTuple):
 
 
 TASKS = (
-    PeriodicTask("checkpoint of the SQLite write-ahead log", 10, sqlite_log.keep_small),
+    PeriodicTask("checkpoint of the SQLite write-ahead log", 10, keep_small),
     PeriodicTask("deletion of expired facts", 60, history.sweep_all),
     PeriodicTask("counting of facts, by which questions are planned", 300, numbering.count_all),
     PeriodicTask("deletion of old history", 3600, history.prune_by_setting),

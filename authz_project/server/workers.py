@@ -172,12 +172,10 @@ class CheckThreads:
 
     @property
     def busy(self) -> int:
-        """Return the number of busy threads."""
         return len(self._since)
 
     @property
     def waiting(self) -> int:
-        """Return the number of queued tasks."""
         return len(self.known.tasks) + len(self.guests.tasks)
 
     def _begin(self) -> None:
@@ -214,7 +212,7 @@ class CheckThreads:
     def _work(self, inbox: Inbox) -> None:
         journal.thread.give_up = partial(self._give_up, inbox)
         while True:
-            _done(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
+            run_logged(*inbox.get())  # no variable may keep the request meanwhile: granian waits for its end
             with self.lock:
                 del self._since[inbox]
                 self._idle.append(inbox)
@@ -254,7 +252,8 @@ class CheckThreads:
                 self._is_full.clear()
 
 
-def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
+def run_logged(work: Callable[..., None], arguments: tuple[object, ...] = ()) -> None:
+    """Run a task, and log its exception."""
     try:
         work(*arguments)
     except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
@@ -360,10 +359,7 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
 
 
 def done(work: Callable[..., None], *arguments: object) -> None:
-    try:
-        work(*arguments)
-    except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
-        log.exception("request failed")
+    run_logged(work, arguments)
     with suppress(Error):  # looking up an API key opens a connection
         connections[DEFAULT_DB_ALIAS].close()
 
@@ -459,7 +455,4 @@ class DelayedRejections:
         """Send those that are due. No variable may keep one afterwards: granian waits until nothing refers to it."""
         now = time.monotonic()
         while self._kept and self._kept[0][0] <= now:
-            try:
-                self._kept.popleft()[1]()
-            except BaseException:  # granian's exceptions do not all derive from Exception, and this thread must go on
-                log.exception("request failed")
+            run_logged(self._kept.popleft()[1])

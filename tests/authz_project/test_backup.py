@@ -16,7 +16,7 @@ import pytest
 from django.db import connection
 
 from authz_project import backups as archive
-from authz_project.backups import CannotCopy, copy
+from authz_project.backups import BackupFailed, copy
 from tests.authz_project.test_upgrade import DUMP
 from tests.service import ROOT, Service, start_service
 
@@ -80,8 +80,8 @@ def verified(file: Path, code: int = 0) -> str:
 
 
 def test_a_copy_belongs_to_its_owner_and_has_the_secret_beside_it(database, good):
-    secret = archive.secret_of(good)
-    assert secret.read_text() == archive.secret_of(database).read_text()
+    secret = archive.secret_file(good)
+    assert secret.read_text() == archive.secret_file(database).read_text()
     for path in (good, secret):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
@@ -90,13 +90,13 @@ def test_a_copy_belongs_to_its_owner_and_has_the_secret_beside_it(database, good
 def test_a_copy_replaces_nothing_unless_told(database, good):
     before = good.read_bytes()
     good.write_bytes(b"precious")
-    with pytest.raises(CannotCopy, match="already exists"):
+    with pytest.raises(BackupFailed, match="already exists"):
         copy(database, good, overwrite=False)
     assert good.read_bytes() == b"precious"
     copy(database, good, overwrite=True)
     assert good.read_bytes() == before
     good.unlink()
-    with pytest.raises(CannotCopy, match=r"copy\.sqlite3\.secret` already exists"):
+    with pytest.raises(BackupFailed, match=r"copy\.sqlite3\.secret` already exists"):
         copy(database, good, overwrite=False)
 
 
@@ -106,7 +106,7 @@ def test_a_secret_of_another_copy_does_not_stay_beside_a_new_one(database, good,
     alone = tmp_path / "live" / "authz.sqlite3"
     shutil.copy(database, alone)
     copy(alone, good, overwrite=True)
-    assert not archive.secret_of(good).exists()
+    assert not archive.secret_file(good).exists()
 
 
 def test_what_a_killed_copy_left_is_in_nobodys_way(database, tmp_path):
@@ -123,7 +123,7 @@ def test_who_is_faster_keeps_the_place(database, tmp_path):
     def make_it_first(*_: object) -> None:
         place.write_bytes(b"precious")
 
-    with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="already exists"):
+    with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(BackupFailed, match="already exists"):
         copy(database, place, overwrite=False)
     assert place.read_bytes() == b"precious"
 
@@ -136,7 +136,7 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
         (tmp_path / "no" / "copy", "does not exist. Create it first"),
         (tmp_path / "used.sqlite3", "belongs to a database in use"),
     ):
-        with pytest.raises(CannotCopy, match=reason):
+        with pytest.raises(BackupFailed, match=reason):
             copy(database, place, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["used.sqlite3-wal"]
 
@@ -145,20 +145,20 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
 def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
     before = good.read_bytes()
     failing = mock.patch.object(archive, "_flush", side_effect=failure)
-    with failing, pytest.raises(CannotCopy, match="Backup failed"):
+    with failing, pytest.raises(BackupFailed, match="Backup failed"):
         copy(database, good, overwrite=True)
     assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
     assert good.read_bytes() == before
 
 
 def test_a_disk_that_is_full_at_the_last_moment_leaves_the_earlier_copy_whole(database, good):
-    secret = archive.secret_of(good)
+    secret = archive.secret_file(good)
     secret.write_text("of then")
     before = good.read_bytes(), secret.read_text()
     for place in (1, 2):
         failing = [None] * (place - 1) + [OSError(28, "No space left on device")]
         flushing = mock.patch.object(archive, "_flush", side_effect=failing)
-        with flushing, pytest.raises(CannotCopy, match="No space left"):
+        with flushing, pytest.raises(BackupFailed, match="No space left"):
             copy(database, good, overwrite=True)
         assert (good.read_bytes(), secret.read_text()) == before
 

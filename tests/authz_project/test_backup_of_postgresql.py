@@ -16,7 +16,7 @@ from django.core.management import CommandError
 from authz_project import backups as archive
 from authz_project.backups import DumpProgram, dump_findings
 from authz_project.management.commands.backup import Command
-from authz_project.management.commands.verify import CannotRestore, restore_dump, scratch_config
+from authz_project.management.commands.verify import BackupFailed, restore_dump, scratch_config
 from authz_project.settings import database_from_url
 from tests.authz_project.test_backup import POLICY
 from tests.service import ROOT
@@ -136,5 +136,5 @@ def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     ],
 )
 def test_a_database_to_restore_into_must_be_one(tmp_path, url, reason):
-    with pytest.raises((CannotRestore, CommandError), match=reason):
+    with pytest.raises((BackupFailed, CommandError), match=reason):
         restore_dump(tmp_path / "any.dump", scratch_config(url))

@@ -232,7 +232,7 @@ def behind_nginx(tmp_path, migrated_urls):
     origin = "https://authz.example.org"
     service = start_service(
         tmp_path, migrated_urls("sqlite", "behind"), "--workers", "1",
-        ALLOWED_HOSTS="authz.example.org,127.0.0.1", CSRF_TRUSTED_ORIGINS=origin, PUBLIC_URL="", TRUST_PROXY="1",
+        ALLOWED_HOSTS="authz.example.org,127.0.0.1", CSRF_TRUSTED_ORIGINS=origin, PUBLIC_URL="forwarded",
         CLIENT_ADDRESS_HEADER="X-Forwarded-For",
     )  # fmt: skip
     port = free_port()

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from authz_project import sqlite_log
+from authz_project import database as sqlite_log
 from authz_project.server.upkeep import TASKS
 from authz_project.system_checks import disk_findings
 

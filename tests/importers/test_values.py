@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.cel import NoValue, network_bounds, value_of, values_of
+from authz_project.importers.cel import NoEquivalent, network_bounds, value_of, values_of
 from authz_project.importers.cel import test_of as read_test
 from authz_project.importers.files import NotParsed
 from authz_project.importers.ir import NOWHERE, ModelParameter
@@ -17,7 +17,7 @@ from authz_project.importers.ir import NOWHERE, ModelParameter
     ],
 )  # fmt: skip
 def test_a_value_that_is_none_is_refused(type_name, raw):
-    with pytest.raises(NoValue):
+    with pytest.raises(NoEquivalent):
         value_of(type_name, raw)
 
 

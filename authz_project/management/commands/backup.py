@@ -7,9 +7,10 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from authz_project.backups import CannotCopy, copy, dump_call, has_key_password, program, secret_of
+from authz_project.backups import BackupFailed, copy, dump_call, has_key_password, program
 from authz_project.database import is_pooled
 from authz_project.secret_key import ignore_in_git, is_in_repository
+from authz_project.settings import secret_file
 from policy.management.command import ServiceCommand
 
 
@@ -34,15 +35,15 @@ class Command(ServiceCommand):
         if not source.exists():
             raise CommandError(f"No database at {source}. Set DATABASE_URL to its location.")
         if is_in_repository(file.parent):
-            ignore_in_git(file.parent, file.name, secret_of(file).name)
+            ignore_in_git(file.parent, file.name, secret_file(file).name)
         try:
             with self.progress("copying") as progress:
                 copy(source, file, overwrite, lambda share: progress.tell(share=share))
-        except CannotCopy as reason:
+        except BackupFailed as reason:
             raise CommandError(str(reason)) from None
         self.stdout.write(f"{file}: {file.stat().st_size / 1e6:,.1f} MB")
-        secret = secret_of(file)
-        if secret_of(source).exists():
+        secret = secret_file(file)
+        if secret_file(source).exists():
             self.stdout.write(f"{secret}: the login secret")
         else:
             self.stderr.write("SECRET_KEY is not in the backup. Back it up separately.")

@@ -46,12 +46,6 @@ ENGINES = {
     ),
 }  # fmt: skip
 POLICY, FACTS = "policy.polar", "facts.txt"  # in the output folder
-_HEADINGS = {
-    ModelKind.NEEDED: "cannot be left out",
-    ModelKind.LOST: "not imported",
-    ModelKind.SKIPPED: "left out",
-    ModelKind.CHANGED: "changed",
-}
 
 
 class Command(ServiceCommand):
@@ -134,9 +128,9 @@ class Command(ServiceCommand):
             raise CommandError(reason.message) from None
 
     def tell(self, engine: str, found: Carried, report: ImportReport) -> None:
-        for kind, heading in _HEADINGS.items():
+        for kind in ModelKind:
             for remark in sorted(report.of(kind), key=lambda each: each.place):
-                self.stderr.write(f"{heading}: {remark}")
+                self.stderr.write(f"{kind.value}: {remark}")
         counts = found.counts
         parts = [
             counted(counts.types, "type"), counted(counts.relations, "relation"),

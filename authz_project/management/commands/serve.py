@@ -33,7 +33,7 @@ from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings, migration_findings
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.core.journal import by_command
-from policy.management.command import ServiceCommand
+from policy.management.command import ServiceCommand, counted
 from policy.models import default_environment
 from policy.replicas.status import ReplicaStatus, looked_at, state_of
 from policy.values import whole_number
@@ -145,7 +145,8 @@ class Command(ServiceCommand):
         self.say(f"  policy    {policy}")
         if environment.policy_version_id is None:
             self.say(f"            load one with `{program} load_policy FILE`, or try `{program} load_example`")
-        self.say(f"  API       {origin}/api, {counted(workers, 'process', 'es')} of {counted(threads, 'thread')}")
+        processes = f"{workers} processes" if workers != 1 else "1 process"
+        self.say(f"  API       {origin}/api, {processes} of {counted(threads, 'thread')}")
         login = "" if has_login() else f"; create a login with `{program} createsuperuser`"
         self.say(f"  admin     {origin}/admin/{login}")
         self.say(f"  docs      {origin}/docs/")
@@ -189,10 +190,6 @@ def metrics_served(host: str, port: int) -> AbstractContextManager[Target]:
     connections.close_all()
     served: AbstractContextManager[Target] = import_string("authz_project.metrics.served")(host, port, database)
     return served
-
-
-def counted(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{plural if number != 1 else ''}"
 
 
 def replicas_that_belong_here() -> list[ReplicaStatus]:

@@ -18,12 +18,11 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import Error, connection
-from django.db.migrations.recorder import MigrationRecorder
 
 import authz_project
 from authz_project import backups
-from authz_project.backups import BackupFinding, conninfo, program, run, schema_finding, wrong
-from authz_project.database import APPLIED, SchemaState, missing_database, state_of
+from authz_project.backups import BackupFailed, BackupFinding, conninfo, program, run, schema_finding, wrong
+from authz_project.database import APPLIED, SchemaState, missing_database, state_of, state_of_database
 from authz_project.models import ApiKey
 from authz_project.settings import database_from_url
 from checks.asking import ask
@@ -64,7 +63,7 @@ class Command(ServiceCommand):
                 is_good = self._sqlite(file, database)
             else:
                 is_good = self._dump(file, database and filled_in(database))
-        except (backups.NotABackup, CannotRestore) as reason:
+        except BackupFailed as reason:
             raise CommandError(str(reason)) from None
         if not is_good:
             self.stderr.write(f"{file or 'The database'} is not consistent.")
@@ -222,7 +221,7 @@ def _confirm(environment_id: int, actor: Value, action: str, resource_type: str,
 
 def findings() -> Iterator[BackupFinding]:
     """Yield all findings; only the schema's if it is not up to date."""
-    state = state_of(MigrationRecorder(connection).applied_migrations())
+    state = state_of_database()
     schema = schema_finding(state)
     if not state.is_current:
         yield wrong(schema.what, schema.text)
@@ -340,10 +339,6 @@ def _table_rows(statement: str, values: Sequence[int] = ()) -> list[tuple]:
 SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
 
 
-class CannotRestore(Exception):
-    """The backup could not be restored; the message says why."""
-
-
 def looked_at(url: str) -> tuple[bool, str]:
     """Migrate the database at the URL and check it. Return whether it is good, and the report."""
     failed = _run(url, "migrate", "--verbosity", "0")
@@ -380,7 +375,7 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
             shutil.copyfile(file, copied)
         except OSError as reason:
             told = f"Cannot copy the backup to `{folder}`: {reason.strerror}. Set TMPDIR to another folder."
-            raise CannotRestore(told) from None
+            raise BackupFailed(told) from None
         return looked_at(f"sqlite:///{copied}")
 
 
@@ -391,17 +386,17 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
     """Restore a dump to an empty database, and return the state of its schema."""
     restoring = program("pg_restore")
     if restoring is None:
-        raise CannotRestore("pg_restore is not installed. Install PostgreSQL's client programs.")
+        raise BackupFailed("pg_restore is not installed. Install PostgreSQL's client programs.")
     if backups.has_key_password(config):
-        raise CannotRestore(
+        raise BackupFailed(
             "pg_restore reads sslpassword only from a service file. Put it there, and ?service=NAME in the URL."
         )
     if tables := _tables(config):
-        raise CannotRestore(f"The database is not empty: it has {tables:,} tables. Use an empty one.")
+        raise BackupFailed(f"The database is not empty: it has {tables:,} tables. Use an empty one.")
     how = ("--no-owner", "--no-privileges", "--exit-on-error")
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], backups.password_of(config))
     if done.returncode:
-        raise CannotRestore(f"pg_restore {restoring.version}: {backups.line_of(done.stderr)}")
+        raise BackupFailed(f"pg_restore {restoring.version}: {backups.line_of(done.stderr)}")
     return state_of(_rows(config, APPLIED))
 
 
@@ -417,4 +412,4 @@ def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
         with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
             return database.execute(statement).fetchall()
     except psycopg.Error as reason:
-        raise CannotRestore(f"Cannot reach the database: {' '.join(str(reason).split())}") from None
+        raise BackupFailed(f"Cannot reach the database: {' '.join(str(reason).split())}") from None
