@@ -1,7 +1,5 @@
 """The access log and the slow query log."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Create backups of the database, and inspect backup files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

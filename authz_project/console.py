@@ -1,7 +1,5 @@
 """The admin site, with its navigation and its home page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The database: its errors, connections, schema state, SQLite's write-ahead log, and readiness."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sqlite3

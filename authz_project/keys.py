@@ -1,7 +1,5 @@
 """Create, find, rotate and revoke API keys, and record when they were last used."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

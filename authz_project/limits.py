@@ -1,7 +1,5 @@
 """Rate limits of API keys and of logins."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import threading

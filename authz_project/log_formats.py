@@ -1,7 +1,5 @@
 """Log formatting: whole lines, in one format, without secrets."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

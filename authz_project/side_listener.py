@@ -4,8 +4,6 @@ It answers each request on a thread. Clients that send half a request, or do not
 each connection has a deadline, and when too many are open, the oldest is closed for the newest.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys

@@ -1,7 +1,5 @@
 """System checks of `authz check`: settings and files; with `--deploy`, also the database and API keys."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -7,8 +7,6 @@
 Uses the standard library only, and no Django, so that applications with Django settings of their own can use it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -4,8 +4,6 @@ They follow OpenTelemetry's semantic conventions. Of the values that callers cho
 the parent in `traceparent`: no unknown paths, no statements, no values.
 """
 
-from __future__ import annotations
-
 import atexit
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Parse conditions in the Common Expression Language (CEL), limited to comparisons, and their parameters' values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta

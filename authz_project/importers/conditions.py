@@ -1,7 +1,5 @@
 """Convert CEL expressions and conditions to Polar."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

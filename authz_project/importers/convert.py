@@ -1,7 +1,5 @@
 """Convert what was read from another engine, run its tests, and load it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Convert tuples to facts, and tests of the original to tests of the policy."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

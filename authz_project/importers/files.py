@@ -1,7 +1,5 @@
 """Read the files of an import with the place of each value, and write its results."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Decide how a model is expressed: split relations until each is either stored or derived; choose kinds and names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Read OpenFGA models (modelling language, JSON, modules), tuples and store files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,21 +7,8 @@ from pathlib import PurePath
 from textwrap import indent
 from typing import Any
 
-from authz_project.importers import ir
+from authz_project.importers import files, ir
 from authz_project.importers.cel import test_of
-from authz_project.importers.files import (
-    Comments,
-    Grammar,
-    Located,
-    NotParsed,
-    SyntaxTree,
-    items_of_json,
-    neighbour_file,
-    position_in,
-    read_yaml,
-    rows_of_csv,
-    value_of_json,
-)
 from policy.files import text_of_file
 
 # ---- one file's part of a model, in either notation ---------------------------------------------------------------
@@ -58,7 +43,7 @@ def condition_of(
     """Parse the expression of a condition, which begins at the place `at`."""
 
     def place_of(offset: int) -> ir.Place:
-        line, column = position_in(body, offset)
+        line, column = files.position_in(body, offset)
         return ir.Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
 
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
@@ -67,13 +52,13 @@ def condition_of(
     try:
         test = test_of(body, parameters, place_of)
         return ir.ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
-    except NotParsed as reason:
+    except files.NotParsed as reason:
         raise ir.wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 
 
 # ---- the modelling language: schema 1.1, and modules of schema 1.2 ------------------------------------------------
 
-_GRAMMAR = Grammar(
+_GRAMMAR = files.Grammar(
     r"""
     start: _header (type | extension | condition)*
     _header: "model" "schema" NAME | "module" NAME
@@ -118,16 +103,16 @@ class _ModelReader:
     def __init__(self, text: str, file: str):
         self.text, self.file = _HASHED.sub(_blanked, text), file
         found = (each for each in _HASHED.finditer(text) if each["comment"] is not None)
-        self.comments = Comments(self.text, ((*each.span(), [each["comment"].strip()]) for each in found))
+        self.comments = files.Comments(self.text, ((*each.span(), [each["comment"].strip()]) for each in found))
 
     def read(self) -> ModelPart:
         try:
             tree = _GRAMMAR.parse(self.text)
-        except NotParsed as reason:
+        except files.NotParsed as reason:
             message = reason.message
             if reason.found in ("OR", "AND", "BUT"):
                 message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
-            raise ir.wrong(ir.Place(self.file, *position_in(self.text, reason.at)), message) from None
+            raise ir.wrong(ir.Place(self.file, *files.position_in(self.text, reason.at)), message) from None
         name, *declared = tree.children
         comment = self.comments.until(name.start_pos)
         if self.text[: name.start_pos].split()[0] == "model":
@@ -137,10 +122,10 @@ class _ModelReader:
             read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
         return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), comment)
 
-    def place(self, token: SyntaxTree) -> ir.Place:
+    def place(self, token: files.SyntaxTree) -> ir.Place:
         return ir.Place(self.file, token.line, token.column)
 
-    def type(self, tree: SyntaxTree) -> ir.Type:
+    def type(self, tree: files.SyntaxTree) -> ir.Type:
         comment = self.comments.until(tree.meta.start_pos)
         if tree.data == "extension":
             (tree,) = tree.children
@@ -150,7 +135,7 @@ class _ModelReader:
             comment += self.comments.until(self.text.index("relations", name.end_pos))
         return ir.Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
-    def relation(self, tree: SyntaxTree) -> ir.ModelRelation:
+    def relation(self, tree: files.SyntaxTree) -> ir.ModelRelation:
         name, definition = tree.children
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
@@ -158,7 +143,7 @@ class _ModelReader:
         expression = self.expression(definition)
         return ir.ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
 
-    def expression(self, tree: SyntaxTree) -> ir.Expression:
+    def expression(self, tree: files.SyntaxTree) -> ir.Expression:
         match tree.data, tree.children:
             case "computed", [name]:
                 return ir.Computed(str(name), self.place(name))
@@ -172,13 +157,13 @@ class _ModelReader:
                 return ir.Exclusion(self.expression(base), self.expression(subtract))
         return ir.Direct(self.place(tree.meta))
 
-    def subject(self, tree: SyntaxTree) -> ir.Subject:
+    def subject(self, tree: files.SyntaxTree) -> ir.Subject:
         name, kind, condition = tree.children
         relation = str(kind.children[0]) if kind and kind.children else None
         given = str(condition) if condition else None
         return ir.Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
 
-    def condition(self, tree: SyntaxTree) -> ir.ModelCondition:
+    def condition(self, tree: files.SyntaxTree) -> ir.ModelCondition:
         name, *parameters, body = tree.children
         first, last = body.children[0], body.children[-1]
         comment = self.comments.until(first.start_pos)
@@ -187,7 +172,7 @@ class _ModelReader:
         text = self.text[first.end_pos : last.start_pos]
         return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))
 
-    def parameter(self, tree: SyntaxTree) -> ir.ModelParameter:
+    def parameter(self, tree: files.SyntaxTree) -> ir.ModelParameter:
         name, kind, inner = tree.children
         return ir.ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
 
@@ -204,10 +189,10 @@ _DEEPEST_USERSET = 40
 
 def read_json_model(text: str, file: str) -> ModelPart:
     """Read the model. Raise ImportRejected with the place of an error."""
-    raw = read_yaml(_without_tabs(text), file)  # JSON is a subset of YAML, whose parser provides line numbers
-    if isinstance(raw, Located) and isinstance(raw.get("authorization_model"), Located):
+    raw = files.read_yaml(_without_tabs(text), file)  # JSON is a subset of YAML, whose parser provides line numbers
+    if isinstance(raw, files.Located) and isinstance(raw.get("authorization_model"), files.Located):
         raw = raw["authorization_model"]
-    if not isinstance(raw, Located) or "type_definitions" not in raw:
+    if not isinstance(raw, files.Located) or "type_definitions" not in raw:
         raise ir.wrong(ir.Place(file, 1), "expected a model: a mapping with `type_definitions`")
     _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions"))
     check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
@@ -222,7 +207,7 @@ def _without_tabs(text: str) -> str:
 
 
 def _type(raw: Any, place: ir.Place) -> ir.Type:
-    if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
+    if not isinstance(raw, files.Located) or not isinstance(raw.get("type"), str):
         raise ir.wrong(place, "expected a type: a mapping with `type`")
     _check_keys(raw, ("type", "relations", "metadata"))
     relations = _under(raw, "relations")
@@ -232,7 +217,7 @@ def _type(raw: Any, place: ir.Place) -> ir.Type:
     return ir.Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
-def _relation(name: str, raw: Located, about: Located) -> ir.ModelRelation:
+def _relation(name: str, raw: files.Located, about: files.Located) -> ir.ModelRelation:
     relations = raw["relations"]
     place = relations.place_of(name)
     listed = _under(about, name).get("directly_related_user_types") or ()
@@ -242,7 +227,7 @@ def _relation(name: str, raw: Located, about: Located) -> ir.ModelRelation:
 
 
 def _subject(raw: Any, place: ir.Place) -> ir.Subject:
-    if not isinstance(raw, Located) or not isinstance(raw.get("type"), str):
+    if not isinstance(raw, files.Located) or not isinstance(raw.get("type"), str):
         raise ir.wrong(place, "expected a subject type: a mapping with `type`")
     _check_keys(raw, ("type", "relation", "wildcard", "condition"))
     wildcard = raw.get("wildcard") is not None
@@ -252,27 +237,27 @@ def _subject(raw: Any, place: ir.Place) -> ir.Subject:
 
 
 def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
-    if not isinstance(raw, Located) or depth > _DEEPEST_USERSET:
+    if not isinstance(raw, files.Located) or depth > _DEEPEST_USERSET:
         raise ir.wrong(place, "expected a userset: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
     given = [(name, value) for name, value in raw.items() if value is not None]
     if len(given) != 1:
         raise ir.wrong(place, f"expected one key; found {', '.join(dict(given)) or 'none'}")
     match given[0]:
-        case ("this", Located() as nothing):
+        case ("this", files.Located() as nothing):
             _check_keys(nothing, ())
             return ir.Direct(place)
-        case ("computedUserset" | "computed_userset", Located() as computed):
+        case ("computedUserset" | "computed_userset", files.Located() as computed):
             return ir.Computed(_relation_of(computed, place), place)
-        case ("tupleToUserset" | "tuple_to_userset", Located() as arrow):
+        case ("tupleToUserset" | "tuple_to_userset", files.Located() as arrow):
             _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset"))
             leads = arrow.get("computedUserset") or arrow.get("computed_userset")
             return ir.Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
-        case ("union", Located() as parts):
+        case ("union", files.Located() as parts):
             return ir.Union(_parts(parts, place, depth))
-        case ("intersection", Located() as parts):
+        case ("intersection", files.Located() as parts):
             return ir.Intersection(_parts(parts, place, depth))
-        case ("difference", Located() as parts):
+        case ("difference", files.Located() as parts):
             _check_keys(parts, ("base", "subtract"))
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return ir.Exclusion(base, subtract)
@@ -281,14 +266,14 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
 
 def _relation_of(raw: Any, place: ir.Place) -> str:
     """Return the relation that is named, of the object itself: `object`, if present, must be empty."""
-    if isinstance(raw, Located):
+    if isinstance(raw, files.Located):
         _check_keys(raw, ("relation", "object"))
         if raw.get("object"):
             raise ir.wrong(raw.place_of("object"), "`object` must be empty")
     return _name(raw, "relation", place)
 
 
-def _parts(raw: Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ...]:
+def _parts(raw: files.Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ...]:
     """Return the parts, at least one: an empty intersection would be everybody."""
     _check_keys(raw, ("child",))
     found = raw.get("child")
@@ -297,9 +282,9 @@ def _parts(raw: Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ..
     return tuple(_expression(each, place, depth + 1) for each in found)
 
 
-def _condition(name: str, raw: Any, conditions: Located) -> ir.ModelCondition:
+def _condition(name: str, raw: Any, conditions: files.Located) -> ir.ModelCondition:
     place = conditions.place_of(name)
-    if not isinstance(raw, Located) or not isinstance(raw.get("expression"), str):
+    if not isinstance(raw, files.Located) or not isinstance(raw.get("expression"), str):
         raise ir.wrong(place, "expected a condition: a mapping with `expression`")
     _check_keys(raw, ("name", "expression", "parameters", "metadata"))
     parameters = tuple(
@@ -315,12 +300,12 @@ def _type_name(raw: Any, place: ir.Place) -> str:
     return f"{name}<{inner[0]}>" if inner else name
 
 
-def _under(raw: Located, key: str) -> Located:
+def _under(raw: files.Located, key: str) -> files.Located:
     """Return the mapping under a key; an empty one if there is none."""
     found = raw.get(key)
-    if found is not None and not isinstance(found, Located):
+    if found is not None and not isinstance(found, files.Located):
         raise ir.wrong(raw.place_of(key), f"`{key}` must be a mapping")
-    return Located(raw.place) if found is None else found
+    return files.Located(raw.place) if found is None else found
 
 
 def _name(raw: Any, key: str, place: ir.Place) -> str:
@@ -340,12 +325,12 @@ def model_of_dsl(text: str, file: str) -> ir.Model:
     return model_of_files([read_dsl(text, file)])
 
 
-def model_of_files(files: Iterable[ModelPart]) -> ir.Model:
+def model_of_files(parts: Iterable[ModelPart]) -> ir.Model:
     """Combine several modules, which may extend each other's types, into one model."""
-    files = list(files)
-    declared = [each for file in files for each in file.types]
-    conditions = tuple(each for file in files for each in file.conditions)
-    extensions = [each for file in files for each in file.extensions]
+    parts = list(parts)
+    declared = [each for part in parts for each in part.types]
+    conditions = tuple(each for part in parts for each in part.conditions)
+    extensions = [each for part in parts for each in part.extensions]
     types = {each.name: each for each in declared}
     ir.refuse(ir.repeated(declared, "duplicate type"))
     ir.refuse(ir.repeated(conditions, "duplicate condition"))
@@ -353,7 +338,7 @@ def model_of_files(files: Iterable[ModelPart]) -> ir.Model:
     ir.refuse(ir.Fault(each.place, f"type {each.name} does not exist, so it cannot be extended") for each in missing)
     for each in extensions:
         types[each.name] = _extended(types[each.name], each)
-    model = ir.Model(tuple(types.values()), conditions, tuple(line for file in files for line in file.comment))
+    model = ir.Model(tuple(types.values()), conditions, tuple(line for part in parts for line in part.comment))
     ir.refuse(ir.faults_of(model, _WORDS))
     return model
 
@@ -375,11 +360,11 @@ def read_tuples(text: str, file: str) -> Iterator[ir.Tuple]:
     """Yield the tuples of a file; its suffix determines the format. Raise ImportRejected at the first invalid one."""
     match PurePath(file).suffix.lower():
         case ".csv":
-            return (_of_row(row, place) for place, row in rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
+            return (_of_row(row, place) for place, row in files.rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
         case ".json" | ".jsonl":
             return (tuple_of(raw, place) for place, raw in _of_json(text, file))
         case _:
-            return tuples_of(read_yaml(text, file), ir.Place(file, 1))
+            return tuples_of(files.read_yaml(text, file), ir.Place(file, 1))
 
 
 def tuples_of(raw: Any, place: ir.Place) -> Iterator[ir.Tuple]:
@@ -390,11 +375,11 @@ def tuples_of(raw: Any, place: ir.Place) -> Iterator[ir.Tuple]:
     if not isinstance(listed, list):
         raise ir.wrong(place, "expected a list of tuples")
     for each in listed:
-        yield tuple_of(each, each.place if isinstance(each, Located) else place)
+        yield tuple_of(each, each.place if isinstance(each, files.Located) else place)
 
 
 def _of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
-    for place, value in items_of_json(text, file):
+    for place, value in files.items_of_json(text, file):
         if isinstance(value, dict) and any(name in value for name in _LISTS):
             yield from ((place, each) for each in _tuple_list(value, place) or ())
         else:
@@ -468,7 +453,7 @@ def _of_row(row: dict[str, str], place: ir.Place) -> ir.Tuple:
 def _context_of(row: dict[str, str], place: ir.Place) -> ir.ContextValues:
     text = row.get("condition_context")
     try:
-        return values_of(value_of_json(text) if text else None, place)
+        return values_of(files.value_of_json(text) if text else None, place)
     except ValueError as reason:
         raise ir.wrong(place, f"the context is not valid JSON: {reason}") from None
 
@@ -517,8 +502,8 @@ class Store:
 
 def read_store(name: str) -> Store:
     """Read a store file, and the tuple files that it names."""
-    raw = read_yaml(text_of_file(name), name)
-    if not isinstance(raw, Located):
+    raw = files.read_yaml(text_of_file(name), name)
+    if not isinstance(raw, files.Located):
         raise ir.wrong(ir.Place(name, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
     _check_keys(raw, _KNOWN)
     tests = [_test(each, raw.place) for each in _listed(raw, "tests")]
@@ -578,43 +563,43 @@ def _users(raw: Any, place: ir.Place) -> Iterator[ir.SubjectList]:
 # ---- mappings --------------------------------------------------------------------------------------------------------
 
 
-def _tuples(raw: Located) -> tuple[ir.Tuple, ...]:
-    files = [raw["tuple_file"]] if raw.get("tuple_file") else []
-    files += raw.get("tuple_files") or []
+def _tuples(raw: files.Located) -> tuple[ir.Tuple, ...]:
+    named = [raw["tuple_file"]] if raw.get("tuple_file") else []
+    named += raw.get("tuple_files") or []
     own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
-    return (*own, *(each for name in files for each in _tuples_of_file(_beside(raw.place.file, str(name)))))
+    return (*own, *(each for name in named for each in _tuples_of_file(_beside(raw.place.file, str(name)))))
 
 
-def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
+def _assertions(raw: files.Located) -> Iterator[tuple[str, Any]]:
     found = raw.get("assertions")
     if not isinstance(found, dict):
         raise ir.wrong(raw.place, "expected `assertions`, a mapping of relations to expected results")
     yield from found.items()
 
 
-def _one_or_more(raw: Located, one: str, more: str) -> list[str]:
+def _one_or_more(raw: files.Located, one: str, more: str) -> list[str]:
     found = [raw[one]] if raw.get(one) else raw.get(more)
     if not isinstance(found, list) or not found:
         raise ir.wrong(raw.place, f"expected `{one}` or `{more}`")
     return [str(each) for each in found]
 
 
-def _listed(raw: Located, key: str) -> list[Any]:
+def _listed(raw: files.Located, key: str) -> list[Any]:
     found = raw.get(key) or []
     if not isinstance(found, list):
         raise ir.wrong(raw.place_of(key), f"`{key}` must be a list")
     return found
 
 
-def _text(raw: Located, key: str) -> str | None:
+def _text(raw: files.Located, key: str) -> str | None:
     found = raw.get(key)
     if found is not None and not isinstance(found, str):
         raise ir.wrong(raw.place_of(key), f"`{key}` must be a string")
     return found or None
 
 
-def _mapping(raw: Any, place: ir.Place, what: str, known: set[str]) -> Located:
-    if not isinstance(raw, Located):
+def _mapping(raw: Any, place: ir.Place, what: str, known: set[str]) -> files.Located:
+    if not isinstance(raw, files.Located):
         raise ir.wrong(place, f"expected {what}: a mapping")
     _check_keys(raw, known)
     return raw
@@ -623,7 +608,7 @@ def _mapping(raw: Any, place: ir.Place, what: str, known: set[str]) -> Located:
 def _check_keys(raw: dict[str, Any], known: Iterable[str], place: ir.Place = ir.NOWHERE) -> None:
     """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
     advice = f"; use one of {', '.join(sorted(known))}" if known else ""
-    unknown = [(raw.place_of(key) if isinstance(raw, Located) else place, key) for key in raw if key not in known]
+    unknown = [(raw.place_of(key) if isinstance(raw, files.Located) else place, key) for key in raw if key not in known]
     ir.refuse(ir.Fault(at, f"`{key}` is not supported{advice}") for at, key in unknown)
 
 
@@ -670,8 +655,8 @@ def _files(name: str) -> list[ModelPart]:
 
 
 def _modules(text: str, name: str) -> list[str]:
-    raw = read_yaml(text, name)
-    listed = raw.get("contents") if isinstance(raw, Located) else None
+    raw = files.read_yaml(text, name)
+    listed = raw.get("contents") if isinstance(raw, files.Located) else None
     if not isinstance(listed, list) or not listed:
         raise ir.wrong(ir.Place(name, 1), "expected `contents`, a list of the modules' files")
     return [_beside(name, str(each)) for each in listed]
@@ -693,8 +678,8 @@ def _placed(text: str, at: ir.Place) -> ir.Model:
 def _is_store(name: str) -> bool:
     if PurePath(name).suffix.lower() not in _YAML:
         return False
-    raw = read_yaml(text_of_file(name), name)
-    return isinstance(raw, Located) and any(name in raw for name in _OF_STORES)
+    raw = files.read_yaml(text_of_file(name), name)
+    return isinstance(raw, files.Located) and any(name in raw for name in _OF_STORES)
 
 
 def _tuples_of_file(name: str) -> Iterator[ir.Tuple]:
@@ -702,7 +687,7 @@ def _tuples_of_file(name: str) -> Iterator[ir.Tuple]:
 
 
 def _beside(name: str, other: str) -> str:
-    path = neighbour_file(name, other)
+    path = files.neighbour_file(name, other)
     if path is None:
         advice = "move it below the folder of this file, or name it in the command"
         raise ir.wrong(ir.Place(name), f"`{other}` is outside the folder; {advice}")

@@ -1,7 +1,5 @@
 """Write a model as a policy: one block per type, in shorthand wherever it is equivalent."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

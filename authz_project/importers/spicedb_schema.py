@@ -1,7 +1,5 @@
 """Parse schemas of SpiceDB, and combine them into a model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Build formulas; parts that are always true or always false are simplified away."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from policy.language import ast

@@ -1,7 +1,5 @@
 """Responses of the language server about a document."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

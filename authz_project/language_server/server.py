@@ -1,7 +1,5 @@
 """The language server: open documents, requests about them, and diagnostics, sent shortly after each change."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

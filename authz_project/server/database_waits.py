@@ -11,8 +11,6 @@ usual way, which may lead to another server (failover), and clears this state on
 With SQLite, this module and PostgreSQL's driver are not imported.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading

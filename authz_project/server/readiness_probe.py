@@ -1,7 +1,5 @@
 """Readiness probe: reports within a deadline whether this process is ready, from a dedicated thread."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

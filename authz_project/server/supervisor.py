@@ -7,8 +7,6 @@ Workers are forked: they share the memory of all that the parent has imported, a
 has a single thread, and no connection to a database.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import logging

@@ -1,7 +1,5 @@
 """Template tags for the header of the console's pages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import template

@@ -1,7 +1,5 @@
 """Convert another authorization engine's model to a policy with tests, and to facts."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple

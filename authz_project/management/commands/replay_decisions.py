@@ -1,7 +1,5 @@
 """Replay the requests of a decision log, and compare the results."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Verify the database, or a backup of it: restored to a scratch database, whose contents are checked."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
