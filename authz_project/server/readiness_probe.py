@@ -19,8 +19,6 @@ log = logging.getLogger("authz.server")
 
 WITHIN = 2.0  # timeout of the database, in seconds
 FRESH = 1.0  # seconds for which a result is cached
-GIVEN_UP = 60.0  # seconds after which a probe that hangs is abandoned, and another one started
-MOST = 10  # threads with hanging probes; at this number, no more are started
 
 Callback = Callable[[Readiness], None]
 
@@ -29,14 +27,15 @@ class ReadinessProbe:
     """Answers readiness requests immediately or within just over two seconds, whatever the database does.
 
     One thread probes the database, on its own connection, and another one answers. If the probe hangs, the other thread
-    still answers in time. Both start with the first request.
+    still answers in time, and the result of that probe counts as soon as it is there (`database_waits` ends a wait for
+    a server that does not respond). Both start with the first request.
     """
 
     def __init__(self, look: Callable[[], Readiness] = current):
         self._look_once = look
         self._inbox: SimpleQueue[Callback] = SimpleQueue()
+        self._asked: SimpleQueue[Future[Readiness]] = SimpleQueue()
         self._is_started, self._starting = False, threading.Lock()
-        self._lookers: list[_ProbeThread] = []  # the last one is in use; the others hang
         self._look: Future[Readiness] | None = None  # the latest probe, pending or done
         self._begun = 0.0
         self._found, self._found_at = DATABASE_AWAY, float("-inf")
@@ -46,10 +45,15 @@ class ReadinessProbe:
         if not self._is_started:
             with self._starting:
                 if not self._is_started:
+                    start_thread("look at the database", self._keep_looking)
                     start_thread("readiness", self._run)
                     self._is_started = True  # only now: if no thread can be started, the next call tries again
         # Last: if the code above fails, the caller answers the request, which must be answered only once.
         self._inbox.put(callback)
+
+    def _keep_looking(self) -> None:
+        while True:
+            self._asked.get().set_result(self._look_once())
 
     def _run(self) -> None:
         while True:
@@ -65,36 +69,14 @@ class ReadinessProbe:
         return self._found
 
     def _looked(self) -> Readiness:
-        try:
-            if self._look is None or self._look.done() or self._is_given_up():
-                self._begin()
-        except RuntimeError:
-            log.exception("not ready: cannot start a thread to check the database")
-            return DATABASE_AWAY
-        assert self._look is not None, "one is under way"
+        if self._look is None or self._look.done():
+            self._look, self._begun = Future(), time.monotonic()
+            self._asked.put(self._look)
         try:
             return self._look.result(WITHIN)
         except TimeoutError:
             log.warning("not ready: the database has not responded for %d seconds", time.monotonic() - self._begun)
             return DATABASE_AWAY
-
-    def _is_given_up(self) -> bool:
-        if time.monotonic() - self._begun < GIVEN_UP:
-            return False
-        self._lookers = [each for each in self._lookers if each.is_alive]
-        if len(self._lookers) >= MOST:
-            return False
-        another = _ProbeThread(self._look_once)  # first: if no thread can be started, the old ones stay
-        for each in self._lookers:
-            each.dismiss()
-        self._lookers.append(another)
-        return True
-
-    def _begin(self) -> None:
-        if not self._lookers:
-            self._lookers.append(_ProbeThread(self._look_once))
-        self._begun = time.monotonic()
-        self._look = self._lookers[-1].look()
 
 
 def health_application(lookout: ReadinessProbe) -> Application:
@@ -114,29 +96,3 @@ def health_application(lookout: ReadinessProbe) -> Application:
         return [content]
 
     return application
-
-
-class _ProbeThread:
-    """A thread that probes the database on request. After `dismiss`, it ends as soon as its probe does."""
-
-    def __init__(self, look: Callable[[], Readiness]):
-        self._look = look
-        self._asked: SimpleQueue[Future[Readiness]] = SimpleQueue()
-        self._is_last = True
-        self._thread = start_thread("look at the database", self._run)
-
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def look(self) -> Future[Readiness]:
-        found: Future[Readiness] = Future()
-        self._asked.put(found)
-        return found
-
-    def dismiss(self) -> None:
-        self._is_last = False
-
-    def _run(self) -> None:
-        while self._is_last:
-            self._asked.get().set_result(self._look())
