@@ -27,6 +27,7 @@ from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
 from checks.decisions.log import STANDARD_OUTPUT
+from facts.table import fetch
 from policy.core.clock import now, time_of
 from policy.core.threads import start_thread
 from policy.management.command import counted
@@ -135,11 +136,9 @@ def clock_findings() -> Found:
     """Compare the clocks: keys expire by the database's clock, facts and logins by both."""
     if connection.vendor == LOCAL:
         return
-    with connection.cursor() as cursor:
-        before = time.time()
-        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
-        (there,) = cursor.fetchone()
-        after = time.time()
+    before = time.time()
+    ((there,),) = fetch("SELECT extract(epoch FROM clock_timestamp())::float8")
+    after = time.time()
     between = max(before - there, there - after, 0.0)
     if between <= OFTEN_ENOUGH:
         return
@@ -157,11 +156,9 @@ def connection_findings(workers: int, threads: int) -> Found:
             text = f"Connections of the pooler lack {', '.join(missing)}."
             yield Error(text, "Start `serve`, then run RECONNECT in PgBouncer's console.", id="authz.E013")
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
-        )
-        (room,) = cursor.fetchone()
+    ((room,),) = fetch(
+        "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    )
     needed = 3 * workers * threads + 2 * workers + 1
     if needed > room:
         text = f"A server with --workers {workers} --threads {threads} opens up to {needed} of {room} connections."

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
-from django.db import Error, connection
+from django.db import Error
 
 import authz_project
 from authz_project import backups
@@ -28,7 +28,7 @@ from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
 from facts.keyset_pages import known_ids
 from facts.models import PAST, STORED
-from facts.table import select
+from facts.table import fetch, select
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.management.command import ServiceCommand, counted
@@ -238,7 +238,7 @@ def _signatures() -> BackupFinding:
     lost = 0
     for table in (STORED, PAST):
         used = f"SELECT COUNT(*) FROM ({select('DISTINCT sig', table=table)}) AS used"
-        lost += _table_rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM authz_signature s WHERE s.id = used.sig)")[0][0]
+        lost += fetch(f"{used} WHERE NOT EXISTS (SELECT 1 FROM authz_signature s WHERE s.id = used.sig)")[0][0]
     if lost:
         return wrong("signatures", f"facts refer to {counted(lost, 'missing signature')}")
     return BackupFinding("signatures", "all intact")
@@ -290,14 +290,14 @@ def _stored(environment: Environment) -> _StoredRows:
     early = _how_many("f.since < s.since")
     horizon = environment.horizon
     of_stored = f"COUNT(*), COALESCE(MAX(f.since), 0), {_how_many('f.since <= %s')}, {early}"
-    ((facts, since, facts_then, facts_early),) = _table_rows(
+    ((facts, since, facts_then, facts_early),) = fetch(
         select(of_stored, *mine, beside="authz_signature s", alias="f"), (horizon, environment.pk)
     )
     of_past = (
         f"COUNT(*), COALESCE(MAX(f.until), 0), {_how_many('f.since <= %s AND f.until > %s')},"
         f" {_how_many('f.since >= f.until')}, {early}"
     )
-    ((past, until, past_then, backwards, past_early),) = _table_rows(
+    ((past, until, past_then, backwards, past_early),) = fetch(
         select(of_past, *mine, table=PAST, beside="authz_signature s", alias="f"), (horizon, horizon, environment.pk)
     )
     latest, at_horizon = max(since, until), facts_then + past_then
@@ -311,24 +311,18 @@ def _how_many(condition: str) -> str:
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:
     """Return the number of revisions since the horizon, the newest with its policy, and the changes since."""
     horizon = environment.horizon
-    ((number, newest, inserted, deleted),) = _table_rows(
+    ((number, newest, inserted, deleted),) = fetch(
         "SELECT COUNT(*), COALESCE(MAX(number), 0),"
         " COALESCE(SUM(CASE WHEN number > %s THEN inserted ELSE 0 END), 0),"
         " COALESCE(SUM(CASE WHEN number > %s THEN deleted ELSE 0 END), 0)"
         " FROM authz_revision WHERE environment_id = %s AND number >= %s",
         (horizon, horizon, environment.pk, max(horizon, 1)),
     )
-    last = _table_rows(
+    last = fetch(
         "SELECT policy_version_id FROM authz_revision WHERE environment_id = %s AND number = %s",
         (environment.pk, newest),
     )
     return number, newest, last[0][0] if last else None, int(inserted), int(deleted)
-
-
-def _table_rows(statement: str, values: Sequence[int] = ()) -> list[tuple]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.fetchall()
 
 
 # ---- scratch database ---------------------------------------------------------------------------------------------
