@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from authz_project.importers import ir, policy
 from authz_project.importers.conditions import report_unsupported, value_rules, written_condition
@@ -138,48 +137,34 @@ class HasFacts(AuthzError):
     """The environment has facts, which may grant what the imported policy denies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
-    environment: Environment
-    policy: str
-    filename: str
-    facts: Sequence[Fact]
-    by: By
-    note: str
-
-
-@dataclass(slots=True)
-class _StoredImport:
-    loaded: list[loading.Loaded] = field(default_factory=list)
-
-
-def load(what: Import) -> tuple[Published, loading.Loaded]:
+def load(
+    environment: Environment, policy: str, filename: str, facts: Sequence[Fact], by: By, note: str
+) -> tuple[Published, loading.Loaded]:
     """Publish the policy and store the facts in one transaction. Raise `HasFacts` if there are facts already."""
-    stored = _StoredImport()
-    within = partial(_with_facts, what, stored)
-    published = publish(what.environment.pk, what.policy, what.filename, within=within, by=what.by, note=what.note)
-    if not stored.loaded:  # the policy was active already
-        with within():
+    stored: list[loading.Loaded] = []
+
+    @contextmanager
+    def with_facts() -> Iterator[None]:
+        """Open a transaction that ends with storing the facts, because the new policy determines which ones it uses."""
+        number = None
+        try:
+            with changing():
+                mine = Environment.objects.filter(pk=environment.pk)
+                mine.select_for_update().first()  # locks out other writers
+                _check_empty(environment)
+                yield
+                number = mine.values_list("policy_version_id", flat=True).get()
+                stored.append(loading.load(environment.pk, enumerate(facts, 1), by=by))
+        except BaseException:
+            if number is not None:
+                forget_program(number)  # another version may get the same number later
+            raise
+
+    published = publish(environment.pk, policy, filename, within=with_facts, by=by, note=note)
+    if not stored:  # the policy was active already
+        with with_facts():
             pass
-    return published, stored.loaded[0]
-
-
-@contextmanager
-def _with_facts(what: Import, stored: _StoredImport) -> Iterator[None]:
-    """Open a transaction that ends with storing the facts, because the new policy determines which ones it uses."""
-    number = None
-    try:
-        with changing():
-            mine = Environment.objects.filter(pk=what.environment.pk)
-            mine.select_for_update().first()  # locks out other writers
-            _check_empty(what.environment)
-            yield
-            number = mine.values_list("policy_version_id", flat=True).get()
-            stored.loaded.append(loading.load(what.environment.pk, enumerate(what.facts, 1), by=what.by))
-    except BaseException:
-        if number is not None:
-            forget_program(number)  # another version may get the same number later
-        raise
+    return published, stored[0]
 
 
 def _check_empty(environment: Environment) -> None:

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from authz_project.environments import environment_made
-from authz_project.importers.convert import Carried, Import, ImportOptions, carried, load
+from authz_project.importers.convert import Carried, ImportOptions, carried, load
 from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
 from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
 from facts.accept import check_facts
@@ -166,9 +166,9 @@ class Command(ServiceCommand):
     def load(self, found: Carried, slug: str, note: str) -> None:
         by = by_command("import_model")
         bundle = Bundle((Source(found.policy, POLICY),))
-        what = Import(environment_made(slug), found.policy, POLICY, found.facts, by, note)
+        environment = environment_made(slug)
         try:
-            published, loaded = load(what)
+            published, loaded = load(environment, found.policy, POLICY, found.facts, by, note)
         except (PolicyRejected, PolicyTestsFailed) as reason:
             raise rejection(reason, bundle, self.stderr) from None
         self.stdout.write(published.message)
