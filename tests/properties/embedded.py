@@ -16,7 +16,6 @@ from unittest.mock import patch
 from uuid import UUID
 
 from django.apps.registry import Apps
-from django.conf import settings
 from django.db import NotSupportedError, OperationalError, connection, models, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.test import override_settings
@@ -318,7 +317,7 @@ def _text(key: object) -> str:
 def project(rng: Random, slug: str) -> Iterator[Project]:
     """Let the engine be part of this process's project, in this environment."""
     made = Project(rng)
-    inside = override_settings(AUTHZ={**settings.AUTHZ, "ENVIRONMENT": slug})
+    inside = override_settings(ENVIRONMENT=slug)
     many = patch.object(asking, "_MANY", rng.choice((1, 2, 5_000)))  # both forms of pages
     try:
         storing = patch.object(ask_adapter, "store", made.store)
