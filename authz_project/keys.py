@@ -23,9 +23,8 @@ from policy.core.clock import now, time_of
 from policy.core.config import settings
 from policy.core.journal import NOBODY, By, changing
 from policy.core.threads import start_thread
-from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
+from policy.errors import AuthzError, KeyRefused, NotFound, Scope, Unavailable
 from policy.models import Environment
-from policy.scopes import Scope
 
 # ---- last use of keys ---------------------------------------------------------------------------------------------
 # The day on which a key was last used is stored once a day per key, by a background thread.

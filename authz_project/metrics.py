@@ -42,7 +42,7 @@ from authz_project.side_listener import Application, Start, start_listener
 from policy.core import spans
 from policy.core.spans import Part
 from policy.core.threads import start_thread
-from policy.replicas.status import statuses
+from policy.replicas.reading import statuses
 
 log = logging.getLogger("authz.metrics")
 

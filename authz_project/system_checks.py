@@ -31,7 +31,7 @@ from facts.table import fetch
 from policy.core.clock import now, time_of
 from policy.core.threads import start_thread
 from policy.management.command import counted
-from policy.replicas.status import looked_at
+from policy.replicas.reading import looked_at
 
 Found = Iterator[CheckMessage]
 LOCAL = "sqlite"

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
-import checks.authzen.urls
+import checks.authzen.views
 import checks.urls
 import facts.views
 import localsql.views
@@ -29,7 +29,7 @@ endpoints: dict[str, Endpoint] = {
     "healthcheck": views.Health(),
     "readyz": views.ReadyEndpoint(),
     "test_environment": views.TestEnvironment(),
-    **checks.authzen.urls.endpoints,
+    **checks.authzen.views.endpoints,
 }
 endpoints |= {"api/openapi.json": OpenAPIDocument(endpoints), "api/docs": OpenAPIPage(endpoints)}
 

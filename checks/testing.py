@@ -24,15 +24,11 @@ from checks.explain.explain import ExplainedGoal, explain_goal, lines_of_goal
 from policy import rules
 from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle
-from policy.language.nodes import spelled_out
-from policy.language.source import PolicyRejected, Problem, Span
+from policy.language.source import PolicyRejected, Problem, Span, spelled_out
 from policy.management.command import annotation, problem_line
-from policy.publishing import Coverage, results_of
+from policy.publishing import AssertionOutcome, Coverage, LineName, TestOutcome, TestReport, results_of
 from policy.rules.program import Assertion, Atom, Program, Rule, Signature, Test, Var
-from policy.testing import AssertionOutcome, LineName, TestOutcome, TestReport
 from policy.values import STRING, Value, quoted
-
-# ---- Tests of policies, each on its own facts, and the rules that they cover --------------------------------------
 
 # ---- policy tests -------------------------------------------------------------------------------------------------
 # Runs the tests of a policy on the engine that answers questions, each over its own facts only.
@@ -267,10 +263,10 @@ class _TestRun:
     def values(self, assertion: Assertion) -> set[TypedId]:
         """Return the values that the variable can have."""
         found: set[TypedId] = set()
+        (name,) = [f"argument{place}" for place, arg in enumerate(assertion.atom.args) if isinstance(arg, Var)]
         for question in self._questions(assertion):
-            rows = self.session.answers(question._replace(outs=("variable",)))
-            type_name = question.variables["variable"].type
-            found.update((type_name, row[0]) for row in rows)
+            rows = self.session.answers(question._replace(outs=(name,)))
+            found.update((question.variables[name].type, row[0]) for row in rows)
         return found
 
     def _questions(self, assertion: Assertion) -> list[Question]:
@@ -282,12 +278,9 @@ class _TestRun:
 
 
 def _question(assertion: Assertion, variable_type: str) -> Question:
-    variables, names = {}, []
-    for index, arg in enumerate(assertion.atom.args):
-        name = "variable" if isinstance(arg, Var) else f"argument{index}"
-        variables[name] = Asked(arg.type, (arg.id,)) if isinstance(arg, Value) else Asked(variable_type)
-        names.append(name)
-    return Question(((assertion.atom.predicate, tuple(names)),), variables)
+    args = assertion.atom.args
+    asked = [Asked(arg.type, (arg.id,)) if isinstance(arg, Value) else Asked(variable_type) for arg in args]
+    return question_about(assertion.atom.predicate, asked)
 
 
 def _groups(assertions: Iterable[Assertion]) -> dict[_AssertionGroup, dict[str, None]]:
@@ -385,29 +378,7 @@ def _values(program: Program, test: Test) -> Iterable[Value]:
         yield Value(STRING, name)
 
 
-# ---- Report test runs as text, JUnit XML and GitHub annotations ---------------------------------------------------
-
 # ---- A run of the tests in policy files: their results, and the coverage ------------------------------------------
-
-
-@dataclass(frozen=True)
-class CoverageReport:
-    """The number of rules, and those that no test exercises: their files, lines and texts."""
-
-    total: int
-    missing: tuple[tuple[str, int, str], ...]
-
-    @property
-    def exercised(self) -> int:
-        return self.total - len(self.missing)
-
-    @property
-    def percent(self) -> float:
-        return 100 * self.exercised / self.total if self.total else 100.0
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.exercised:,} of {self.total:,} rules are exercised by a test"
 
 
 @dataclass(frozen=True)
@@ -416,7 +387,7 @@ class Ran:
 
     bundle: Bundle
     report: TestReport
-    coverage: CoverageReport | None = None
+    coverage: Coverage | None = None
     minimum: float | None = None  # percent of the rules that the tests must exercise
     refused: PolicyRejected | None = None
 
@@ -439,6 +410,12 @@ class Ran:
         failed = () if self.report.success else (results_of(self.report),)
         return (*failed, self.coverage_failure) if self.coverage_failure else failed
 
+    @property
+    def missing(self) -> list[tuple[str, int, str]]:
+        """Return the file, the line and the text of each rule that no test exercises."""
+        found = map(self.bundle.located, self.coverage.missing if self.coverage else ())
+        return [(part.filename, part.position(span.start)[0], part.on_one_line(span)) for part, span in found]
+
     def place_of(self, test: TestOutcome) -> tuple[str, int]:
         """Return the file and the line of the test's first assertion."""
         return self.bundle.line_of_file(test.assertions[0].line)
@@ -450,16 +427,10 @@ def ran(bundle: Bundle, fail_fast: bool, covering: bool, minimum: float | None) 
     except PolicyRejected as reason:
         return Ran(bundle, TestReport(), refused=reason)
     report = run(program, fail_fast)
-    covered = _coverage(program, bundle) if covering or minimum is not None else None
-    return Ran(bundle, report, covered, minimum)
-
-
-def _coverage(program: Program, bundle: Bundle) -> CoverageReport:
-    missing = uncovered(program, covered(program))
-    source = program.source
-    lines = [bundle.line_of_file(source.position(span.start)[0]) for span in missing]
-    texts = [" ".join(source.text[span.start : span.end].split()) for span in missing]
-    return CoverageReport(len(program.written), tuple((*line, text) for line, text in zip(lines, texts)))
+    coverage = None
+    if covering or minimum is not None:
+        coverage = Coverage(len(program.written), tuple(uncovered(program, covered(program))))
+    return Ran(bundle, report, coverage, minimum)
 
 
 # ---- Text: each assertion on a line -------------------------------------------------------------------------------
@@ -477,13 +448,13 @@ def text(ran: Ran) -> list[str]:
                 lines.append(f"       {spelled_out(one.message)}")
                 lines += [f"         {spelled_out(each)}" for each in one.explanation(ran.bundle.place_of_line)]
     lines.append(results_of(ran.report) if ran.report.tests else "the policy has no tests")
-    return [*lines, *coverage_lines(ran.coverage)]
+    return [*lines, *coverage_lines(ran)]
 
 
-def coverage_lines(coverage: CoverageReport | None) -> list[str]:
-    if coverage is None:
+def coverage_lines(ran: Ran) -> list[str]:
+    if ran.coverage is None:
         return []
-    return [coverage.sentence, *(spelled_out(f"  {file}:{line}: {rule}") for file, line, rule in coverage.missing)]
+    return [ran.coverage.sentence, *(spelled_out(f"  {file}:{line}: {rule}") for file, line, rule in ran.missing)]
 
 
 # ---- github -------------------------------------------------------------------------------------------------------
@@ -500,9 +471,8 @@ def github(ran: Ran) -> list[str]:
                 file, line = ran.bundle.line_of_file(one.line)
                 told = "\n".join([one.message, *one.explanation(ran.bundle.place_of_line)])
                 lines.append(annotation("error", told, f"test {test.name}", file, line=line))
-    if ran.coverage:
-        for file, line, rule in ran.coverage.missing:
-            lines.append(annotation("warning", f"no test exercises {rule}", "Coverage", file, line=line))
+    for file, line, rule in ran.missing:
+        lines.append(annotation("warning", f"no test exercises {rule}", "Coverage", file, line=line))
     if ran.coverage_failure:
         lines.append(annotation("error", ran.coverage_failure, "Coverage"))
     lines.append(results_of(ran.report) if ran.report.tests else "the policy has no tests")
@@ -541,7 +511,7 @@ def _cases(ran: Ran) -> Iterator[ElementTree.Element]:
         yield _case(*ran.place_of(test), test.name, kind, _message(test), _details(test, ran))
     if ran.minimum is not None and not ran.problems:
         kind = "failure" if ran.coverage_failure else ""
-        details = "\n".join(coverage_lines(ran.coverage))
+        details = "\n".join(coverage_lines(ran))
         yield _case(_WHOLE, 0, "rules are exercised by tests", kind, ran.coverage_failure, details)
 
 

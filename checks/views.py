@@ -38,10 +38,9 @@ from policy.endpoint import (
     ref,
     unconfirmed_caller,
 )
-from policy.errors import MalformedRequest
+from policy.errors import MalformedRequest, Scope
 from policy.moments import Moment, moment_of
 from policy.replicas.reading import AttemptResult, read
-from policy.scopes import Scope
 from policy.values import STRING
 
 log = logging.getLogger("authz.request")

@@ -18,7 +18,7 @@ from policy.core.config import settings
 from policy.errors import AuthzError, MalformedRequest
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
-from policy.rules.signatures import _HAS_ROLE, PLACE, known_names
+from policy.rules.types import _HAS_ROLE, PLACE, known_names
 
 # ---- names --------------------------------------------------------------------------------------------------------
 # Facts with a role or relation that neither a rule nor a declaration knows: they are stored, with a warning.

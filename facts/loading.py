@@ -28,7 +28,7 @@ from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, recor
 from policy.core.threads import thread_pool
 from policy.errors import AuthzError
 from policy.rules.program import Program, Signature
-from policy.rules.signatures import PLACE
+from policy.rules.types import PLACE
 
 CHUNK = 10_000  # facts
 ENOUGH = 100  # invalid lines, after which reading is aborted

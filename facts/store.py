@@ -41,9 +41,8 @@ from policy.core.journal import (
     record,
     run_with_connection,
 )
-from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
+from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, Scope, TooLarge, Unavailable
 from policy.rules.program import Program, Signature
-from policy.scopes import Scope
 
 # ---- changes ------------------------------------------------------------------------------------------------------
 

@@ -45,10 +45,9 @@ from policy.endpoint import (
     unconfirmed_caller,
     writing,
 )
-from policy.errors import MalformedRequest
+from policy.errors import MalformedRequest, Scope
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
-from policy.scopes import Scope
 from policy.values import canonical_id
 
 _QUERIED = re.compile(r"args\.([0-9]{1,4})\.(type|id)", re.ASCII)

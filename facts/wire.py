@@ -14,9 +14,19 @@ import orjson
 from facts.models import MAX_ARGUMENTS, ROW_LENGTH, NewRow, Row
 from policy.core.clock import microseconds_of_text, short_text_of
 from policy.errors import AuthzError, MalformedRequest
-from policy.fact_text import NotFactText, WrittenArgument, WrittenFact, parsed
 from policy.rules.program import Signature
-from policy.values import BOOLEAN, INTEGER, STRING, Value, canonical_id, quoted
+from policy.values import (
+    BOOLEAN,
+    INTEGER,
+    STRING,
+    NotFactText,
+    Value,
+    WrittenArgument,
+    WrittenFact,
+    canonical_id,
+    parsed,
+    quoted,
+)
 
 # ---- Decode JSON to values, facts and patterns, for all endpoints -------------------------------------------------
 # Every error is a `MalformedRequest` with the path of the invalid field.

@@ -4,10 +4,9 @@ import re
 from dataclasses import dataclass
 
 from localsql.errors import BindingRejected
-from policy.fact_text import NotFactText, WrittenArgument, parsed
-from policy.language.lexer import NAME
+from policy.language.parser import NAME
 from policy.rules.program import Signature
-from policy.values import ABSTRACT, STRING, canonical_id
+from policy.values import ABSTRACT, STRING, NotFactText, WrittenArgument, canonical_id, parsed
 
 MOST_ARGUMENTS = 5
 

@@ -2,10 +2,10 @@
 
 In the order in which a policy passes through them: `views`, `admin` and the commands receive a text; all of them call
 `publishing`; `language` parses the text into a syntax tree, and `rules` compiles the tree into a `Program` (neither
-imports Django); `testing` has the classes that report test results (the app above runs the tests); `models` stores
-versions, and `active` returns the compiled policy that is active now. `pages` has the admin's pages about policies.
+imports Django); `models` stores versions, and `active` returns the compiled policy that is active now. `pages` has the
+admin's pages about policies.
 
-Shared by all apps: `values` (typed ids), `fact_text` (facts in text form), `yaml_text` (YAML with positions), `errors`
-(errors reported to callers), `endpoint` (requests, responses and their base class), `serializers` (how bodies are
-decoded and described), `files`, `replicas`, and `core`, which doesn't depend on policies.
+Shared by all apps: `values` (typed ids, facts in text form), `yaml_text` (YAML with positions), `errors` (errors
+reported to callers), `endpoint` (requests, responses and their base class), `serializers` (how bodies are decoded and
+described), `files`, `replicas`, and `core`, which doesn't depend on policies.
 """

@@ -18,11 +18,10 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.core.clock import is_to_come, timeline
 from policy.core.memory import Recent
-from policy.errors import KeyRefused, ScopeMissing
+from policy.errors import KeyRefused, Scope, ScopeMissing
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
-from policy.scopes import Scope
 
 # The moment of an environment `e`, plus its offset, since servers of older versions change only the offset. The app
 # above, which stores keys, defines what makes a key valid. It is imported when needed.

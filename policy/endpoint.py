@@ -22,9 +22,8 @@ from policy.active import Caller, confirm
 from policy.core.config import settings
 from policy.core.journal import changing
 from policy.core.memory import demand, size_of_parsed
-from policy.errors import AuthzError, KeyRefused, MalformedRequest
+from policy.errors import AuthzError, KeyRefused, MalformedRequest, Scope
 from policy.replicas.reading import position_of
-from policy.scopes import Scope
 
 # ---- Shorthands for JSON schemas ----------------------------------------------------------------------------------
 

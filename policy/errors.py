@@ -1,13 +1,18 @@
-"""Errors whose message is meant for the caller.
+"""Errors whose message is meant for the caller, and the scopes that a key may lack.
 
 `AuthzError` is a mistake of the caller. `Unavailable` is temporary, and the request can be retried. Any other exception
 is a fault of the service. Errors in a policy's text are in `policy.language.source`.
 """
 
-from __future__ import annotations
+from enum import StrEnum
 
-from policy.scopes import Scope
-from policy.testing import TestReport
+
+class Scope(StrEnum):
+    """What an API key may do. A key that is created without naming scopes has all of them."""
+
+    READ = "read"  # queries, and reading what is stored
+    FACTS = "facts"  # changes of facts
+    POLICY = "policy"  # publishing policies
 
 
 class AuthzError(Exception):
@@ -52,25 +57,6 @@ class NoPrimary(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("the database is read-only; nothing changed; try again later")
-
-
-class PolicyTestsFailed(AuthzError):
-    """The policy is valid, but some of its own tests fail."""
-
-    def __init__(self, report: TestReport):
-        self.report = report
-        failed = sum(bool(test.failures) for test in report.tests)
-        verb = "fails" if failed == 1 else "fail"
-        super().__init__("\n".join([f"{failed} of the policy's tests {verb}:", *report.explained_errors]))
-
-    @property
-    def body(self) -> dict[str, object]:
-        results = {
-            "success": False,
-            "errors": [{"error_type": "AssertionFailed", "message": text} for text in self.report.errors],
-            "tests": [{"name": t.name, "passed": t.passed, "total": t.total} for t in self.report.tests],
-        }
-        return {"error_type": "TestsFailed", "message": self.message, "test_results": results}
 
 
 class MalformedRequest(AuthzError):

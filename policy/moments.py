@@ -1,7 +1,5 @@
 """Time travel: the moment of an `as_of` query is a revision, its time, and the policy that was active then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from secrets import randbits
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -18,21 +19,106 @@ from policy import rules
 from policy.active import program_of_version, remember_program, versions
 from policy.core.clock import new_moment
 from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
-from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
+from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.language.source import Problem, Source, Span
 from policy.models import Environment, PolicyDraft, PolicyVersion
 from policy.rules.program import Program
-from policy.testing import TestReport
+
+# ---- The results of a policy's tests, for the test runner, publishing and commands --------------------------------
+
+LineName = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
+
+
+def line_named(line: int) -> str:
+    return f"line {line}"
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionOutcome:
+    """The result of an assertion; `message` says what was found instead, and is empty if the assertion passed.
+
+    `extent` says how far a passed `assert_never` was checked. `too_much`: the assertion failed because something holds
+    that should not. `explanation` returns the lines of a proof of that, or of what is missing; none if the assertion
+    passed, or if that is not known.
+    """
+
+    text: str  # as written
+    line: int
+    passed: bool
+    message: str = ""
+    extent: str = ""
+    too_much: bool = False
+    explanation: Callable[[LineName], Sequence[str]] = field(default=lambda place: (), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TestOutcome:
+    """The result of a test. `total` counts all its assertions, including those skipped by `fail_fast`."""
+
+    __test__ = False  # pytest collects classes named Test…; this is not one
+
+    name: str
+    total: int
+    assertions: tuple[AssertionOutcome, ...]
+
+    @property
+    def passed(self) -> int:
+        return sum(assertion.passed for assertion in self.assertions)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        failed = (assertion for assertion in self.assertions if not assertion.passed)
+        return tuple(f"test `{self.name}`, line {one.line}: {one.message}" for one in failed)
+
+
+@dataclass(frozen=True, slots=True)
+class TestReport:
+    """The results of all tests that were run, in text order."""
+
+    __test__ = False
+
+    tests: tuple[TestOutcome, ...] = ()
+
+    @property
+    def success(self) -> bool:
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Return a sentence for each failed assertion."""
+        return tuple(failure for test in self.tests for failure in test.failures)
+
+    @property
+    def explained_errors(self) -> tuple[str, ...]:
+        """Return a sentence for each failed assertion, followed by its explanation in indented lines."""
+        failed = [(test, one) for test in self.tests for one in test.assertions if not one.passed]
+        return tuple(
+            "\n  ".join([f"test `{test.name}`, line {one.line}: {one.message}", *one.explanation(line_named)])
+            for test, one in failed
+        )
+
+
+class PolicyTestsFailed(AuthzError):
+    """The policy is valid, but some of its own tests fail."""
+
+    def __init__(self, report: TestReport):
+        self.report = report
+        failed = sum(bool(test.failures) for test in report.tests)
+        verb = "fails" if failed == 1 else "fail"
+        super().__init__("\n".join([f"{failed} of the policy's tests {verb}:", *report.explained_errors]))
+
+    @property
+    def body(self) -> dict[str, object]:
+        results = {
+            "success": False,
+            "errors": [{"error_type": "AssertionFailed", "message": text} for text in self.report.errors],
+            "tests": [{"name": t.name, "passed": t.passed, "total": t.total} for t in self.report.tests],
+        }
+        return {"error_type": "TestsFailed", "message": self.message, "test_results": results}
+
 
 # ---- figures ------------------------------------------------------------------------------------------------------
 # What is stored with a policy version besides its text: test results, coverage, and the publisher's note.
-
-# Hooks of the apps above. They are named here and imported when needed.
-TEST_RUNNER = "checks.testing.run"
-COVERAGE = "checks.testing.measured"
-COMPARISON = "checks.analysis.report.compared_policies"
-DEEP_CHECK = "checks.analysis.deep.deep_notices"
-FACT_AUDIT = "facts.accept.ignored_facts"
 
 MAX_NOTE = 500  # of one line
 
@@ -54,6 +140,14 @@ class Coverage:
     @property
     def exercised(self) -> int:
         return self.rules - len(self.missing)
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.exercised / self.rules if self.rules else 100.0
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.exercised:,} of {self.rules:,} rules are exercised by a test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +259,29 @@ class ActiveVersionChanged(AuthzError):
         self.number = number
 
 
+# ---- What the apps above do: each function is imported when it is called -------------------------------------------
+
+
+def _of_app_above(name: str) -> Callable[..., Any]:
+    return lambda *args, **options: import_string(name)(*args, **options)
+
+
+run_tests: Callable[..., TestReport] = _of_app_above("checks.testing.run")  # of a program; `fail_fast`
+# Measures which rules of a program its tests exercise; None if that takes longer than so many seconds.
+coverage: Callable[[Program, float], Coverage | None] = _of_app_above("checks.testing.measured")
+# Counts the stored facts of an environment that a program doesn't use.
+ignored_facts: Callable[[int, Program], Ignored] = _of_app_above("facts.accept.ignored_facts")
+# Compares what two policies, each with a name, can allow over all facts, within so many seconds. Returns a report, and
+# 0, 1 (more) or 2 (unknown). Permissions such as `read on Document`, the last argument, may be granted more.
+compared_policies: Callable[[tuple[str, Program], tuple[str, Program], float, Sequence[str]], tuple[list[str], int]] = (
+    _of_app_above("checks.analysis.report.compared_policies")
+)
+# Returns what has no effect in a program whatever the facts, and whether so many seconds were enough to check all.
+deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_above(
+    "checks.analysis.questions.deep_notices"
+)
+
+
 # ---- use cases -----------------------------------------------------------------------------------------------
 
 
@@ -226,12 +343,6 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
     return _tested(rules.compile_source(Source(text, filename or "")), force=force, fail_fast=fail_fast)
 
 
-def run_tests(program: Program, *, fail_fast: bool) -> TestReport:
-    """Run the program's tests. The app that answers queries does so."""
-    report: TestReport = import_string(TEST_RUNNER)(program, fail_fast=fail_fast)
-    return report
-
-
 def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> CheckedDraft:
     report, untested = TestReport(), ""
     if program.tests:
@@ -282,36 +393,6 @@ def tried(program: Program) -> CheckedDraft:
     return _tested(program, force=True)
 
 
-def coverage(program: Program, seconds: float) -> Coverage | None:
-    """Measure which rules the tests exercise; return None if that takes longer than `seconds`.
-
-    The app that answers queries does so.
-    """
-    return import_string(COVERAGE)(program, seconds)
-
-
-def ignored_facts(environment_id: int, program: Program) -> Ignored:
-    """Count the stored facts that the program doesn't use. The app that stores facts does so."""
-    return import_string(FACT_AUDIT)(environment_id, program)
-
-
-def compared_policies(
-    old: tuple[str, Program], new: tuple[str, Program], seconds: float, allowed: Sequence[str]
-) -> tuple[list[str], int]:
-    """Compare what two policies can allow over all facts; return a report, and 0, 1 (more) or 2 (unknown).
-
-    Each policy has a name for the report. `allowed` are permissions that may be granted more, as `read on Document`.
-    """
-    found: tuple[list[str], int] = import_string(COMPARISON)(old, new, seconds, allowed)
-    return found
-
-
-def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
-    """Return what has no effect in the program whatever the facts, and whether there was time to check all of it."""
-    found: tuple[list[Problem], bool] = import_string(DEEP_CHECK)(program, seconds)
-    return found
-
-
 # ---- versions ------------------------------------------------------------------------------------------------
 
 
@@ -327,6 +408,11 @@ def version_numbered(environment_id: int, number: int) -> PolicyVersion:
 
 def active_version(environment_id: int) -> PolicyVersion | None:
     return PolicyVersion.objects.filter(pk__in=_active_ids(environment_id)).first()
+
+
+def active_number(environment_id: int) -> int | None:
+    active = active_version(environment_id)
+    return active.number if active else None
 
 
 def remarks_on(drafted: CheckedDraft | None, ignored: Ignored) -> list[str]:
@@ -369,8 +455,7 @@ def _check_replaced(environment_id: int, replaces: int | None) -> None:
     """Raise `ActiveVersionChanged` if `replaces` is given, and another version is active."""
     if replaces is None:
         return
-    active = active_version(environment_id)
-    number = active.number if active else None
+    number = active_number(environment_id)
     if (number or 0) != replaces:
         raise ActiveVersionChanged(number)
 

@@ -21,11 +21,11 @@ from policy.endpoint import (
     ref,
     writing,
 )
-from policy.errors import MalformedRequest, NotFound
+from policy.errors import MalformedRequest, NotFound, Scope
 from policy.models import PolicyVersion
 from policy.publishing import MAX_NOTE, Published
 from policy.rules.program import Program
-from policy.scopes import Scope
+from policy.values import MAX_VERSION, whole_number
 
 UNCHANGED = 202
 MAX_FILENAME = 1000  # characters
@@ -198,9 +198,10 @@ def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    number = whole_number(text, MAX_VERSION)
+    if number is None:
         raise MalformedRequest(name, "must be a policy version number")
-    return int(text)
+    return number
 
 
 def _message(published: Published, suggesting: bool) -> str:

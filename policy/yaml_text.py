@@ -4,24 +4,11 @@ Anchors and aliases, merge keys, tags and deep nesting are short to write and ma
 rejected during parsing, before they cost anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    CollectionStartEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
+from yaml import events
 
 LARGEST = 1024 * 1024  # characters of the document
 DEEPEST = 20  # levels of nested maps and lists
@@ -87,30 +74,32 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
 
 class _YamlReader:
     def __init__(self, text: str, is_typed: bool, on_node: Callable[[], None]):
-        self._events: Iterator[Event] = yaml.parse(text, Loader=_PARSER)
+        self._events: Iterator[events.Event] = yaml.parse(text, Loader=_PARSER)
         self._types: Any = yaml.SafeLoader("") if is_typed else None
         self._on_node = on_node
         self._left = MOST_NODES
 
     def document(self) -> object:
-        documents = [self._value(next(self._events), 1) for event in self._events if type(event) is DocumentStartEvent]
+        documents = [
+            self._value(next(self._events), 1) for event in self._events if type(event) is events.DocumentStartEvent
+        ]
         if len(documents) > 1:
             raise YamlRejected("must be one YAML document")
         return documents[0] if documents else None
 
-    def _value(self, event: Event, depth: int) -> object:
+    def _value(self, event: events.Event, depth: int) -> object:
         self._check(event, depth)
         match event:
-            case ScalarEvent():
+            case events.ScalarEvent():
                 return _plain(event) if self._types is None else self._typed(event)
-            case SequenceStartEvent():
-                return [self._value(each, depth + 1) for each in self._until(SequenceEndEvent)]
+            case events.SequenceStartEvent():
+                return [self._value(each, depth + 1) for each in self._until(events.SequenceEndEvent)]
         return self._map(depth)
 
     def _map(self, depth: int) -> LocatedMap:
         """Read a map. Duplicate keys are rejected: to keep the last one would hide a mistake."""
         found = LocatedMap()
-        for event in self._until(MappingEndEvent):
+        for event in self._until(events.MappingEndEvent):
             key = self._key(event, depth)
             line = _mark(event).line + 1
             if key.value in found.lines:
@@ -119,34 +108,34 @@ class _YamlReader:
             found[_plain(key) if self._types is None else key.value] = self._value(next(self._events), depth + 1)
         return found
 
-    def _key(self, event: Event, depth: int) -> ScalarEvent:
+    def _key(self, event: events.Event, depth: int) -> events.ScalarEvent:
         self._check(event, depth)
-        if not isinstance(event, ScalarEvent):
+        if not isinstance(event, events.ScalarEvent):
             raise _refused(event, "a key must be a string")
         if event.value == _MERGE and event.implicit[0]:
             raise _refused(event, "merge keys (`<<`) are not allowed; write out the values")
         return event
 
-    def _until(self, end: type[Event]) -> Iterator[Event]:
+    def _until(self, end: type[events.Event]) -> Iterator[events.Event]:
         """Yield the first event of each node before the end; the caller consumes the rest of the node in between."""
         for event in self._events:
             if type(event) is end:
                 return
             yield event
 
-    def _check(self, event: Event, depth: int) -> None:
+    def _check(self, event: events.Event, depth: int) -> None:
         self._on_node()
         self._left -= 1
         if self._left < 0:
             raise YamlRejected(f"must have at most {MOST_NODES:,} keys and values")
-        if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
+        if isinstance(event, events.AliasEvent) or (isinstance(event, events.NodeEvent) and event.anchor is not None):
             raise _refused(event, "anchors and aliases (`&`, `*`) are not allowed; write out the values")
-        if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
+        if isinstance(event, events.ScalarEvent | events.CollectionStartEvent) and event.tag is not None:
             raise _refused(event, "tags (`!`) are not allowed")
-        if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
+        if isinstance(event, events.MappingStartEvent | events.SequenceStartEvent) and depth > DEEPEST:
             raise _refused(event, f"must not be nested deeper than {DEEPEST} levels")
 
-    def _typed(self, event: ScalarEvent) -> object:
+    def _typed(self, event: events.ScalarEvent) -> object:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
@@ -154,17 +143,17 @@ class _YamlReader:
             raise _refused(event, f"is not valid YAML: {reason}") from None
 
 
-def _plain(event: ScalarEvent) -> object:
+def _plain(event: events.ScalarEvent) -> object:
     """Return the scalar's value; words such as `true` and `null` are special only without quotes."""
     return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
 
 
-def _refused(event: Event, reason: str) -> YamlRejected:
+def _refused(event: events.Event, reason: str) -> YamlRejected:
     mark = _mark(event)
     return YamlRejected(f"{reason}{_place(mark.line, mark.column)}")
 
 
-def _mark(event: Event) -> Any:
+def _mark(event: events.Event) -> Any:
     assert event.start_mark is not None, "what a parser yields has a place"
     return event.start_mark
 

@@ -19,7 +19,7 @@ from checks import testing
 from facts import store
 from facts.wire import fact_from_text
 from policy import rules
-from policy.language import lexer, parse, parser
+from policy.language import parse, parser
 from policy.language.format import formatted
 from policy.language.source import PolicyRejected, Problem, Source
 from policy.publishing import publish
@@ -148,8 +148,8 @@ def test_every_word_is_explained_once():
 # ---- the page of the language is complete ----------------------------------------------------------------------------
 
 LANGUAGE = page_of("language")
-WORDS = {*lexer.RESERVED, *lexer.CONTEXTUAL, *lexer.LEGACY, "new", *PRIMITIVES, *ABSTRACT, "role", "permission"}
-SIGNS = {"=", *lexer.COMPARISONS, "@current_unix_time", "_", "#", "::", ";"}
+WORDS = {*parser.RESERVED, *parser.CONTEXTUAL, *parser.LEGACY, "new", *PRIMITIVES, *ABSTRACT, "role", "permission"}
+SIGNS = {"=", *parser.COMPARISONS, "@current_unix_time", "_", "#", "::", ";"}
 PREDICATES = {"allow", "has_role", "has_permission", "has_relation", "has_group"}
 
 

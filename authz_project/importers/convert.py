@@ -17,13 +17,12 @@ from policy.active import forget_program
 from policy.core.journal import By, changing
 from policy.errors import AuthzError
 from policy.language import ast
+from policy.language.ast import print_item
 from policy.language.format import formatted
-from policy.language.printer import print_item
 from policy.models import Environment
-from policy.publishing import Published, publish
+from policy.publishing import Published, TestOutcome, publish
 from policy.rules import compile_text
 from policy.rules.program import Program
-from policy.testing import TestOutcome
 
 # ---- running the converted tests on the converted policy ----------------------------------------------------------
 

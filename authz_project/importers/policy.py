@@ -18,7 +18,7 @@ from authz_project.importers.layout import (
     variable,
 )
 from policy.language import ast
-from policy.language.printer import print_formula, print_item
+from policy.language.ast import print_formula, print_item
 from policy.values import quoted
 
 # ---- expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------

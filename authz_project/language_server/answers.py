@@ -11,10 +11,8 @@ from lsprotocol.types import Location, Position, PositionEncodingKind, Range
 from policy.language import ast, completion, parse
 from policy.language import names as polar_names
 from policy.language.format import formatted_tokens
-from policy.language.lexer import LEGACY, RESERVED, Word
-from policy.language.lexer import NAME as WORD
-from policy.language.nodes import Token
-from policy.language.parser import are_policies, parse_with_tokens, pieces_of, tokens_in
+from policy.language.parser import LEGACY, RESERVED, Token, Word, are_policies, parse_with_tokens, pieces_of, tokens_in
+from policy.language.parser import NAME as WORD
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 from policy.rules import compile_policy
 from policy.rules.program import Program

@@ -18,9 +18,8 @@ from checks import testing
 from checks.asking.run import in_memory
 from policy.errors import AuthzError
 from policy.language.source import Problem, Span
-from policy.publishing import results_of
+from policy.publishing import TestReport, results_of
 from policy.rules.program import Program
-from policy.testing import TestReport
 
 QUIET = 0.2  # seconds without a change after which diagnostics are computed (debouncing)
 _FAILED = -32803  # the protocol's RequestFailed

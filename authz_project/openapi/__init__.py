@@ -21,7 +21,7 @@ from authz_project.openapi.schemas import SHAPES, parameters_of, schema_of_body,
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST, WARNING
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
-from policy.scopes import Scope
+from policy.errors import Scope
 from policy.templatetags.sentences import CODE, MARK, with_code
 
 # ---- operations of the API: the endpoint's description, with an example -------------------------------------------

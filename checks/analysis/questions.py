@@ -1,39 +1,40 @@
 """Questions about all facts: does a policy grant more than another, can a claim fail, how can a denial be lifted?"""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from checks.analysis.proofs import GoalPattern, GoalSlot, goal_of, sliced, slot_of
 from checks.analysis.search import (
     SECONDS,
     Claim,
     Finding,
     OutOfLimits,
+    ProgramWriter,
     Side,
     Solver,
+    Universe,
     Verdict,
     Witness,
-    atoms_of,
+    atom,
+    atoms_in_model,
     searched,
-)  # fmt: skip
-from checks.analysis.slices import GoalPattern, GoalSlot, sliced, slot_of
-from checks.analysis.translate import ProgramWriter, Universe, atom
+)
 from checks.asking import run
 from checks.asking.advice import Unknown, advice
-from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.question import Asked, check_predicate, question_about
 from checks.asking.snapshot import FactsAlone, Snapshot, fact_of_atom
 from facts.read import facts_about
 from policy.errors import AuthzError
 from policy.language import ast, parse
-from policy.language.source import PolicyRejected, Source
+from policy.language.source import PolicyRejected, Problem, Source, Span
+from policy.publishing import AssertionOutcome
 from policy.rules import compile_text
 from policy.rules.changes import AtomSet, Changed, changed_rules, reached
-from policy.rules.program import Atom, Invariant, Not, Program, Term, Types, Var, types_of
-from policy.testing import AssertionOutcome
-from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
+from policy.rules.flatten import atoms_of
+from policy.rules.program import Atom, Invariant, Program, Term, Types, Var, types_of
+from policy.values import ACTOR, BOOLEAN, INTEGER, PRIMITIVES, RESOURCE, STRING, Value
 
 ALLOW = "allow"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
@@ -55,8 +56,7 @@ def holds(program: Program, facts: Iterable[Atom], asked: Atom, now: int) -> boo
     accepted = [fact for fact in facts if program.accepts(fact.predicate, tuple(arg.type for arg in values_of(fact)))]
     signatures = frozenset(fact_of_atom(fact).signature for fact in accepted)
     session = replace(FactsAlone.of_signatures(program, signatures).over(accepted), now=now)
-    variables = {f"argument{place}": Asked(arg.type, (arg.id,)) for place, arg in enumerate(values_of(asked))}
-    return session.holds(Question(((asked.predicate, tuple(variables)),), variables))
+    return session.holds(question_about(asked.predicate, [Asked(arg.type, (arg.id,)) for arg in values_of(asked)]))
 
 
 def values_of(atom: Atom) -> list[Value]:
@@ -259,9 +259,8 @@ def stated(program: Program, goal: str, condition: str = "") -> StatedGoal:
     extended = _compiled(text, len(program.source.text))
     for rule in extended.rules:
         if rule.origin.start > len(program.source.text):
-            for literal in rule.body:
-                called = literal.atom if isinstance(literal, Not) else literal
-                if isinstance(called, Atom) and called.predicate not in extended.helpers:
+            for called in atoms_of(rule.body):
+                if called.predicate not in extended.helpers:
                     check_predicate(program, called.predicate)
     variables = tuple(dict.fromkeys(arg.name for arg in args if isinstance(arg, Var)))
     rules = extended.rules_by_predicate.get((name, len(variables)), ())
@@ -410,7 +409,7 @@ def ways(
             if answer["model"] is None:
                 is_complete = answer["is_complete"]
                 break
-            atoms = atoms_of(answer["model"], writer)
+            atoms = atoms_in_model(answer["model"], writer)
             way = Way(atoms["a"], atoms["r"])
             _check_way(statement, stored, way, atoms["goal"][0], now)
             if not (way.inserts or way.deletes):
@@ -522,3 +521,123 @@ def waiting_values(waiting: Mapping[Value, None]) -> Iterator[Value]:
         for value in left:
             done.add(value)
             yield value
+
+
+# ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
+# Facts of `allow` and of `has_permission` do not count where rules derive them: they would bypass the rules.
+
+_IDS = 2  # of each type: more are searched only to compare policies
+DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name
+
+
+def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
+    """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
+    with run.in_memory(), Solver(seconds) as solver:
+        names = _declared(program)
+        found = [*_unused_roles(program, names), *_permissions(program, names, solver), *_idle_rules(program, solver)]
+        return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
+
+
+def _declared(program: Program) -> DeclaredNames:
+    found: DeclaredNames = {}
+    for block in parse(program.source).items:
+        if isinstance(block, ast.Block) and block.name is not None:
+            for item in block.items:
+                if isinstance(item, ast.NameList):
+                    for name in item.names:
+                        found[block.name.text, item.keyword.text, name.text] = name.span
+    return found
+
+
+def _notice(span: Span, message: str, finding: Finding | None = None) -> Problem:
+    extent = "proved" if finding is None else finding.extent
+    return Problem(f"{message} ({extent})", span, severity="notice")
+
+
+# ---- roles ---------------------------------------------------------------------------------------------------------
+
+
+def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
+    """Yield the roles that no rule on which a decision depends asks for."""
+    everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
+    goals = [
+        goal_of(ALLOW, [everything, frozenset((STRING,)), everything][:arity])
+        for name, arity in program.rules_by_predicate
+        if name == ALLOW and arity <= 3
+    ]
+    asked = [goal for goal in sliced(program, goals).rules if goal.predicate == "has_role" and len(goal.slots) == 3]
+    for (block, keyword, name), span in names.items():
+        if keyword == "roles" and program.knows(block):
+            wanted = goal_of("has_role", [everything, Value(STRING, name), frozenset((block,))])
+            if not any(all(one.meet(other) for one, other in zip(goal.slots, wanted.slots)) for goal in asked):
+                yield _notice(span, f'the role "{name}" grants nothing')
+
+
+# ---- permissions ---------------------------------------------------------------------------------------------------
+
+
+def _permissions(program: Program, names: DeclaredNames, solver: Solver) -> Iterator[Problem]:
+    actors = program.subtypes[ACTOR]
+    by_type: dict[str, dict[str, Claim]] = {}
+    for block, keyword, name in names:
+        if keyword == "permissions" and program.knows(block):
+            by_type.setdefault(block, {})[name] = _claim(program, actors, name, block)
+    claims = [claim for each in by_type.values() for claim in each.values()]
+    searched(claims, solver, run.current_time(), replay, _IDS)
+    for block, each in by_type.items():
+        for name, claim in each.items():
+            if claim.finding.is_enough:
+                yield _notice(names[block, "permissions", name], f'nobody can have "{name}"', claim.finding)
+        yield from _equal_permissions(program, actors, block, each, names, solver)
+
+
+def _claim(program: Program, actors: Types, name: str, block: str, other: str | None = None) -> Claim:
+    sides = [
+        Side(program, permission_goal(Permission(3, each, block), actors, program)) for each in (name, other) if each
+    ]
+    return Claim(sides[0], sides[1] if other else None, never=derived(program))
+
+
+def _equal_permissions(
+    program: Program, actors: Types, block: str, claims: dict[str, Claim], names: DeclaredNames, solver: Solver
+) -> Iterator[Problem]:
+    """Yield the permissions that everybody has who has another one: those that no facts tell apart."""
+    known = {name: claim.finding.witness for name, claim in claims.items() if claim.finding.witness}
+    traits: dict[tuple[bool, ...], list[str]] = {}
+    for name in known:
+        held = tuple(
+            holds(
+                program, each.facts, Atom(ALLOW, (each.atom.args[0], Value(STRING, name), each.atom.args[2])), each.now
+            )
+            for each in known.values()
+        )
+        traits.setdefault(held, []).append(name)
+    for first, *others in traits.values():
+        for name in others:
+            pair = [_claim(program, actors, *each) for each in ((first, block, name), (name, block, first))]
+            searched(pair, solver, run.current_time(), replay, _IDS)
+            if all(claim.finding.is_enough for claim in pair):
+                weakest = min((claim.finding for claim in pair), key=lambda each: each.verdict == Verdict.PROVED)
+                yield _notice(names[block, "permissions", name], f'"{name}" is the same as "{first}"', weakest)
+
+
+# ---- rules ---------------------------------------------------------------------------------------------------------
+
+
+def _idle_rules(program: Program, solver: Solver) -> Iterator[Problem]:
+    """Yield the rules without which every decision would be the same."""
+    for origin in program.written:
+        without = replace(program, rules=tuple(rule for rule in program.rules if rule.origin != origin))
+        claims = [
+            Claim(*sides, excluded, derived(program))
+            for goal, excluded in differing(program, without).values()
+            for sides in ((Side(program, goal), Side(without, goal)), (Side(without, goal), Side(program, goal)))
+        ]
+        for claim in claims:
+            searched([claim], solver, run.current_time(), replay, _IDS)
+            if not claim.finding.is_enough:
+                break
+        else:
+            if claims:
+                weakest = min((claim.finding for claim in claims), key=lambda each: each.verdict == Verdict.PROVED)
+                yield _notice(origin, "this rule changes no decision", weakest)

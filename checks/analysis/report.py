@@ -1,7 +1,5 @@
 """Results of the analysis as text, with what was found as policy tests."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,16 +16,7 @@ from facts.wire import Fact, fact_to_json
 from policy.active import active_program
 from policy.core.clock import short_text_of
 from policy.errors import AuthzError, Unavailable
-from policy.management.command import (
-    ACTIVE,
-    ServiceCommand,
-    above_zero,
-    counted,
-    environment_named,
-    is_file,
-    text_of,
-    text_of_file,
-)
+from policy.management import command
 from policy.models import DEFAULT_SLUG
 from policy.rules import compile_text
 from policy.rules.program import Atom, Program
@@ -69,7 +58,7 @@ def summary(found: PolicyDifferences) -> str:
     more = sum(each.more.verdict == Verdict.FOUND for each in found.differences)
     less = sum(each.less.verdict == Verdict.FOUND for each in found.differences)
     same = sum(each.is_same for each in found.differences)
-    kinds = counted(len(found.differences), "permission")
+    kinds = command.counted(len(found.differences), "permission")
     return f"{kinds} compared: {_granted(more, 'more')}, {_granted(less, 'less')}, {same:,} without a difference."
 
 
@@ -195,13 +184,16 @@ def ways_on_page(session: Snapshot, question: Question) -> WaysOnPage:
 POLICY = "a version number, `active`, or a file (- for standard input)"
 
 
-class AnalysisCommand(ServiceCommand):
+class AnalysisCommand(command.ServiceCommand):
     """Exits with the status that `analyse` returns. Errors end it with 2, since 1 is an answer."""
 
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
         parser.add_argument(
-            "--seconds", type=above_zero, default=SECONDS, help="Time limit of the search (default: %(default)g)."
+            "--seconds",
+            type=command.above_zero,
+            default=SECONDS,
+            help="Time limit of the search (default: %(default)g).",
         )
 
     def handle(self, **options: Any) -> None:
@@ -222,7 +214,7 @@ class AnalysisCommand(ServiceCommand):
 
 def policy_named(environment: str, name: str) -> tuple[str, Program]:
     """Return the policy, and how to name it. Files need no database."""
-    if is_file(name):
-        return name, compile_text(text_of_file(name), name)
-    shown = "the active policy" if name == ACTIVE else f"version {name}"
-    return shown, compile_text(text_of(environment_named(environment), name))
+    if command.is_file(name):
+        return name, compile_text(command.text_of_file(name), name)
+    shown = "the active policy" if name == command.ACTIVE else f"version {name}"
+    return shown, compile_text(command.text_of(command.environment_named(environment), name))

@@ -1,7 +1,5 @@
 """Links between pages, and the question of a page as a request and a command."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

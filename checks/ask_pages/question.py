@@ -1,7 +1,5 @@
 """The question of a page: its fields, completions, and unknown names in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,6 @@ from django.urls import reverse
 from checks.asking.advice import Unknown, Untyped, typed_values, unknown_in_question, unknown_words
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import values_in_rules
 from checks.explain.cases import ANY
 from checks.explain.tree import is_plain
 from facts import wire
@@ -48,10 +45,6 @@ def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = 
     return f"{path}?{query}" if query else path
 
 
-def line_url(version: int, line: int) -> str:
-    return f"{page_url('change', version)}#L{line}"
-
-
 def revision_url(environment_id: int, number: int) -> str:
     return reverse("admin:facts_signature_revision", args=[environment_id, number])
 
@@ -82,8 +75,6 @@ def json_text(value: object) -> str:
 
 # ---- The question in a page's URL: kinds, fields, and their meaning -----------------------------------------------
 # kind=who&action=read&resource=Repo:anvil        who may read Repo:anvil?
-
-# ---- kinds ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -455,7 +446,7 @@ def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
             continue
         if MentionedAsOf(session.numbers, value.type, (moment,)).has(value.id):
             continue
-        if value.id in values_in_rules((session.program,))[value.type]:
+        if value.id in session.program.values.get(value.type, ()):
             continue
         yield Note(f"no stored facts mention {written(value)}", _meant(asked, value))
 

@@ -61,10 +61,9 @@ from facts.wire import Fact, by_signature
 from policy.active import Caller, Seen, caller_of_hash, program_of_version, versions
 from policy.core.clock import timeline
 from policy.core.config import settings
-from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
+from policy.errors import AuthzError, KeyRefused, NotFound, Scope, Unavailable
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Types
-from policy.scopes import Scope
 from policy.values import Value
 
 T = TypeVar("T")

@@ -28,11 +28,10 @@ from policy.active import MOMENT, Seen, key_check, program_of_version, versions
 from policy.core import spans
 from policy.core.clock import timeline
 from policy.core.memory import K, Recent, V
-from policy.errors import AuthzError, MalformedRequest
+from policy.errors import AuthzError, MalformedRequest, Scope
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Signature, Types
 from policy.rules.program import Var as RuleVar
-from policy.scopes import Scope
 from policy.values import ABSTRACT, STRING
 
 # ---- the open policy ------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The parts of AuthZEN requests: entities, properties, evaluations and pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

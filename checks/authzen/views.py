@@ -442,3 +442,13 @@ class Metadata(Endpoint):
             },
             headers={"Cache-Control": "no-store"},  # the URLs depend on the request
         )
+
+
+endpoints: dict[str, Endpoint] = {
+    "access/v1/evaluation": AccessEvaluation(),
+    "access/v1/evaluations": EvaluateMany(),
+    "access/v1/search/subject": SearchSubjects(),
+    "access/v1/search/resource": SearchResources(),
+    "access/v1/search/action": SearchActions(),
+    ".well-known/authzen-configuration": Metadata(),
+}

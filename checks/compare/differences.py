@@ -15,7 +15,7 @@ from checks.asking import run
 from checks.asking.by_rows import questions_of
 from checks.asking.question import Asked, Question, by_ids, is_known, question_about
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import QuestionKind, missing, values_in_rules
+from checks.compare.kinds import QuestionKind, missing
 from checks.engine.compile import AnswerRow
 from checks.errors import CannotEnumerate, QueryTooSlow, UnboundVariable
 from checks.explain.cases import ANY, Goal
@@ -26,7 +26,7 @@ from facts.read import facts_about
 from facts.table import count_up_to
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError
-from policy.rules.changes import Changed
+from policy.rules.changes import AtomSet, Changed
 from policy.rules.program import Atom, Program, Rule, Var
 from policy.values import PRIMITIVES, Value
 
@@ -118,11 +118,7 @@ class Sampler:
 
     def _named(self, type_name: str) -> list[str]:
         """Return the values of the type that either program's rules mention."""
-        return sorted(self._in_rules[type_name])
-
-    @cached_property
-    def _in_rules(self) -> dict[str, set[str]]:
-        return values_in_rules(self.programs)
+        return sorted(set().union(*(program.values.get(type_name, ()) for program in self.programs)))
 
     # ---- values affected by the difference -----------------------------------------------------------------------
 
@@ -175,7 +171,7 @@ class Sampler:
     def _found_at(self, start: int, place: int, type_name: str) -> SomeIds:
         changed = self.changed[start]
         if changed.rule is None:
-            signature = next(each for each in self.sides[0].numbers if changed.head.is_of(each))
+            signature = next(each for each in self.sides[0].numbers if AtomSet.of(each) == changed.head)
             return ids_of({signature: self.sides[0].numbers[signature]}, type_name)
         match changed.rule.head.args[place]:
             case Value(type=name, id=text):
@@ -408,7 +404,7 @@ class PolicyComparison:
         left = until - time.monotonic()
         if left <= 0:
             raise QueryTooSlow(0)
-        if not kind.is_known_to(session.program):
+        if not is_known(session.program, kind.predicate):
             return False
         ids = {place: (text,) for place, text in zip(kind.places, row)}
         try:
@@ -420,7 +416,7 @@ class PolicyComparison:
     def _rows(
         self, session: Snapshot, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> set[AnswerRow]:
-        if not kind.is_known_to(session.program):
+        if not is_known(session.program, kind.predicate):
             return set()
         return set(session.answers_within(kind.question(ids), MOST_ROWS, max(seconds, _SHORTEST)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import NamedTuple
 
-from checks.asking.question import BUILT_IN, Asked, Question, allow, question_about
+from checks.asking.question import Asked, Question, allow, question_about
 from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
@@ -16,7 +16,7 @@ from facts.keyset_pages import ChangedFacts
 from policy.language.source import NOWHERE
 from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flatten import terms_of
-from policy.rules.program import Atom, Member, Now, Program, Rule, Signature
+from policy.rules.program import Atom, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
 
 # ---- Sets of answers in which None stands for every value ---------------------------------------------------------
@@ -120,10 +120,6 @@ class QuestionKind(NamedTuple):
         ids = iter(row)
         args = (value or Value(name, next(ids) or ANY) for name, value in zip(self.types, self.values))
         return Goal(self.predicate, tuple(args))
-
-    def is_known_to(self, program: Program) -> bool:
-        """Return whether the program accepts the question; unknown predicates never hold."""
-        return self.predicate in program.predicates or self.predicate in BUILT_IN
 
 
 def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[QuestionKind], bool]:
@@ -244,13 +240,8 @@ class AccessKind:
 def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
     """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
     free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
-    found = reached(program, program, [*map(_atom_set_of, numbers), *free])
+    found = reached(program, program, [*map(AtomSet.of, numbers), *free])
     return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
-
-
-def _atom_set_of(signature: Signature) -> AtomSet:
-    types = tuple([frozenset((name,)) for name in signature.types])
-    return AtomSet(signature.predicate, types, (None,) * len(types))
 
 
 def _is_decision(found: Reached) -> bool:
@@ -265,7 +256,7 @@ def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
     """Return the kinds that may differ, because of facts or the policy, or (with `clock`) because of the time."""
-    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(_atom_set_of(each.signature), each) for each in changes]
+    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(AtomSet.of(each.signature), each) for each in changes]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
     if clock:
@@ -345,14 +336,3 @@ def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
             return None
         found |= ids
     return frozenset(found)
-
-
-def values_in_rules(programs: Iterable[Program]) -> dict[str, set[str]]:
-    """Return the ids mentioned in rules, by type."""
-    found: dict[str, set[str]] = defaultdict(set)
-    literals = (each for program in programs for rule in program.rules for each in (rule.head, *rule.body))
-    for literal in literals:
-        for term in literal.values if isinstance(literal, Member) else terms_of(literal):
-            if isinstance(term, Value):
-                found[term.type].add(term.id)
-    return found

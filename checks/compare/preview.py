@@ -1,7 +1,5 @@
 """Preview the impact of a policy: its tests, unused facts, and changed decisions."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter
@@ -47,9 +45,7 @@ SECONDS = 5.0  # for questions, by default; as many again for explanations
 MOST_SHOWN = 100  # differing answers, of each kind of question and in each direction; the others are counted
 MAX_EXPLAINED = 50  # differing answers to explain; the others are listed only
 _SHORTEST = 0.05  # minimum time limit of a question, in seconds
-_READER = (
-    "checks.decisions.replay.given_for"  # imported only for a decision log, since it needs all that decodes requests
-)
+_READER = "checks.decisions.replay.given_for"  # imported for decision logs alone: it needs all that decodes requests
 _END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other line endings: JSON may contain Unicode's unescaped
 
 

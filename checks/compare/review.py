@@ -1,7 +1,5 @@
 """Review access as of a moment, or what was gained and lost between two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The page of an access review, in parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -14,18 +12,8 @@ from checks.ask_pages.links import command_line, value_html
 from checks.ask_pages.question import as_of_asked, asked_again, moment_fields, page_url, written
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
+from checks.compare import review_walk
 from checks.compare.review import Access, AccessState, Review, ReviewFilter, moments_reviewed
-from checks.compare.review_walk import (
-    Chunks,
-    Filter,
-    Last,
-    PageStart,
-    ReviewCursor,
-    ReviewLines,
-    page_start_from_text,
-    page_start_text,
-    stretch_of,
-)
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
 from facts.keyset_pages import any_ends
@@ -64,7 +52,7 @@ def _when(moment: Moment) -> str:
     return f"revision {moment.revision} ({time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}, policy version {number})"
 
 
-def looked_text(cursor: ReviewCursor) -> str:
+def looked_text(cursor: review_walk.ReviewCursor) -> str:
     """Return how far the review was read: all that precedes the cursor."""
     action = "any action" if cursor.action is None else f"“{cursor.action}”"
     kind = f"{action} on {cursor.resource_type} by {cursor.actor_type}"
@@ -84,36 +72,46 @@ _MEANWHILE = 60_000_000  # microseconds; more than a page takes
 
 def changes_of(
     environment_id: int, moments: tuple[Moment, Moment], wanted: ReviewFilter, text: str = "",
-    start: PageStart | None = None,
-) -> ReviewLines:  # fmt: skip
+    start: review_walk.PageStart | None = None,
+) -> review_walk.ReviewLines:  # fmt: skip
     """Compare what the wanted actor may do, by the policy of each moment."""
-    return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
+    return reviewed(
+        Review(environment_id, moments, wanted), review_walk.Filter(text, is_of_actors=False), start, collapses=True
+    )
 
 
-def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: bool = False) -> ReviewLines:
+def reviewed(
+    review: Review, text: review_walk.Filter, start: review_walk.PageStart | None, collapses: bool = False
+) -> review_walk.ReviewLines:
     """Return a page of a review."""
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
-        chunks = Chunks(review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses)
-        last = Last(review.moments[-1].revision, review.moments[-1].at)
-        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides), len(sides))
+        chunks = review_walk.Chunks(
+            review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses
+        )
+        last = review_walk.Last(review.moments[-1].revision, review.moments[-1].at)
+        return review_walk.stretch_of(
+            chunks, start, last, text.has, lambda: sum(side.planning for side in sides), len(sides)
+        )
 
 
-def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
+def moments_of_page(
+    environment_id: int, asked: Sequence[AsOf | None], start: review_walk.PageStart | None
+) -> tuple[Moment, ...]:
     """Return the moments of a page. None is now; on a continuation page, the "now" of the first one."""
     then = _went_on(environment_id, start.last) if start is not None and None in asked else None
     return moments_reviewed(environment_id, *asked, now=then)
 
 
 def asked_of_page(
-    asked: Sequence[AsOf | None], moments: Sequence[Moment], start: PageStart | None
+    asked: Sequence[AsOf | None], moments: Sequence[Moment], start: review_walk.PageStart | None
 ) -> Iterator[AsOf | None]:
     """Yield each moment as links ask for it on its own; "now" of the first page becomes that page's time."""
     for when, moment in zip(asked, moments):
         yield time_of(moment.at) if when is None and start is not None else when
 
 
-def _went_on(environment_id: int, last: Last) -> Moment:
+def _went_on(environment_id: int, last: review_walk.Last) -> Moment:
     found = moment_of(environment_id, last.revision, called="after")
     if found is None or last.at > now():
         raise MalformedRequest("after", "is a cursor with a time in the future; start again from the first page")
@@ -172,10 +170,10 @@ class ShownLine(NamedTuple):
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
-    page_start = page_start_from_text(sent["after"])
+    page_start = review_walk.page_start_from_text(sent["after"])
     asked = _moments_sent(sent)
     moments = moments_of_page(environment.pk, asked, page_start)
-    found = reviewed(Review(environment.pk, moments, _wanted(sent)), Filter(sent["filter"]), page_start)
+    found = reviewed(Review(environment.pk, moments, _wanted(sent)), review_walk.Filter(sent["filter"]), page_start)
     again = tuple(asked_of_page(asked, moments, page_start))
     fields = {name: text for name, text in sent.items() if text and name != "after"}
     return stretch_shown(found, lambda after: page_url("review", version.pk, fields | after)) | {
@@ -188,9 +186,9 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     }
 
 
-def stretch_shown(found: ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
+def stretch_shown(found: review_walk.ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
     """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
-    following = url({"after": page_start_text(found.next)}) if found.next else ""
+    following = url({"after": review_walk.page_start_text(found.next)}) if found.next else ""
     return {
         "looked": looked_text(found.looked) if found.looked else "",
         "onwards": following if found.is_short else "",

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from django.db import connection
 from checks.asking import run
 from checks.asking.question import FEW, Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot
-from checks.compare.kinds import MOST_ACTORS, AccessKind, values_in_rules, without_covered
+from checks.compare.kinds import MOST_ACTORS, AccessKind, without_covered
 from checks.compare.review import Access, AccessState, NotAnswered, Review, asked_id, compared
 from checks.engine.compile import AnswerRow
 from checks.engine.rules.clauses import Slot
@@ -394,7 +393,7 @@ class Chunks:
         if type_name not in self._with_text:
             found = self._looked_up(type_name, is_looked_for)
             if found is not None:
-                found |= {each for each in self._in_rules[type_name] if self.filter.text in each}
+                found |= {each for each in self._in_rules(type_name) if self.filter.text in each}
             self._with_text[type_name] = None if found is None or len(found) > MOST_ACTORS else frozenset(found)
         return self._with_text[type_name]
 
@@ -422,9 +421,8 @@ class Chunks:
     def _mentioned(self, type_name: str) -> MentionedAsOf:
         return MentionedAsOf(self.review.known.numbers, type_name, self.review.moments)
 
-    @cached_property
-    def _in_rules(self) -> dict[str, set[str]]:
-        return values_in_rules(self.review.programs)
+    def _in_rules(self, type_name: str) -> set[str]:
+        return set().union(*(program.values.get(type_name, ()) for program in self.review.programs))
 
     def _of(self, piece: ReviewPiece, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
@@ -572,7 +570,7 @@ class Chunks:
             return sorted(left)[:size]
         if after is None or (is_begun and after == ANY):
             return [ANY]
-        named = {each for each in self._in_rules[kind.resource] if each > after}
+        named = {each for each in self._in_rules(kind.resource) if each > after}
         found = sorted({*named, *self._mentioned(kind.resource).after(after, size)})
         return [*([after] if is_begun else []), *found][:size]
 

@@ -1,7 +1,5 @@
 """The decision log: the format of its lines, and the thread that writes them."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import logging
@@ -27,8 +25,6 @@ from policy.core.threads import start_thread
 from policy.endpoint import Request, is_published_client
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
-
-# ---- The decision log: a line of JSON for each question that the API answers --------------------------------------
 
 # ---- memo ---------------------------------------------------------------------------------------------------------
 # Memoizes a function of response bodies: of cached JSON, which is the same object every time, and of plain yes and no.
@@ -540,7 +536,6 @@ writer = Writer(settings.DECISION_LOG, line_of) if settings.DECISION_LOG else No
 _TEXTS = ("time", "request_id", "key", "endpoint")
 _NUMBERS = ("environment", "microseconds")
 _NUMBERS_OR_NULL = ("revision", "policy_version")
-_MEMBERS = (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL, "question", "answer")
 
 
 class BadLogLine(AuthzError):

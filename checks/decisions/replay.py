@@ -1,7 +1,5 @@
 """Replay the decision log: run its checks again, as of their time or of now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from checks import serializers
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Query, Question, allow
 from checks.authzen import views as authzen
@@ -18,16 +17,6 @@ from checks.engine.compile import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom
-from checks.serializers import (
-    ACTIONS_QUERIES,
-    ActionsQuery,
-    AuthorizeEachQuery,
-    AuthorizeQuery,
-    AuthorizeResourcesQuery,
-    EvaluateQuery,
-    FactQuery,
-    ListQuery,
-)
 from checks.views import Answering, actions_question, explained_question
 from facts.wire import fact_from_json
 from policy.active import program_of_version
@@ -74,18 +63,18 @@ def _one(question: Question) -> AskedTogether:
 
 
 def _authorize(raw: object) -> AskedTogether:
-    body = decoded(AuthorizeQuery, raw)
+    body = decoded(serializers.AuthorizeQuery, raw)
     return _one(allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]))
 
 
 def _list(raw: object) -> AskedTogether:
-    body = decoded(ListQuery, raw)
+    body = decoded(serializers.ListQuery, raw)
     resource = Asked(body["resource_type"])
     return _one(allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"]))
 
 
 def _authorize_resources(raw: object) -> AskedTogether:
-    body = decoded(AuthorizeResourcesQuery, raw)
+    body = decoded(serializers.AuthorizeResourcesQuery, raw)
     resources = dict.fromkeys(body["resources"])
     context = body["context_facts"]
     asked = [allow(body["actor"], body["action"], Asked(each.type, (each.id,)), (), context) for each in resources]
@@ -93,31 +82,31 @@ def _authorize_resources(raw: object) -> AskedTogether:
 
 
 def _authorize_each(raw: object) -> AskedTogether:
-    body = decoded(AuthorizeEachQuery, raw)
+    body = decoded(serializers.AuthorizeEachQuery, raw)
     context = body["context_facts"]
     asked = [allow(actor, action, resource, (), context) for actor, action, resource in body["checks"]]
     return AskedTogether(tuple(asked), context=context)
 
 
 def _evaluate_query(raw: object) -> AskedTogether:
-    body = decoded(EvaluateQuery, raw)
+    body = decoded(serializers.EvaluateQuery, raw)
     return _one(Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question)
 
 
 def _query(raw: object) -> AskedTogether:
-    body = decoded(FactQuery, raw)
+    body = decoded(serializers.FactQuery, raw)
     return AskedTogether((), body["fact"], body["context_facts"])
 
 
 def _bulk_actions(raw: object) -> AskedTogether:
-    bodies = ACTIONS_QUERIES.decode(raw, "")
+    bodies = serializers.ACTIONS_QUERIES.decode(raw, "")
     context = bodies[0]["context_facts"] if bodies else ()
     return AskedTogether(tuple([actions_question(body)._replace(context=context) for body in bodies]), context=context)
 
 
 _READERS: dict[str, Callable[[object], AskedTogether]] = {
     "authorize": _authorize,
-    "actions": lambda raw: _one(actions_question(decoded(ActionsQuery, raw))),
+    "actions": lambda raw: _one(actions_question(decoded(serializers.ActionsQuery, raw))),
     "list": _list,
     "authorize_resources": _authorize_resources,
     "authorize_each": _authorize_each,

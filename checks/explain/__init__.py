@@ -1,4 +1,5 @@
-"""Explain decisions: `explain` is the use case, `search` finds proofs, `failures` finds what is missing.
+"""Explain decisions: `explain` is the use case, and writes explanations as JSON and text.
 
-`cases` are rules as they were written, and `tree` is an explanation, which `explain` writes as JSON and text.
+`cases` are rules as they were written, `search` finds proofs, and `tree` finds what is missing; it makes a tree of
+either.
 """

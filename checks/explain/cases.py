@@ -4,8 +4,6 @@ The engine rewrites rules for speed; explanations are about the rules of the tex
 for each variable, and with its conditions in an order in which each can be checked after those before it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

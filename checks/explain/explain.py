@@ -1,7 +1,5 @@
 """Explain a decision, and write the explanation as JSON and text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,16 +11,15 @@ from checks.asking.ask import Asker
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import ANY, Goal
-from checks.explain.failures import failures_of, with_periods
 from checks.explain.search import proof_of
-from checks.explain.tree import Reason, RuleText, shown_atom, tree_of
+from checks.explain.tree import Reason, RuleText, failures_of, shown_atom, tree_of, with_periods
 from facts.accept import ALL_USED, Unused
 from facts.history import RevisionMark, ValidityPeriod, since_text, until_text
 from policy.active import NOTHING_SEEN, Seen
 from policy.core.clock import short_text_of, text_of
 from policy.moments import Moment
+from policy.publishing import LineName, line_named
 from policy.rules.program import Program
-from policy.testing import LineName, line_named
 from policy.values import Value
 
 # ---- explain ------------------------------------------------------------------------------------------------------
@@ -213,13 +210,13 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
     found: dict[str, object] = {"kind": reason.kind, "text": reason.text}
     if reason.atom:
         predicate, args = reason.atom
-        found["fact"] = {"predicate": predicate, "args": [_value_to_json(arg) for arg in args]}
+        found["fact"] = {"predicate": predicate, "args": [value_to_json(arg) for arg in args]}
     if reason.source:
         found["source"] = reason.source
     if reason.rule:
         found["rule"] = {"text": reason.rule.text, "line": reason.rule.line}
     if reason.bindings:
-        found["bindings"] = {name: _value_to_json(value) for name, value in reason.bindings}
+        found["bindings"] = {name: value_to_json(value) for name, value in reason.bindings}
     if reason.met:
         found["met"] = list(reason.met)
     if reason.note:
@@ -246,7 +243,7 @@ def _mark_to_json(mark: RevisionMark) -> dict[str, object]:
     return {"revision": mark.revision, "at": text_of(mark.at), "author": mark.author, "kind": mark.kind}
 
 
-def _value_to_json(value: Value) -> dict[str, str | None]:
+def value_to_json(value: Value) -> dict[str, str | None]:
     """Return the value as JSON; an id of null is any id."""
     return {"type": value.type, "id": None if value.id == ANY else value.id}
 
@@ -275,12 +272,8 @@ def _place_in(filename: str) -> LineName:
     return lambda line: f"{filename}:{line}" if filename and ", " not in filename else line_named(line)
 
 
-def _unpainted(colour: str, text: str) -> str:
-    return text
-
-
 def lines_of_goal(
-    goal: ExplainedGoal, place: LineName, paint: _Paint = _unpainted, given: str = "context fact"
+    goal: ExplainedGoal, place: LineName, paint: _Paint = lambda colour, text: text, given: str = "context fact"
 ) -> Iterator[str]:
     """Yield why the goal holds or not, without the verdict. `given` is what context facts are called."""
     if goal.note:

@@ -1,7 +1,5 @@
 """Find proofs: for each goal a fact, or a rule with bindings of its variables."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

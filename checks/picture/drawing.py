@@ -1,7 +1,5 @@
 """Lay out a graph, and draw it as SVG or Mermaid."""
 
-from __future__ import annotations
-
 import itertools
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence

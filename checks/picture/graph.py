@@ -1,7 +1,5 @@
 """What grants what in a policy, by resource type: the rules as a graph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +7,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from checks.explain.cases import ordered_body
-from checks.explain.tree import abbreviated, formula_of, shown_literal, source_text
+from checks.explain.tree import abbreviated, formula_of, shown_literal
 from policy.errors import NotFound
 from policy.language.source import NOWHERE, Span
 from policy.rules.components import reachable
@@ -229,7 +227,7 @@ def _other_rules(program: Program, sheets: list[Sheet]) -> Iterator[tuple[int, s
     """Yield line, text and position of the rules that are on no sheet."""
     seen: set[tuple[int | None, str]] = {(grant.line, grant.text) for sheet in sheets for grant in sheet.grants}
     for origin in sorted(program.written, key=lambda span: span.start):
-        line, text = program.source.position(origin.start)[0], source_text(program, origin)
+        line, text = program.source.position(origin.start)[0], program.source.on_one_line(origin)
         if (line, text) not in seen:
             seen.add((line, text))
             yield line, text, origin
@@ -261,7 +259,7 @@ def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
 
 def _grants_of_rule(needing: Needing, rule: Rule, target: GraphNode) -> Iterator[Grant]:
     program = needing.program
-    line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
+    line, text = program.source.position(rule.origin.start)[0], program.source.on_one_line(rule.origin)
     alternatives: list[list[Literal]] = [[]]
     types = dict(rule.types)
     for literal in ordered_body(rule):
@@ -330,19 +328,6 @@ def _condition(program: Program, literal: Literal) -> str:
 
 def _is_ground(literal: Literal) -> bool:
     return isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
-
-
-__all__ = [
-    "ANY_NAME",
-    "GLOBAL",
-    "Grant",
-    "Graph",
-    "GraphNode",
-    "Need",
-    "Sheet",
-    "graph_of",
-    "sheets_of",
-]
 
 
 # ---- Only what leads to one role or permission: the rules walked backward, from type to type ----------------------

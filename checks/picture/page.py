@@ -9,17 +9,7 @@ from urllib.parse import urlencode
 
 from django.utils.safestring import SafeString
 
-from checks.picture.drawing import (
-    GraphLayout,
-    document,
-    document_of_sheets,
-    layout_of_all,
-    layout_of_sheet,
-    mermaid,
-    picture_of,
-    printable,
-    shortened,
-)
+from checks.picture import drawing
 from checks.picture.graph import (
     ANY_NAME,
     Graph,
@@ -179,19 +169,19 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
         if layout is not None:
             start = replace(leading.start, owner=leading.sheets[0].title)
             title = f"What grants {leading.target}"
-            whole = picture_of(layout, title, partial(_link_of_owned, asked), start, asked.percent)
+            whole = drawing.picture_of(layout, title, partial(_link_of_owned, asked), start, asked.percent)
             return replace(page, index=index, whole=whole)
         sheets = list(leading.sheets[:MOST_DRAWN])
     return replace(page, index=index, drawn=tuple(_drawn(graph, each, asked) for each in sheets))
 
 
-def one_layout(leading: Leading) -> GraphLayout | None:
+def one_layout(leading: Leading) -> drawing.GraphLayout | None:
     """Lay out all that leads to the target in one picture; return None if it would be empty or too large."""
     grants = joined(leading.sheets)
     nodes = {node for grant in grants for node in (*grant.sources, grant.target)}
     if not grants or len(nodes) > MOST_JOINED:
         return None
-    layout = layout_of_all(grants, replace(leading.start, owner=leading.sheets[0].title))
+    layout = drawing.layout_of_all(grants, replace(leading.start, owner=leading.sheets[0].title))
     return layout if layout.width <= WIDEST else None
 
 
@@ -209,7 +199,7 @@ def _hits(graph: Graph, asked: PictureRequest) -> Iterator[Hit]:
         names = [("role", name) for name in sheet.roles] + [("permission", name) for name in sheet.permissions]
         names += [("relation", name) for name, _ in sheet.relations]
         nodes = tuple(
-            (kind, shortened(name), asked.elsewhere(type=sheet.name, mark=f"{kind}.{name}"))
+            (kind, drawing.shortened(name), asked.elsewhere(type=sheet.name, mark=f"{kind}.{name}"))
             for kind, name in names
             if wanted in name.casefold()
         )
@@ -219,7 +209,7 @@ def _hits(graph: Graph, asked: PictureRequest) -> Iterator[Hit]:
 
 def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, SafeString], ...], int]:
     found = [(line, text) for line, text, _ in others]
-    shown = tuple((line, highlighted_lines(printable(text))[0]) for line, text in found[:MOST_RULES])
+    shown = tuple((line, highlighted_lines(drawing.printable(text))[0]) for line, text in found[:MOST_RULES])
     return shown, len(found[MOST_RULES:])
 
 
@@ -229,7 +219,7 @@ def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, 
 def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
     title = f"Roles and permissions on {sheet.title}"
     link = partial(_link, graph, sheet, asked)
-    picture = picture_of(layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
+    picture = drawing.picture_of(drawing.layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
     sources, followers = graph.sources[sheet.type], graph.followers[sheet.type]
     return Drawn(
         sheet,
@@ -244,7 +234,7 @@ def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
 
 
 def _type_link(asked: PictureRequest, sheet: Sheet, **more: str) -> TypeLink:
-    return TypeLink(shortened(sheet.title), asked.elsewhere(type=sheet.name, **more), sheet)
+    return TypeLink(drawing.shortened(sheet.title), asked.elsewhere(type=sheet.name, **more), sheet)
 
 
 def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | None:
@@ -290,7 +280,7 @@ def exported(program: Program, kind: str, type_name: str = "", target: str = "")
         sheets = [each for each in leading.sheets if type_name in ("", each.name)]
         layout = None if type_name else one_layout(leading)
         if kind == "svg" and layout is not None:
-            return document([(f"What grants {leading.target}", layout)])
+            return drawing.document([(f"What grants {leading.target}", layout)])
     else:
         sheets = [sheet_named(graph, type_name)] if type_name else list(graph.sheets.values())
-    return document_of_sheets(sheets) if kind == "svg" else mermaid(sheets)
+    return drawing.document_of_sheets(sheets) if kind == "svg" else drawing.mermaid(sheets)

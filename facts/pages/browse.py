@@ -36,7 +36,7 @@ from policy.core.pagination import Cursor, ListPage, Pager, key_of
 from policy.errors import AuthzError
 from policy.models import Environment
 from policy.rules.program import Program
-from policy.rules.signatures import PLACE
+from policy.rules.types import PLACE
 from policy.values import PRIMITIVES, Value
 
 # ---- URLs ---------------------------------------------------------------------------------------------------------

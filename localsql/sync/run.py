@@ -32,7 +32,7 @@ from policy.core.journal import By, current_offset
 from policy.errors import AuthzError, MalformedRequest
 from policy.management.command import counted
 from policy.rules.program import Program
-from policy.rules.signatures import PLACE
+from policy.rules.types import PLACE
 from policy.values import BOOLEAN, INTEGER, Value
 
 # ---- rows ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The syntax tree of a policy, as written.
+"""The syntax tree of a policy, as written, and its canonical text.
 
 Nothing here is resolved or checked. Every node but `Policy` has a `span`. Equality ignores spans, so two texts that
 differ only in layout have equal trees.
@@ -8,10 +8,11 @@ differ only in layout have equal trees.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from policy.language.source import NOWHERE, Span
-from policy.values import Value
+from policy.values import Value, quoted
 
 
 def _span() -> Span:
@@ -287,3 +288,143 @@ Item = Block | Rule | Declare | Fixture | Test
 @dataclass(frozen=True, slots=True)
 class Policy:
     items: tuple[Item, ...]
+
+
+# ---- the tree as text: parsing it gives an equal tree ---------------------------------------------
+
+_INDENT = "  "
+
+
+def print_policy(policy: Policy) -> str:
+    """Return the text of a policy, with a blank line between items except between two rules."""
+    paragraphs: list[str] = []
+    for index, item in enumerate(policy.items):
+        if index and not (isinstance(item, Rule) and isinstance(policy.items[index - 1], Rule)):
+            paragraphs.append("")
+        paragraphs.append(print_item(item))
+    return "".join(f"{paragraph}\n" for paragraph in paragraphs)
+
+
+def print_item(item: Item) -> str:
+    match item:
+        case Block():
+            return _block(item)
+        case Rule(head, body):
+            called = _call(head.predicate, head.params)
+            return f"{called};" if body is None else f"{called} if {print_formula(body)};"
+        case Declare(predicate, types):
+            return f"declare {predicate.text}({', '.join(name.text for name in types)});"
+        case Fixture(name, facts):
+            return _braced(f"test fixture {name.text}", map(_fact, facts))
+        case Test(name, setup, assertions):
+            lines = [_braced("setup", map(_fact, setup))] if setup else []
+            return _braced(f"test {quoted(name.text)}", [*lines, *map(_assertion, assertions)])
+
+
+def _braced(opening: str, lines: Iterable[str]) -> str:
+    """Return the lines in braces, indented by one step; `{}` on the same line if there are none."""
+    inner = "".join(f"{_INDENT}{line}\n" for text in lines for line in text.split("\n"))
+    return f"{opening} {{\n{inner}}}" if inner else f"{opening} {{}}"
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+def _block(block: Block) -> str:
+    words = [block.kind]
+    if block.name:
+        words.append(block.name.text)
+    if block.extends:
+        words += ["extends", ", ".join(name.text for name in block.extends)]
+    return _braced(" ".join(words), map(_entry, block.items))
+
+
+def _entry(entry: NameList | RelationMap | Shorthand) -> str:
+    match entry:
+        case NameList(keyword, names):
+            return f"{keyword.text} = [{', '.join(quoted(name.text) for name in names)}];"
+        case RelationMap(keyword, relations):
+            inside = ", ".join(map(_relation, relations))
+            return f"{keyword.text} = {{ {inside} }};" if inside else f"{keyword.text} = {{}};"
+        case Shorthand(head, body):
+            return f"{print_formula(head)} if {print_formula(body)};"
+
+
+def _relation(relation: Relation) -> str:
+    return f"{relation.name.text}: {relation.type.text}" if relation.type else relation.name.text
+
+
+# ---- formulas ------------------------------------------------------------------------------------
+
+
+def print_formula(formula: Formula) -> str:
+    match formula:
+        case Call(predicate, args):
+            return _call(predicate, args)
+        case Comparison(operator, left, right):
+            return f"{print_term(left)} {operator} {print_term(right)}"
+        case Membership(term, values):
+            return f"{print_term(term)} in {_list(values)}"
+        case Matches(variable, type_name, exact):
+            return f"{variable.name} matches{'!' if exact else ''} {type_name.text}"
+        case Truth(value):
+            return "true" if value else "false"
+        case Not(inner):
+            return f"not {_negated(inner)}"
+        case And(parts):
+            return " and ".join(map(_conjunct, parts))
+        case Or(parts):
+            return " or ".join(map(print_formula, parts))
+        case Reference(name, is_word, relation):
+            written = name if is_word else quoted(name)
+            return f"{written} on {quoted(relation)}" if relation is not None else written
+        case GlobalReference(name, is_word):
+            return f"global {name if is_word else quoted(name)}"
+
+
+def _conjunct(formula: Formula) -> str:
+    return f"({print_formula(formula)})" if isinstance(formula, Or) else print_formula(formula)
+
+
+def _negated(formula: Formula) -> str:
+    return f"({print_formula(formula)})" if isinstance(formula, And | Or) else print_formula(formula)
+
+
+def _call(predicate: Name, args: Iterable[Term | Parameter]) -> str:
+    return f"{predicate.text}({', '.join(map(print_term, args))})"
+
+
+def _list(values: tuple[Literal, ...]) -> str:
+    return f"[{', '.join(map(print_term, values))}]"
+
+
+def print_term(term: Term | Parameter) -> str:
+    match term:
+        case Variable(name):
+            return name
+        case Literal(value):
+            return str(value)
+        case CurrentTime():
+            return "@current_unix_time"
+        case Parameter(variable, type_name):
+            return f"{variable.name}: {type_name.text}"
+
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+
+def _fact(fact: Call | FixtureUse) -> str:
+    return f"fixture {fact.name.text};" if isinstance(fact, FixtureUse) else f"{print_formula(fact)};"
+
+
+def _assertion(assertion: Assertion | NeverAssertion) -> str:
+    if isinstance(assertion, NeverAssertion):
+        condition = f" if {print_formula(assertion.condition)}" if assertion.condition else ""
+        return f"assert_never {_call(assertion.goal.predicate, assertion.goal.params)}{condition};"
+    keyword = "assert" if assertion.expected else "assert_not"
+    called = f"{keyword} {_call(assertion.predicate, assertion.args)}"
+    return f"{called}{_clause(assertion.iff)};" if assertion.iff else f"{called};"
+
+
+def _clause(iff: ValuesClause) -> str:
+    return f" iff {iff.variable.name} {'not in' if iff.negated else 'in'} {_list(iff.values)}"

@@ -1,12 +1,10 @@
 """Complete names at a position in the text of a policy, for editors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-from policy.language.lexer import Word, words_in
+from policy.language.parser import CLOSING, OPENING, Word, words_in
 
 # ---- What a text declares, for editor tools such as completion. The text need not parse ---------------------------
 # The outline is read from tokens alone, so an error in one place hides nothing in another. The head of a block or test
@@ -16,8 +14,6 @@ from policy.language.lexer import Word, words_in
 LISTS = ("roles", "permissions")
 PRIMITIVES = ("String", "Integer", "Boolean")
 ABSTRACT = ("Actor", "Resource")
-OPENING = ("LPAREN", "LBRACKET", "LBRACE")
-CLOSING = ("RPAREN", "RBRACKET", "RBRACE")
 HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
 
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from policy.language import ast
-from policy.language.lexer import CONTEXTUAL, tokens
-from policy.language.nodes import Token
-from policy.language.parser import parse_with_tokens
+from policy.language.parser import CONTEXTUAL, Token, parse_with_tokens, tokens
 from policy.language.source import PolicyRejected, Source, without_collections
 
 # ---- document -----------------------------------------------------------------------------------------------------
@@ -537,10 +535,7 @@ def _is_empty(words: list[FormattedWord], brace: int) -> bool:
 
 
 def _block(words: list[FormattedWord], at: int, brace: int, level: int, lines: list[str]) -> int:
-    head = " ".join(word.text if word.kind != "COMMA" else "," for word in words[at:brace]).replace(" ,", ",") + " {"
-    if len(head) > WIDTH - level or any(word.comments for word in words[at + 1 : brace]):
-        head = written(heading(words[at:brace]), level)
-    lines.append(" " * level + head)
+    lines.append(" " * level + written(heading(words[at:brace]), level))
     if _is_empty(words, brace):
         lines[-1] += "}"
         return brace + 2
@@ -590,8 +585,6 @@ def _simple(words: list[FormattedWord], start: int, level: int, lines: list[str]
 # All words, parentheses included, are kept, in their order, so the policy keeps its meaning. The only exceptions: a
 # comma before a closing `]` or `}` is written if and only if the line breaks there, a comma before the `{` of a block
 # is dropped, and so is the `;` of an empty statement.
-
-__all__ = ["formatted", "formatted_tokens", "says_the_same"]
 
 
 def formatted(text: str, filename: str = "") -> str:

@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from policy.language.completion import CLOSING, HEADS, LISTS, OPENING, head_length
-from policy.language.lexer import CONTEXTUAL, Word
-from policy.language.nodes import text_of
+from policy.language.completion import HEADS, LISTS, head_length
+from policy.language.grammar import text_of
+from policy.language.parser import CLOSING, CONTEXTUAL, OPENING, Word
 from policy.language.source import Span
 
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from typing import NoReturn
 
 from policy.errors import AuthzError
+from policy.values import Value
 
 # ---- The text of a policy, and positions in it --------------------------------------------------------------------
 # Nodes carry a `Span` of offsets; lines, columns and snippets are computed only for display.
@@ -27,7 +30,7 @@ class Span:
 
 
 NOWHERE = Span(0, 0)
-MAX_SHOWN = 160  # characters of a line in a snippet
+MAX_SNIPPET = 160  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,9 @@ class Source:
         end = self._line_starts[line] - 1 if line < len(self._line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r")
 
+    def on_one_line(self, span: Span) -> str:
+        return " ".join(self.text[span.start : span.end].split())
+
     def snippet(self, span: Span) -> str:
         """Return the line where the span starts, with carets under the part of the span on that line."""
         line, column = self.position(span.start)
@@ -62,15 +68,15 @@ class Source:
 
 
 def _clipped(text: str, place: int) -> tuple[str, int]:
-    """Return up to MAX_SHOWN characters of a line around `place`, with `…` at a cut, and the new index of `place`."""
-    start = 0 if len(text) <= MAX_SHOWN else max(0, min(place - MAX_SHOWN // 3, len(text) - MAX_SHOWN))
-    shown = "".join(char if char.isprintable() else " " for char in text[start : start + MAX_SHOWN])
-    left, right = "…" if start else "", "…" if start + MAX_SHOWN < len(text) else ""
+    """Return up to MAX_SNIPPET characters of a line around `place`, with `…` at a cut, and the new index of `place`."""
+    start = 0 if len(text) <= MAX_SNIPPET else max(0, min(place - MAX_SNIPPET // 3, len(text) - MAX_SNIPPET))
+    shown = "".join(char if char.isprintable() else " " for char in text[start : start + MAX_SNIPPET])
+    left, right = "…" if start else "", "…" if start + MAX_SNIPPET < len(text) else ""
     return f"{left}{shown}{right}", place - start + len(left)
 
 
-# ---- Errors in the text of a policy ------------------------------------------------------------------------------- A
-# `Problem` is one error, as data; passes collect them, and `PolicyRejected` raises them together.
+# ---- Errors in the text of a policy -------------------------------------------------------------------------------
+# A `Problem` is one error, as data; passes collect them, and `PolicyRejected` raises them together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,60 @@ class PolicyRejected(AuthzError):
         return {"error_type": "Validation", "message": self.message, "errors": errors}
 
 
+# ---- The state of a parse: the errors found so far, the depth of nesting, and the string literals seen --------------
+
+MAX_PROBLEMS = 50  # no one reads more, and a hostile text must not cause an endless message
+MAX_DEPTH = 200  # bounds the recursion of later passes over formulas
+MAX_SHOWN = 40  # characters of user text in a message
+
+
+@dataclass(slots=True)
+class Notes:
+    source: Source
+    problems: list[Problem] = field(default_factory=list)
+    depth: int = 0
+    values: dict[str, Value] = field(default_factory=dict)  # string literals seen before, by their source text
+
+    def refuse(self, span: Span, message: str, hint: str = "") -> None:
+        """Record an error, unless there is one at the same start: the later one is most likely its consequence.
+
+        Raise `PolicyRejected` once there are MAX_PROBLEMS.
+        """
+        if any(problem.span.start == span.start for problem in self.problems):
+            return
+        self.problems.append(Problem(message, span, hint))
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.reject()
+
+    def enter(self, span: Span) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.problems.append(Problem(f"nested more than {MAX_DEPTH} levels deep", span, "use separate rules"))
+            self.reject()
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+    def reject(self) -> NoReturn:
+        raise PolicyRejected(self.source, tuple(self.problems))
+
+
+def shown(text: str) -> str:
+    """Clip user text for a message, and put it in backticks."""
+    return f"`{clipped(text)}`"
+
+
+def clipped(text: str) -> str:
+    """Clip user text for a message to MAX_SHOWN characters, and then escape unprintable ones."""
+    short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
+
+
+def spelled_out(text: str, kept: str = "") -> str:
+    """Escape user text for a line of a report: unprintable characters that are not in `kept` are escaped as in JSON."""
+    return "".join(char if char.isprintable() or char in kept else json.dumps(char)[1:-1] for char in text)
+
+
 # ---- Read large inputs with the cyclic garbage collector disabled -------------------------------------------------
 
 _lock = Lock()
@@ -128,25 +188,16 @@ def without_collections() -> Iterator[None]:
     Parsing a large text creates a million objects without cycles, and keeps nearly all of them. Collections would find
     nothing and take a third of the time.
     """
-    _enter()
-    try:
-        yield
-    finally:
-        _leave()
-
-
-def _enter() -> None:
     global _inside, _was_enabled
     with _lock:
         if not _inside:
             _was_enabled = gc.isenabled()
             gc.disable()
         _inside += 1
-
-
-def _leave() -> None:
-    global _inside
-    with _lock:
-        _inside -= 1
-        if not _inside and _was_enabled:
-            gc.enable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside and _was_enabled:
+                gc.enable()

@@ -13,22 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep, strftime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
 
+from policy import publishing
 from policy.core.threads import start_thread
-from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
+from policy.errors import AuthzError, NotFound, Unavailable
 from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle, bundle_of_files
-from policy.language.nodes import spelled_out
-from policy.language.source import PolicyRejected, Problem
+from policy.language.source import PolicyRejected, Problem, spelled_out
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
-from policy.publishing import active_version, compared_policies, note_fault, version_numbered
 from policy.rules import compile_text
 from policy.rules.program import Program
-from policy.testing import TestReport
-from policy.values import whole_number
+from policy.values import MAX_VERSION, whole_number
 
 # ---- github -------------------------------------------------------------------------------------------------------
 # Problems in files as GitHub workflow commands: lines that make GitHub show them next to the code.
@@ -75,18 +73,10 @@ BAR = 24  # characters
 _ERASED_TO_THE_END = "\033[K"
 
 
-class Terminal(Protocol):
-    """An output stream of Django's commands."""
-
-    def isatty(self) -> bool: ...
-    def write(self, msg: str = "", style_func: None = None, ending: str | None = None) -> None: ...
-    def flush(self) -> None: ...
-
-
 class Progress:
     """A context manager that displays a progress line, and erases it at the end."""
 
-    def __init__(self, what: str, stream: Terminal, patience: float = PATIENCE, every: float = EVERY):
+    def __init__(self, what: str, stream: OutputWrapper, patience: float = PATIENCE, every: float = EVERY):
         self.what = what
         self.stream = stream
         self.patience, self.every = patience, every
@@ -216,9 +206,9 @@ FILES = "Policy files that make up one policy; - for standard input."
 
 
 class ServiceCommand(BaseCommand):
-    """A command of the service. It runs only the checks tagged `policy`: Django's own checks import every page."""
+    """A command of the service. It runs no system checks: Django's own import every page."""
 
-    requires_system_checks = ["policy"]
+    requires_system_checks = ()
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return Django's parser, but let our options override those of Django with the same name, as `--version`."""
@@ -305,13 +295,15 @@ def text_of_file(path: str) -> str:
 
 def text_of(environment: Environment, policy: str) -> str:
     if policy == ACTIVE:
-        active = active_version(environment.pk)
+        active = publishing.active_version(environment.pk)
         return active.source if active else ""
     if not is_file(policy):
-        number = whole_number(policy, MOST)
+        number = whole_number(policy, MAX_VERSION)
         if number is None:
-            raise CommandError(f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MOST:,}.")
-        return version_numbered(environment.pk, number).source
+            raise CommandError(
+                f"Policy version {policy[:_SHOWN]} does not exist. Version numbers go up to {MAX_VERSION:,}."
+            )
+        return publishing.version_numbered(environment.pk, number).source
     return text_of_file(policy)
 
 
@@ -331,7 +323,7 @@ def refuse_more(
     """Print how a new policy differs from an old one over all facts; raise `CommandError` if it may grant more."""
     old = compile_text(text_of(environment, policy))
     shown = "the active policy" if policy == ACTIVE else f"version {policy}" if not is_file(policy) else policy
-    lines, status = compared_policies((shown, old), ("the new policy", new), seconds, allow)
+    lines, status = publishing.compared_policies((shown, old), ("the new policy", new), seconds, allow)
     for line in lines:
         output.write(line)
     if status:
@@ -342,21 +334,19 @@ def refuse_more(
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------
 
-MOST = 2**31 - 1  # the largest version number that databases can store
-
 
 def note(text: str) -> str:
     """Check that the text is a valid note of a version, which is one line; an argparse type."""
-    if fault := note_fault(text):
+    if fault := publishing.note_fault(text):
         raise ArgumentTypeError(f"a note {fault}")
     return text
 
 
 def number(text: str) -> int:
-    """Parse a whole number from 0 to `MOST`; an argparse type."""
-    found = whole_number(text, MOST)
+    """Parse a whole number from 0 to `MAX_VERSION`; an argparse type."""
+    found = whole_number(text, MAX_VERSION)
     if found is None:
-        raise ArgumentTypeError(f"must be a whole number from 0 to {MOST:,}, not '{text}'")
+        raise ArgumentTypeError(f"must be a whole number from 0 to {MAX_VERSION:,}, not '{text}'")
     return found
 
 
@@ -374,13 +364,15 @@ def above_zero(text: str, most: float = 1e9) -> float:
 # ---- errors in files -----------------------------------------------------------------------------------------
 
 
-def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors: OutputWrapper) -> CommandError:
+def rejection(
+    reason: PolicyRejected | publishing.PolicyTestsFailed, bundle: Bundle, errors: OutputWrapper
+) -> CommandError:
     """Write every problem with its position in its own file, and return the error to raise."""
     match reason:
         case PolicyRejected():
             lines = [bundle.describe(problem) for problem in reason.problems]
             kind = "problem"
-        case PolicyTestsFailed():
+        case publishing.PolicyTestsFailed():
             lines = failures(reason.report, bundle)
             kind = "failed assertion"
     for line in lines:
@@ -396,7 +388,7 @@ def warnings(program: Program, bundle: Bundle) -> list[str]:
     return [f"warning: {bundle.describe(warning)}" for warning in program.warnings]
 
 
-def failures(report: TestReport, bundle: Bundle) -> list[str]:
+def failures(report: publishing.TestReport, bundle: Bundle) -> list[str]:
     return [
         "\n  ".join(
             [

@@ -15,12 +15,13 @@ from django.utils.html import format_html
 from policy import publishing
 from policy.active import program_of_version
 from policy.core.journal import by_admin
-from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, PolicyVersion
 from policy.pages.editing import EditingAdmin, may_view_facts
 from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of
-from policy.publishing import ActiveVersionChanged, Ignored, Published, RecordedResults
+from policy.publishing import ActiveVersionChanged, Ignored, PolicyTestsFailed, Published, RecordedResults
 from policy.rules.program import Program
+from policy.values import MAX_VERSION, whole_number
 
 _PAGES = "admin/policy/policyversion"
 _MOST_LINES = 20_000  # per page; commands show the rest
@@ -123,11 +124,8 @@ class PolicyVersionAdmin(EditingAdmin):
         if version is None:
             return self._gone(request, object_id)
         others = PolicyVersion.objects.filter(environment=version.environment).exclude(pk=version.pk)
-        asked = request.GET.get("from", "")
-        if asked.isascii() and asked.isdecimal() and len(asked) < 10:
-            chosen = others.filter(number=int(asked)).first()
-        else:
-            chosen = _compared_by_default(version, others)
+        asked = whole_number(request.GET.get("from", ""), MAX_VERSION)
+        chosen = _compared_by_default(version, others) if asked is None else others.filter(number=asked).first()
         rows = difference(chosen.source if chosen else "", version.source)
         numbers = others.values_list("number", flat=True)
         return self._page(request, "difference", version, chosen=chosen, numbers=numbers, **_sides(rows))
@@ -164,8 +162,7 @@ class PolicyVersionAdmin(EditingAdmin):
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | str:
         """Activate the version and return a redirect; return the reason for refusing if the page is to ask again."""
         by, force, where = by_admin(request), "force" in request.POST, version.environment_id
-        seen = request.POST.get("seen", "")
-        replaces = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 10 else 0
+        replaces = whole_number(request.POST.get("seen", ""), MAX_VERSION) or 0
         try:
             published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
         except PolicyTestsFailed:

@@ -1,12 +1,10 @@
 """The policy editor, and the requests that its page sends."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -24,34 +22,14 @@ from django.urls import path, reverse
 from policy import publishing, rules
 from policy.core.clock import time_of
 from policy.core.journal import By, Kind, by_admin
-from policy.errors import AuthzError, PolicyTestsFailed, TooLarge, Unavailable
-from policy.language.completion import Completions, completions
+from policy.errors import AuthzError, TooLarge, Unavailable
+from policy.language.completion import completions
 from policy.language.format import formatted
 from policy.language.parser import MAX_BYTES
 from policy.language.source import PolicyRejected, Problem, Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, Revision, default_environment, environment_named
-from policy.pages.highlight import (
-    DifferenceRow,
-    Excerpt,
-    difference,
-    excerpts_of_failures,
-    excerpts_of_problems,
-    span_of_line,
-)
-from policy.publishing import (
-    MAX_NOTE,
-    ActiveVersionChanged,
-    DraftText,
-    Ignored,
-    NewerDraftExists,
-    Published,
-    ignored_facts,
-    note_fault,
-    remarks_on,
-    run_tests,
-)
+from policy.pages import highlight
 from policy.rules.program import Program, Test
-from policy.testing import TestOutcome, line_named
 from policy.views import MAX_FILENAME
 
 # ---- Feedback on a text while it is being edited ------------------------------------------------------------------
@@ -76,26 +54,19 @@ class LatestOnly:
 
     @contextmanager
     def turn(self, name: object) -> Iterator[None]:
-        number = self._come(name)
+        with self._counting:
+            self._there[name] += 1
+            number = self._latest[name] = self._latest.get(name, 0) + 1
         try:
             with self._turn:
                 if self._latest[name] != number:
                     raise Superseded
                 yield
         finally:
-            self._leave(name)
-
-    def _come(self, name: object) -> int:
-        with self._counting:
-            self._there[name] += 1
-            self._latest[name] = self._latest.get(name, 0) + 1
-            return self._latest[name]
-
-    def _leave(self, name: object) -> None:
-        with self._counting:
-            self._there[name] -= 1
-            if not self._there[name]:
-                del self._there[name], self._latest[name]
+            with self._counting:
+                self._there[name] -= 1
+                if not self._there[name]:
+                    del self._there[name], self._latest[name]
 
 
 _compiling, _testing = LatestOnly(), LatestOnly()
@@ -142,11 +113,6 @@ def _problem(source: Source, problem: Problem) -> dict[str, object]:
     }  # fmt: skip
 
 
-def completions_to_json(found: Completions) -> dict[str, object]:
-    options = [{"text": each.text, "kind": each.kind, "detail": each.detail} for each in found.options]
-    return {"start": found.start, "end": found.end, "options": options}
-
-
 # ---- tests -------------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +124,7 @@ def tests_to_json(source: Source, place: int | None, window: object) -> dict[str
         return {"tests": None, "problems": len(reason.problems)}
     chosen = program.tests if place is None else _tests_at(program, place)
     with _testing.turn((window, place is None)):
-        report = run_tests(replace(program, tests=chosen), fail_fast=False)
+        report = publishing.run_tests(replace(program, tests=chosen), fail_fast=False)
     return {"tests": [_typed_outcome(source, test, one) for test, one in zip(chosen, report.tests)]}
 
 
@@ -172,14 +138,14 @@ def _tests_at(program: Program, place: int) -> tuple[Test, ...]:
     return ()
 
 
-def _typed_outcome(source: Source, test: Test, outcome: TestOutcome) -> dict[str, object]:
+def _typed_outcome(source: Source, test: Test, outcome: publishing.TestOutcome) -> dict[str, object]:
     failed = [one for one in outcome.assertions if not one.passed]
-    spans = [span_of_line(source, one.line) for one in failed]
+    spans = [highlight.span_of_line(source, one.line) for one in failed]
     failures = [
         {
             "line": one.line,
             "message": one.message,
-            "explanation": list(one.explanation(line_named)),
+            "explanation": list(one.explanation(publishing.line_named)),
             "text": one.text,
             "start": span.start,
             "end": span.end,
@@ -211,10 +177,10 @@ class PolicyForm(forms.Form):
     seen = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, widget=forms.HiddenInput)
     stamp = forms.IntegerField(required=False, widget=forms.HiddenInput)
     force = forms.BooleanField(required=False)
-    note = forms.CharField(required=False, max_length=MAX_NOTE)  # one line: what changes, and why
+    note = forms.CharField(required=False, max_length=publishing.MAX_NOTE)  # one line: what changes, and why
 
     def clean_note(self) -> str:
-        if fault := note_fault(self.cleaned_data["note"]):
+        if fault := publishing.note_fault(self.cleaned_data["note"]):
             raise forms.ValidationError(fault)
         return self.cleaned_data["note"]
 
@@ -227,10 +193,10 @@ class PolicyForm(forms.Form):
 class Submitted:
     """The outcome that the page displays. The text is stored only if `published` is set."""
 
-    published: Published | None = None
+    published: publishing.Published | None = None
     note: str = ""  # success message
     trouble: str = ""
-    excerpts: list[Excerpt] = field(default_factory=list)
+    excerpts: list[highlight.Excerpt] = field(default_factory=list)
     may_force: bool = False
 
 
@@ -250,11 +216,13 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
     except PolicyRejected as reason:
         count = len(reason.problems)
         trouble = f"{count} problem{'' if count == 1 else 's'}; not published"
-        return Submitted(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
-    except PolicyTestsFailed as reason:
+        return Submitted(trouble=trouble, excerpts=highlight.excerpts_of_problems(source, reason.problems))
+    except publishing.PolicyTestsFailed as reason:
         trouble = f"{publishing.results_of(reason.report)}; not published"
-        return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
-    except ActiveVersionChanged as reason:
+        return Submitted(
+            trouble=trouble, excerpts=highlight.excerpts_of_failures(source, reason.report), may_force=True
+        )
+    except publishing.ActiveVersionChanged as reason:
         became = f"version {reason.number} became active" if reason.number else "the active version was withdrawn"
         return Submitted(trouble=f"{became} while you were editing. Publish again to replace it with the text below")
     except (AuthzError, Unavailable) as reason:
@@ -263,10 +231,10 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
 
 def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     drafted = publishing.draft(source.text, source.filename, force=True)
-    ignored = ignored_facts(sent["environment"].pk, drafted.program) if with_facts else Ignored()
-    note = "; ".join(["the policy is valid", *remarks_on(drafted, ignored)])
-    warnings = excerpts_of_problems(source, drafted.program.warnings)
-    failures = excerpts_of_failures(source, drafted.report)
+    ignored = publishing.ignored_facts(sent["environment"].pk, drafted.program) if with_facts else publishing.Ignored()
+    note = "; ".join(["the policy is valid", *publishing.remarks_on(drafted, ignored)])
+    warnings = highlight.excerpts_of_problems(source, drafted.program.warnings)
+    failures = highlight.excerpts_of_failures(source, drafted.report)
     if failures:
         return Submitted(trouble=note, excerpts=failures + warnings, may_force=True)
     return Submitted(note=f"{note}; not published", excerpts=warnings)
@@ -279,7 +247,7 @@ def _published(by: By, sent: dict, source: Source) -> Submitted:
     return Submitted(published=published)
 
 
-def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:
+def line_numbers(text: str, excerpts: list[highlight.Excerpt]) -> list[tuple[int, str, str]]:
     """Return number, severity and message of each line, and of empty lines that may be added."""
     meant = {one.line: one for one in reversed(excerpts)}
     count = min(text.count("\n") + 1 + SPARE_NUMBERS, MOST_NUMBERS)
@@ -309,7 +277,7 @@ class NewerVersions:
     active: PolicyVersion | None
     publications: tuple[Publication, ...]
     more: int
-    rows: tuple[DifferenceRow, ...]  # from the version that the author saw to the active one
+    rows: tuple[highlight.DifferenceRow, ...]  # from the version that the author saw to the active one
 
     @property
     def added(self) -> int:
@@ -327,7 +295,7 @@ def published_meanwhile(environment: Environment, seen: int | None) -> NewerVers
         return None
     before = PolicyVersion.objects.filter(environment=environment, number=seen).first() if seen else None
     came = _publications(environment, before)
-    rows = difference(before.source if before else "", active.source if active else "")
+    rows = highlight.difference(before.source if before else "", active.source if active else "")
     return NewerVersions(seen, active, tuple(came[-_MOST:]), len(came[:-_MOST]), tuple(rows))
 
 
@@ -476,7 +444,7 @@ class EditingAdmin(admin.ModelAdmin):
                 publishing.discard(request.user, environment, form.cleaned_data["stamp"])
             else:
                 refusal = _OPENED_BY_ANOTHER
-        except NewerDraftExists as reason:
+        except publishing.NewerDraftExists as reason:
             refusal = f"{reason.message}. Review it below, then discard it again if you don't need it"
         except Unavailable as reason:
             refusal = reason.message
@@ -494,7 +462,7 @@ class EditingAdmin(admin.ModelAdmin):
 
     def completions_view(self, request: HttpRequest) -> HttpResponse:
         """Return the completions at the position."""
-        return self._answer(request, lambda sent: completions_to_json(completions(*_text_and_place(sent))))
+        return self._answer(request, lambda sent: asdict(completions(*_text_and_place(sent))))
 
     def tests_view(self, request: HttpRequest) -> HttpResponse:
         """Run the test at the position, or all tests, and return the results."""
@@ -522,7 +490,7 @@ class EditingAdmin(admin.ModelAdmin):
         """Save the text as the user's draft, and return its stamp: None if the text is the active policy's."""
 
         def answer(sent: dict) -> JsonObject:
-            written = DraftText(sent["source"], sent["filename"], sent["seen"])
+            written = publishing.DraftText(sent["source"], sent["filename"], sent["seen"])
             draft = publishing.keep(request.user, sent["environment"], written, sent["stamp"])
             return _draft_to_json(draft) if draft else {"stamp": None}
 
@@ -530,7 +498,7 @@ class EditingAdmin(admin.ModelAdmin):
 
     def _problems(self, sent: dict) -> JsonObject:
         found = problems_to_json(_source(sent), sent["window"])
-        return {**found, "active": _active_number(sent["environment"])}
+        return {**found, "active": publishing.active_number(sent["environment"].pk)}
 
     def _window(self, request: HttpRequest) -> object:
         return request.user.pk, request.POST.get("window", "")
@@ -552,7 +520,7 @@ class EditingAdmin(admin.ModelAdmin):
             return JsonResponse(answer({**sent, "window": self._window(request)}))
         except Superseded:
             return JsonResponse({"overtaken": True})
-        except NewerDraftExists as reason:
+        except publishing.NewerDraftExists as reason:
             return JsonResponse({"other": _draft_to_json(reason.draft)})
         except (AuthzError, Unavailable) as reason:
             return JsonResponse({"refused": reason.message})
@@ -573,7 +541,7 @@ class EditingAdmin(admin.ModelAdmin):
     ) -> TemplateResponse:
         raise NotImplementedError
 
-    def _done(self, request: HttpRequest, published: Published) -> HttpResponse:
+    def _done(self, request: HttpRequest, published: publishing.Published) -> HttpResponse:
         raise NotImplementedError
 
 
@@ -606,8 +574,3 @@ def _draft_to_json(draft: PolicyDraft) -> JsonObject:
 
 def _environment_asked(request: HttpRequest) -> Environment:
     return environment_named(request.GET.get("environment", "")) or default_environment()
-
-
-def _active_number(environment: Environment) -> int | None:
-    active = publishing.active_version(environment.pk)
-    return active.number if active else None

@@ -1,7 +1,5 @@
 """Show policies as HTML: syntax highlighting, problems next to their lines, and diffs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -11,11 +9,10 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from policy import publishing
-from policy.language.lexer import CONTEXTUAL, NAME, RESERVED, Word, words_in
+from policy.language.parser import CONTEXTUAL, NAME, RESERVED, Word, words_in
 from policy.language.source import Problem, Source, Span
-from policy.publishing import Coverage, RecordedResults
+from policy.publishing import Coverage, RecordedResults, TestOutcome, TestReport, line_named
 from policy.rules.program import Program
-from policy.testing import TestOutcome, TestReport, line_named
 
 # ---- Diffs of two policies, for pages and for terminals -----------------------------------------------------------
 
@@ -277,6 +274,6 @@ def trial_of(program: Program, covering: bool = False) -> TestResults:
 
 
 def _rule(source: Source, span: Span) -> tuple[int, SafeString]:
-    text = " ".join(source.text[span.start : span.end].split())
+    text = source.on_one_line(span)
     shown = text if len(text) <= _RULE_WIDTH else f"{text[: _RULE_WIDTH - 1]}…"
     return source.position(span.start)[0], highlighted_lines(shown)[0]

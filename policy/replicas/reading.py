@@ -2,14 +2,13 @@
 
 An attempt is a function that makes all reads of one answer. On a replica it may fail for any reason, or read a snapshot
 that is older than what this process knows of the primary, or than what the caller has seen. The same attempt is then
-made on the primary, and the caller gets that answer, or its error.
+made on the primary, and the caller gets that answer, or its error. The status of replicas is reported here, too.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from importlib import import_module
+from math import isfinite
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -141,3 +140,61 @@ def _on_replica(
     if least:
         watching.known.learn(who.environment_id, Seen(least))
     return found
+
+
+# ---- The status of replicas: in lines for people, and in numbers for metrics --------------------------------------
+
+_BETWEEN_LOOKS = 2.0  # seconds that pass between probes in any case, and are no lag
+
+
+class ReplicaStatus(NamedTuple):
+    name: str  # its host and port
+    is_used: bool
+    reason: str  # why it is not used
+    position: int | None  # bytes of the primary's log that it has replayed; None: unknown
+    lag: float | None  # seconds; None: unknown
+    asked: int  # queries running on it now
+    tries: int  # queries sent to it in total
+    answers: int  # how many of those had valid answers; the others were repeated on the primary
+    is_stranger: bool = False  # a copy of another database, which is a configuration error
+
+
+def statuses() -> list[ReplicaStatus]:
+    """Return the status of each replica, as far as this process knows: it probes them only once it has queries."""
+    if not settings.REPLICAS:
+        return []
+    watching, now = watch(), time.monotonic()
+    return [_status_of(each, watching.known.timeline, now) for each in watching.replicas]
+
+
+def looked_at() -> list[ReplicaStatus]:
+    """Probe each server now, and return the status of each replica."""
+    if settings.REPLICAS:
+        watch().look_once()
+    return statuses()
+
+
+def line_of(status: ReplicaStatus) -> str:
+    """Describe the status in one line: `replica db2:5432 is in use, lag 0.4 s`."""
+    return f"replica {status.name} is {state_of(status)}"
+
+
+def state_of(status: ReplicaStatus) -> str:
+    if not status.is_used:
+        return f"not in use: {status.reason}"
+    return "in use" if status.lag is None else f"in use, lag {status.lag:.1f} s"
+
+
+def described() -> list[str]:
+    """Probe each replica now, and return a line about the status of each."""
+    return [line_of(each) for each in looked_at()]
+
+
+def _status_of(replica: Any, timeline: int, now: float) -> ReplicaStatus:
+    is_used = replica.may_be_asked(settings.REPLICA_MAX_LAG, timeline, now)
+    reason = "" if is_used else replica.reason or "it does not respond"
+    lag = now - replica.fresh_at
+    counts = (replica.asked, replica.tries, replica.answers)
+    # A replica that was up to date at the last probe is not behind merely because time has passed since.
+    shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
+    return ReplicaStatus(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

@@ -1,7 +1,5 @@
 """Watch the primary and its replicas: their positions, what is known of API keys, and which replica to ask."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque
@@ -16,7 +14,6 @@ from policy.active import MOMENT, Seen, key_check
 from policy.core.clock import NUMBER, is_to_come, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
-from policy.replicas.attempt import tried
 from policy.replicas.replica import (
     CLOCKS_APART,
     FORKED,
@@ -29,6 +26,7 @@ from policy.replicas.replica import (
     Replica,
     Server,
     Unresponsive,
+    tried,
 )
 
 # ---- known --------------------------------------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 * `declarations`  reads the blocks, and finds types that rules use without a block
 * `desugar`       rewrites shorthand as ordinary rules, and reads the tests
 * `flatten`       normalizes each rule to a head and a conjunction of literals
-* `types`         infers the types of variables
+* `types`         infers the types of variables, and determines which facts may be stored
 * `safety`        rejects unbound variables, and recursion through `not`
-* `signatures`    determines which facts may be stored
 * `program`       the result; `changes` compares two of them
 
 Each pass adds its errors to a common list and continues, so that authors see all of them at once.
@@ -21,8 +20,7 @@ from policy.rules.desugar import longhand_rules, tests_of
 from policy.rules.flatten import flat_rules, is_made_here
 from policy.rules.program import Program
 from policy.rules.safety import check_safety, check_strata
-from policy.rules.signatures import accepted_patterns, default_allows, standing_patterns, stated_patterns
-from policy.rules.types import infer, typed_rules
+from policy.rules.types import accepted_patterns, default_allows, infer, standing_patterns, stated_patterns, typed_rules
 
 __all__ = ["compile_policy", "compile_source", "compile_text"]
 

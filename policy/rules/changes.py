@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from policy.rules.flatten import atoms_of, key_of
 from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var, types_of
 from policy.values import INTEGER, Value
 
@@ -30,9 +31,11 @@ class AtomSet(NamedTuple):
     types: tuple[Types, ...]
     values: tuple[Value | None, ...]
 
-    def is_of(self, signature: Signature) -> bool:
-        """Return whether the set has exactly the types of the signature."""
-        return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
+    @classmethod
+    def of(cls, signature: Signature) -> AtomSet:
+        """Return all atoms of a signature."""
+        types = tuple([frozenset((name,)) for name in signature.types])
+        return cls(signature.predicate, types, (None,) * len(types))
 
     def covers(self, other: AtomSet) -> bool:
         return (
@@ -75,11 +78,10 @@ def changed_rules(old: Program, new: Program) -> list[Changed]:
 def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> list[Changed]:
     """Return the signatures whose facts only one of the programs accepts."""
     found = []
-    for predicate, types in ((each.predicate, each.types) for each in stored):
-        is_old, is_new = old.accepts(predicate, types), new.accepts(predicate, types)
+    for each in stored:
+        is_old, is_new = (program.accepts(each.predicate, each.types) for program in (old, new))
         if is_old != is_new:
-            head = AtomSet(predicate, tuple(frozenset((name,)) for name in types), (None,) * len(types))
-            found.append(Changed(is_new, head))
+            found.append(Changed(is_new, AtomSet.of(each)))
     return found
 
 
@@ -203,10 +205,8 @@ def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Ru
     for program in programs:
         for rule in program.rules:
             same = f"{rule} {_typing(rule)}"
-            for literal in rule.body:
-                atom = literal.atom if isinstance(literal, Not) else literal
-                if isinstance(atom, Atom):
-                    found[atom.predicate, len(atom.args)][same, atom] = (rule, atom)
+            for atom in atoms_of(rule.body):
+                found[key_of(atom)][same, atom] = (rule, atom)
     return {key: list(calls.values()) for key, calls in found.items()}
 
 
@@ -256,6 +256,3 @@ def _constant(term: Term) -> Value | None:
 def _union(sets: list[AtomSet]) -> AtomSet:
     types = tuple(frozenset().union(*each) for each in zip(*(atoms.types for atoms in sets)))
     return AtomSet(sets[0].predicate, types, (None,) * len(types))
-
-
-__all__ = ["AtomSet", "Changed", "Origins", "Reached", "changed_facts", "changed_rules", "reached", "united"]

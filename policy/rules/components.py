@@ -4,8 +4,6 @@ In `p -> q -> p, q -> r`, all three are reachable from p. p and q are in one com
 components with a cycle are numbered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

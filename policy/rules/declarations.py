@@ -1,7 +1,5 @@
 """Blocks -> Vocabulary: the types, roles, permissions and relations of a policy, and errors in their declarations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,8 +7,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from policy.language import ast
-from policy.language.nodes import MAX_PROBLEMS, shown
-from policy.language.source import PolicyRejected, Problem, Source, Span
+from policy.language.source import MAX_PROBLEMS, PolicyRejected, Problem, Source, Span, shown
 from policy.rules.components import Components, reachable
 from policy.rules.program import TypeDef, Types
 from policy.values import ABSTRACT, ACTOR, INTEGER, PRIMITIVES, RESOURCE, STRING
@@ -207,7 +204,7 @@ Near = Callable[[str, list[str]], str]  # returns "did you mean ...?" for a name
 def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems: Problems) -> tuple[str, ...]:
     """Return the types that rules imply, each with a warning; the most frequently named come first."""
     rules = [item for item in policy.items if isinstance(item, ast.Rule)]
-    named = [name for rule in rules for _, name in _typed(rule)]
+    named = [name for rule in rules for _, name in typed_in(rule)]
     known = set(declared)
     first = {name.text: name for name in reversed(named) if name.text not in known}
     if not 0 < len(first) <= MAX_IMPLIED:
@@ -222,7 +219,7 @@ def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems:
     return tuple(found)
 
 
-def _typed(rule: ast.Rule) -> Iterator[tuple[str, ast.Name]]:
+def typed_in(rule: ast.Rule) -> Iterator[tuple[str, ast.Name]]:
     """Yield each type that the rule names, with the variable that has it."""
     for param in rule.head.params:
         if isinstance(param, ast.Parameter):
@@ -236,7 +233,7 @@ def _spoken_for(rules: list[ast.Rule], undeclared: Container[str]) -> set[str]:
     defined = {(rule.head.predicate.text, len(rule.head.params)) for rule in rules}
     found: set[str] = set()
     for rule in rules:
-        typed = [(variable, name.text) for variable, name in _typed(rule) if name.text in undeclared]
+        typed = [(variable, name.text) for variable, name in typed_in(rule) if name.text in undeclared]
         if typed:
             in_head = {each.type.text for each in rule.head.params if isinstance(each, ast.Parameter)}
             asked = _asked_of_their_own(rule, defined)

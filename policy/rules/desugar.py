@@ -1,14 +1,11 @@
 """Rewrite declarations and assertions as rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policy.language import ast
-from policy.language.nodes import shown
-from policy.language.printer import print_formula
-from policy.language.source import Source, Span
+from policy.language.ast import print_formula
+from policy.language.source import Source, Span, shown
 from policy.rules.components import reachable
 from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Problems, Vocabulary, did_you_mean
 from policy.rules.flatten import PredicateKey

@@ -1,14 +1,11 @@
 """Longhand rules -> flat rules: a head, and a conjunction of literals."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from policy.language import ast
-from policy.language.nodes import shown
-from policy.language.source import Span
+from policy.language.source import Span, shown
 from policy.rules.declarations import (
     ANONYMOUS,
     FormulaMemo,

@@ -4,9 +4,7 @@ A `Program` is valid by construction: its users report no errors about the polic
 golden file of rules reads like a policy.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -231,13 +229,19 @@ class Program:
         return frozenset(names) - self.helpers
 
     @cached_property
+    def values(self) -> Mapping[str, frozenset[str]]:
+        """Return the ids that the rules mention, by type."""
+        found: dict[str, set[str]] = {}
+        for rule in self.rules:
+            for literal in (rule.head, *rule.body):
+                for value in _values_in(literal):
+                    found.setdefault(value.type, set()).add(value.id)
+        return {name: frozenset(ids) for name, ids in found.items()}
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Return every String that the rules mention: the names by which queries are specialized."""
-        found: set[str] = set()
-        for rule in self.rules:
-            for atom in (rule.head, *rule.body):
-                found.update(_strings(atom))
-        return frozenset(found)
+        return self.values.get(STRING, frozenset())
 
     def knows(self, type_name: str) -> bool:
         """Return whether values can have this type: it is declared, and not abstract."""
@@ -260,41 +264,12 @@ def types_of(term: Term, types: Mapping[Var, Types]) -> Types:
             return types[term]
 
 
-def _strings(literal: Literal) -> list[str]:
+def _values_in(literal: Literal) -> Iterator[Value]:
     match literal:
-        case Not(atom):
-            return _strings(atom)
-        case Atom(_, args):
+        case Atom(_, args) | Not(Atom(_, args)):
             terms: tuple[Term, ...] = args
         case Member(_, values):
             terms = values
         case Compare(_, left, right):
             terms = (left, right)
-    return [term.id for term in terms if isinstance(term, Value) and term.type == STRING]
-
-
-def policy_of(program: Program) -> str:
-    """Return the rules as longhand Polar, one per line."""
-    return "\n".join(map(str, program.rules)) + "\n"
-
-
-__all__ = [
-    "Assertion",
-    "Atom",
-    "Compare",
-    "Invariant",
-    "Literal",
-    "Member",
-    "Not",
-    "Now",
-    "Program",
-    "Rule",
-    "Signature",
-    "Term",
-    "Test",
-    "TypeDef",
-    "Types",
-    "Var",
-    "policy_of",
-    "types_of",
-]
+    return (term for term in terms if isinstance(term, Value))

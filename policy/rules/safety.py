@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from policy.language import ast
-from policy.language.nodes import shown
-from policy.language.source import Span
+from policy.language.source import Span, shown
 from policy.rules.components import Components
-from policy.rules.declarations import Mask, Problems, Vocabulary, bits_of, simple_formulas, variables_of
+from policy.rules.declarations import Mask, Problems, Vocabulary, bits_of, simple_formulas, typed_in, variables_of
 from policy.rules.flatten import UNLIMITED, FlatRule, PredicateKey, is_made_here, key_of, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Term, Var
 from policy.rules.types import Typing
@@ -137,17 +136,11 @@ def _check_names(rule: ast.Rule, known: Vocabulary, problems: Problems) -> None:
     written = [*in_head, *_written(rule.body)]
     _warn_of_singles(written, (), problems, frozenset(variable.span for variable in in_head))
     first = {variable.name: variable for variable in reversed(written)}
-    typed = _typed(rule)
+    typed = {name for name, _ in typed_in(rule)}  # the author knows these from a type of the same name
     for name, variable in first.items():
         if name in known.types and name not in typed:
             hint = f"for a variable of that type, write `{name.lower()}: {name}` or `_: {name}`"
             problems.warn(variable.span, f"{shown(name)} is a type, but is used as a variable here", hint)
-
-
-def _typed(rule: ast.Rule) -> set[str]:
-    """Return the variables to which the rule gives a type. Their author knows them from a type of the same name."""
-    params = {param.variable.name for param in rule.head.params if isinstance(param, ast.Parameter)}
-    return params | {each.variable.name for each in simple_formulas(rule.body) if isinstance(each, ast.Matches)}
 
 
 def _written(formula: ast.Formula | None) -> Iterator[ast.Variable]:
@@ -321,11 +314,10 @@ class _Index:
     def __init__(self, rules: list[tuple[FlatRule, Typing]], known: Vocabulary):
         self.rules, self.known = rules, known
         self.by_key: dict[PredicateKey, list[int]] = defaultdict(list)
-        self.by_value: dict[tuple[PredicateKey, int, Value], list[int]] = defaultdict(
-            list
-        )  # the head has that value there
-        self.by_type: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)  # any value of that type
-        self.by_variable: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)  # a variable of that type
+        # By the head's argument: that value; any value of that type; a variable of that type.
+        self.by_value: dict[tuple[PredicateKey, int, Value], list[int]] = defaultdict(list)
+        self.by_type: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)
+        self.by_variable: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)
         for number, (rule, typing) in enumerate(rules):
             self._add(number, key_of(rule.head), rule.head.args, typing)
 

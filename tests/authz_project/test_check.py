@@ -31,7 +31,7 @@ from authz_project.system_checks import (
     log_findings,
     permission_findings,
 )
-from policy.replicas.status import ReplicaStatus
+from policy.replicas.reading import ReplicaStatus
 from tests.authz_project.test_ready import OF_LATER, migrations
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT

@@ -13,8 +13,8 @@ from authz_project.keys import CannotRotate, create_key, revoke_key, rotate_key
 from authz_project.models import ApiKey
 from policy.core.clock import now, time_of
 from policy.core.journal import By
+from policy.errors import Scope
 from policy.models import default_environment
-from policy.scopes import Scope
 from tests.conftest import Api
 
 pytestmark = pytest.mark.one_database

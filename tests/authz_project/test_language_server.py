@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 from authz_project.language_server import answers
 from authz_project.language_server.answers import OpenDocument, Positions, changed, hover_text
 from policy.language.format import formatted
-from policy.language.lexer import CONTEXTUAL, RESERVED
+from policy.language.parser import CONTEXTUAL, RESERVED
 from policy.language.source import Source
 from tests.benchmarks.editor import long_policy
 from tests.language_client import LIMIT, URI, begun, place

@@ -26,7 +26,7 @@ from authz_project.observers import METHODS, AnsweredRequest, name_of
 from authz_project.server.supervisor import worker_ended, worker_started
 from policy.core.journal import Kind
 from policy.core.spans import Part
-from policy.replicas.status import ReplicaStatus
+from policy.replicas.reading import ReplicaStatus
 from tests.faults.limits import workers_of
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service

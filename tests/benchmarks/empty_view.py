@@ -11,8 +11,7 @@ from checks.engine.sql.text import finished
 from checks.serializers import AuthorizeQuery
 from policy.active import key_check
 from policy.endpoint import Endpoint, Request, Response, decoded, unconfirmed_caller
-from policy.errors import KeyRefused
-from policy.scopes import Scope
+from policy.errors import KeyRefused, Scope
 
 __all__ = ["endpoints", "handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 

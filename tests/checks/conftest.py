@@ -13,7 +13,7 @@ from tests.conftest import Api
 def patience(monkeypatch):
     """Give reviews and counts the time to find all that there is, however busy the machine."""
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", 60)
-    monkeypatch.setattr("checks.ask_pages.answer.COUNTING", 60)
+    monkeypatch.setattr("checks.ask_pages.pages.COUNTING", 60)
 
 
 POLICY = """

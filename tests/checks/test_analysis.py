@@ -7,15 +7,24 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checks.analysis import report, search
-from checks.analysis.deep import deep_notices
-from checks.analysis.questions import EngineDisagrees, check_words, compared, differing, proved, replay, stated, ways
+from checks.analysis.questions import (
+    EngineDisagrees,
+    check_words,
+    compared,
+    deep_notices,
+    differing,
+    proved,
+    replay,
+    stated,
+    ways,
+)
 from checks.analysis.search import AnalysisBusy, AnalysisMissing, OutOfLimits, Solver, Verdict, Witness
 from checks.testing import run as run_tests
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
+from policy.publishing import line_named
 from policy.rules import compile_text
 from policy.rules.program import Atom
-from policy.testing import line_named
 from policy.values import Value
 from tests.checks.conftest import fact, publish, store, url
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client
 
-from checks.ask_pages import answer
+from checks.ask_pages import pages as answer
 from facts.keyset_pages import known_ids
 from policy.core.clock import time_of
 from policy.core.pagination import Cursor

@@ -12,7 +12,8 @@ from checks.asking import run, snapshot
 from checks.asking.snapshot import Snapshot
 from checks.engine.sql.text import Statement
 from checks.errors import PlannedTooLong
-from checks.explain import failures, search, tree
+from checks.explain import search, tree
+from checks.explain import tree as failures
 from checks.explain.cases import ordered_body
 from facts.models import Signature
 from policy import rules

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from checks.explain.failures import with_periods
+from checks.explain.tree import with_periods
 from facts.models import Signature
 from facts.wire import fact_from_json
 from policy.models import Environment, Revision

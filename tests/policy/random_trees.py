@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from policy.language import ast
-from policy.language.lexer import COMPARISONS, CONTEXTUAL, LEGACY, RESERVED
+from policy.language.parser import COMPARISONS, CONTEXTUAL, LEGACY, RESERVED
 from policy.values import Value
 
 words = st.sampled_from(["x", "actor", "User", "_x", "a::b", "ok?", "Größe", "日本", "new", "role", *CONTEXTUAL])

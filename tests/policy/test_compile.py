@@ -5,8 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from policy.language.nodes import MAX_PROBLEMS
-from policy.language.source import PolicyRejected, without_collections
+from policy.language.source import MAX_PROBLEMS, PolicyRejected, without_collections
 from policy.rules import compile_text
 from tests.policy.rules_text import problems_of, rules_of
 from tests.yardstick import seconds_at_most

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from policy.language import ast, parse, print_policy
 from policy.language.format import formatted
-from policy.language.lexer import CONTEXTUAL
-from policy.language.parser import parse_with_tokens
+from policy.language.parser import CONTEXTUAL, parse_with_tokens
 from policy.language.source import PolicyRejected, Source
 from policy.rules import compile_source
 from tests.policy.conftest import GOLDEN, cases

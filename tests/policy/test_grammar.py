@@ -1,5 +1,6 @@
 """What texts mean, and what is said about those that mean nothing."""
 
+import subprocess
 import sys
 import threading
 import time
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.language import ast, grammar, parse, parser, print_policy
-from policy.language.lexer import CONTEXTUAL, RESERVED
+from policy.language import ast, parse, parser, print_policy
+from policy.language.parser import CONTEXTUAL, RESERVED
 from policy.language.source import NOWHERE, PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.trees import nodes, tree
@@ -100,12 +101,19 @@ def test_the_grammar_has_no_conflict():
 
 
 def test_a_conflict_in_the_grammar_is_an_error(monkeypatch):
-    def p_ambiguous(p):
-        "formula : formula AND formula"
-
-    monkeypatch.setattr(grammar, "p_ambiguous", p_ambiguous, raising=False)
+    ambiguous = (lambda p: None, "formula : formula AND formula")
+    monkeypatch.setattr(parser, "PRODUCTIONS", (*parser.PRODUCTIONS, ambiguous))
     with pytest.raises(AssertionError, match="conflict"):
         parser._parser.__wrapped__()
+
+
+@pytest.mark.long
+def test_policies_compile_where_python_strips_docstrings(tmp_path):
+    """PLY reads productions from docstrings."""
+    policy = tmp_path / "main.polar"
+    policy.write_text('actor User {} resource Repo { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }')
+    command = [sys.executable, "-OO", "-B", Path(parser.__file__).parents[2] / "manage.py", "check_policy", policy]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout.startswith("no problems")
 
 
 def test_no_table_touches_the_disk():

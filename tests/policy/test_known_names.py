@@ -5,7 +5,7 @@ import pytest
 from policy.language.source import Source
 from policy.rules import compile_source
 from policy.rules.program import Signature
-from policy.rules.signatures import known_names
+from policy.rules.types import known_names
 
 POLICY = """
 actor User {}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED, tokens_of
-from policy.language.nodes import Notes, text_of
-from policy.language.source import PolicyRejected, Source
+from policy.language.grammar import text_of
+from policy.language.parser import CONTEXTUAL, LEGACY, RESERVED, tokens_of
+from policy.language.source import Notes, PolicyRejected, Source
 
 
 def tokens(text: str) -> str:

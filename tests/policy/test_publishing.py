@@ -14,11 +14,10 @@ from facts.wire import Argument, Fact, FactPattern
 from policy import active, publishing
 from policy.active import active_program
 from policy.core.memory import Recent
-from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.errors import AuthzError, NotFound
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
-from policy.publishing import Ignored, activate, publish
-from policy.testing import AssertionOutcome, TestOutcome, TestReport
+from policy.publishing import AssertionOutcome, Ignored, PolicyTestsFailed, TestOutcome, TestReport, activate, publish
 from policy.values import Value
 
 POLICY = """actor User {}
@@ -57,7 +56,7 @@ runner = Runner()
 
 @pytest.fixture
 def tests_pass(monkeypatch):
-    monkeypatch.setattr("policy.publishing.TEST_RUNNER", f"{__name__}.runner")
+    monkeypatch.setattr("policy.publishing.run_tests", runner)
     runner.passes = True
     runner.asked.clear()
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policy.language import parse, print_policy
-from policy.language.lexer import CONTEXTUAL
+from policy.language.parser import CONTEXTUAL
 from policy.language.source import PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.random_trees import policies, reserved

@@ -11,10 +11,20 @@ from authz_project.environments import create_test_environment
 from facts.history import prune
 from policy import publishing
 from policy.core.journal import By
-from policy.errors import MalformedRequest, PolicyTestsFailed
+from policy.errors import MalformedRequest
 from policy.models import PolicyVersion, Revision
-from policy.publishing import MAX_NOTE, Coverage, RecordedResults, activate, active_version, publish
-from policy.testing import AssertionOutcome, TestOutcome, TestReport
+from policy.publishing import (
+    MAX_NOTE,
+    AssertionOutcome,
+    Coverage,
+    PolicyTestsFailed,
+    RecordedResults,
+    TestOutcome,
+    TestReport,
+    activate,
+    active_version,
+    publish,
+)
 from tests.policy.test_admin import VERSIONS, Person, page_of, text_of
 from tests.policy.test_publishing import OTHER, POLICY, TEST, TESTED, runner, tests_fail, tests_pass  # noqa: F401
 

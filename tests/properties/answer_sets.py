@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import clingo
 
-from checks.analysis.slices import goal_of, sliced
-from checks.analysis.translate import ProgramWriter, Universe, atom
+from checks.analysis.proofs import goal_of, sliced
+from checks.analysis.search import ProgramWriter, Universe, atom
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy

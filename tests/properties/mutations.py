@@ -22,7 +22,7 @@ from facts.store import Inserts
 from facts.wire import Fact
 from policy import publishing
 from policy.language import ast, parse
-from policy.language.printer import print_policy
+from policy.language.ast import print_policy
 from policy.language.source import PolicyRejected, Source
 from policy.models import Environment
 from policy.rules import compile_text

@@ -16,7 +16,7 @@ from checks.analysis.questions import PolicyDifferences, compared
 from checks.analysis.search import Solver, Verdict
 from facts.wire import Fact
 from policy.language import ast
-from policy.language.printer import print_policy
+from policy.language.ast import print_policy
 from policy.language.source import PolicyRejected
 from policy.rules import compile_text
 from tests.properties.mutations import Base, _base, bases, meant, mentioned_by, mutants

@@ -3,7 +3,7 @@
 from random import Random
 
 from policy.language import parse
-from policy.language.lexer import COMPARISONS
+from policy.language.parser import COMPARISONS
 from policy.language.source import Source
 from policy.rules import compile_source
 from policy.rules.program import TYPED, Program

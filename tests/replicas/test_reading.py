@@ -20,7 +20,7 @@ from policy.core.config import settings
 from policy.endpoint import OFFSET
 from policy.models import Revision
 from policy.moments import Moment
-from policy.replicas import reading, status
+from policy.replicas import reading
 from policy.replicas.reading import AttemptResult, read
 from tests.conftest import Api
 from tests.replicas.cluster import DATABASE, pause, resume, wait_for
@@ -266,10 +266,10 @@ def test_a_paused_replica_is_left_out_and_comes_back(api, watching, cluster, mon
     pause(cluster.standbys[0])
     stored(api, "ann", "a")
     wait_for(lambda: watching.replicas[0].reason, "it is left out")
-    assert status.line_of(status.statuses()[0]).endswith("and REPLICA_MAX_LAG is 3")
+    assert reading.line_of(reading.statuses()[0]).endswith("and REPLICA_MAX_LAG is 3")
     resume(cluster.standbys[0])
     wait_for(lambda: not watching.replicas[0].reason, "it is back")
-    assert status.line_of(status.statuses()[0]).startswith("replica 127.0.0.1:")
+    assert reading.line_of(reading.statuses()[0]).startswith("replica 127.0.0.1:")
 
 
 def test_a_question_that_a_replica_cancels_is_the_primarys(api, watching, cluster):

@@ -12,10 +12,9 @@ from authz_project.environments import environment_made
 from authz_project.models import ApiKey
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
-from policy.errors import AuthzError, Unavailable
+from policy.errors import AuthzError, Scope, Unavailable
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
-from policy.scopes import Scope
 
 MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
 

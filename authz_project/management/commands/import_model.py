@@ -14,11 +14,12 @@ from authz_project.importers.ir import Imported, ImportRejected, ImportReport, M
 from facts.accept import check_facts
 from facts.wire import WRITERS
 from policy.core.journal import by_command
-from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG
+from policy.publishing import PolicyTestsFailed
 from policy.rules import compile_text
 
 

@@ -96,7 +96,7 @@ def _endpoints_for(line: LogLine) -> Endpoints:
     if line.endpoint in checks.urls.endpoints:
         return checks.urls.endpoints
     if line.endpoint.startswith("/"):
-        whole: Endpoints = import_string("checks.authzen.urls.endpoints")
+        whole: Endpoints = import_string("checks.authzen.views.endpoints")
         return {f"/{path}": endpoint for path, endpoint in whole.items()}
     found: Endpoints = import_string("localsql.views.endpoints")
     return found

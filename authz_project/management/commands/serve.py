@@ -35,7 +35,7 @@ from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.core.journal import by_command
 from policy.management.command import ServiceCommand, counted
 from policy.models import default_environment
-from policy.replicas.status import ReplicaStatus, looked_at, state_of
+from policy.replicas.reading import ReplicaStatus, looked_at, state_of
 from policy.values import whole_number
 
 MOST = 1000  # processes or threads

@@ -16,7 +16,7 @@ from checks.compare.review import Access, AccessState, NotAnswered, Review, Revi
 from checks.compare.review_page import described, looked_text, shown, shown_action
 from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
-from checks.explain.explain import Explanation, explain, explanation_to_json, explanation_to_text
+from checks.explain.explain import Explanation, explain, explanation_to_json, explanation_to_text, value_to_json
 from facts.wire import value_from_text, without_formula
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
@@ -142,8 +142,8 @@ def _csv_row(*cells: str) -> str:
 def _json(line: Access | NotAnswered, explainer: _Explainer | None) -> str:
     """Return an object; an id of null stands for every value, as in the API."""
     state, actor, action, resource = line if isinstance(line, Access) else _about(line)
-    found: dict[str, object] = {"state": state, "actor": _value(actor), "action": action.id or None}
-    found["resource"] = _value(resource)
+    found: dict[str, object] = {"state": state, "actor": value_to_json(actor), "action": action.id or None}
+    found["resource"] = value_to_json(resource)
     if isinstance(line, NotAnswered):
         found |= {"resources": line.resources or None, "reason": line.reason}
     elif explainer:
@@ -159,10 +159,6 @@ def _about(line: NotAnswered) -> Access:
 
 def _shown(line: Access) -> tuple[str, str, str]:
     return shown(line.actor), shown_action(line.action), shown(line.resource)
-
-
-def _value(value: Value) -> dict[str, str | None]:
-    return {"type": value.type, "id": value.id or None}
 
 
 _FORMATS: dict[str, Callable[[Access | NotAnswered, _Explainer | None], str]] = {

@@ -9,30 +9,17 @@ from policy import rules
 from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle, Unreadable, bundle_of_files
 from policy.language.source import PolicyRejected
-from policy.management.command import (
-    FILES,
-    ServiceCommand,
-    add_allow,
-    add_watch,
-    counted,
-    environment_named,
-    is_file,
-    problem_line,
-    refuse_more,
-    rejection,
-    until_interrupted,
-    warnings,
-)
+from policy.management import command
 from policy.models import DEFAULT_SLUG, Environment
 from policy.publishing import deep_notices
 from policy.rules.program import Program
 
 
-class Command(ServiceCommand):
+class Command(command.ServiceCommand):
     help = "Compile policy files and print problems and warnings. Tests are not run."
 
     def add_arguments(self, parser):
-        parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
+        parser.add_argument("files", nargs="+", metavar="FILE", help=command.FILES)
         parser.add_argument("--strict", action="store_true", help="Fail on warnings too.")
         parser.add_argument(
             "--format",
@@ -50,13 +37,13 @@ class Command(ServiceCommand):
             "--against", metavar="POLICY",
             help="Fail if the policy grants more than this one, with any facts: a version number, `active`, or a file.",
         )  # fmt: skip
-        add_allow(parser)
+        command.add_allow(parser)
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Of --against (default: %(default)s).")
-        add_watch(parser)
+        command.add_watch(parser)
 
     def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
         if watch:
-            until_interrupted(files, lambda: self._check(files, **options), self.stdout)
+            command.until_interrupted(files, lambda: self._check(files, **options), self.stdout)
         else:
             self._check(files, **options)
 
@@ -70,19 +57,19 @@ class Command(ServiceCommand):
             program = rules.compile_text(bundle.text, bundle.filename)
         except PolicyRejected as reason:
             if for_github:
-                self._annotate(problem_line(problem, bundle) for problem in reason.problems)
-            raise rejection(reason, bundle, self.stderr) from None
+                self._annotate(command.problem_line(problem, bundle) for problem in reason.problems)
+            raise command.rejection(reason, bundle, self.stderr) from None
         except Unreadable as reason:
             raise CommandError(reason.message) from None
         if for_github:
-            self._annotate(problem_line(warning, bundle) for warning in program.warnings)
-        found = warnings(program, bundle)
+            self._annotate(command.problem_line(warning, bundle) for warning in program.warnings)
+        found = command.warnings(program, bundle)
         for warning in found:
             self.stderr.write(warning)
         if found and strict:
-            raise CommandError(counted(len(found), "warning"))
+            raise CommandError(command.counted(len(found), "warning"))
         numbers = {"type": len(program.types), "rule": len(program.written), "test": len(program.tests)}
-        counts = ", ".join(counted(number, kind) for kind, number in numbers.items())
+        counts = ", ".join(command.counted(number, kind) for kind, number in numbers.items())
         self.stdout.write(f"no problems: {counts}")
         try:
             if deep:
@@ -95,15 +82,17 @@ class Command(ServiceCommand):
     def _check_deep(self, program: Program, bundle: Bundle, seconds: float, for_github: bool) -> None:
         notices, is_whole = deep_notices(program, seconds)
         for notice in notices:
-            self.stdout.write(problem_line(notice, bundle) if for_github else f"notice: {bundle.describe(notice)}")
+            self.stdout.write(
+                command.problem_line(notice, bundle) if for_github else f"notice: {bundle.describe(notice)}"
+            )
         if not is_whole:
             self.stderr.write(f"warning: not everything was checked within {seconds:g} seconds; see --seconds")
 
     def _compare(self, against: str, environment: str, program: Program, allow: list[str], seconds: float) -> None:
-        if is_file(against):  # needs no database
-            refuse_more(against, Environment(slug=environment), program, allow, seconds, self.stdout)
+        if command.is_file(against):  # needs no database
+            command.refuse_more(against, Environment(slug=environment), program, allow, seconds, self.stdout)
         else:
-            refuse_more(against, environment_named(environment), program, allow, seconds, self.stdout)
+            command.refuse_more(against, command.environment_named(environment), program, allow, seconds, self.stdout)
 
     def _annotate(self, lines):
         for line in lines:

@@ -5,50 +5,32 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from policy import publishing
 from policy.core.journal import by_command
-from policy.errors import PolicyTestsFailed
 from policy.files import bundle_of_files
 from policy.language.source import PolicyRejected
-from policy.management.command import (
-    ACTIVE,
-    FILES,
-    PolicyCommand,
-    add_allow,
-    add_version,
-    failures,
-    note,
-    refuse_more,
-    rejection,
-    warnings,
-)
+from policy.management import command
 from policy.models import Environment
-from policy.publishing import (
-    CheckedDraft,
-    activate,
-    active_version,
-    draft,
-    ignored_facts,
-    publish,
-    remarks_on,
-    results_of,
-    version_numbered,
-)
 from policy.rules import compile_text
 
 BY = by_command("load_policy")
 
 
-class Command(PolicyCommand):
+class Command(command.PolicyCommand):
     help = "Compile policy files, run their tests, and publish them. If anything fails, nothing changes."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("files", nargs="*", metavar="FILE", help=FILES)
-        add_version(parser, "Publish this earlier version again, instead of files.")
+        parser.add_argument("files", nargs="*", metavar="FILE", help=command.FILES)
+        command.add_version(parser, "Publish this earlier version again, instead of files.")
         parser.add_argument("--force", action="store_true", help="Publish even if tests fail.")
         parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failing test.")
         parser.add_argument(
-            "--note", type=note, default="", metavar="TEXT", help="One line for the history: what changed and why."
+            "--note",
+            type=command.note,
+            default="",
+            metavar="TEXT",
+            help="One line for the history: what changed and why.",
         )
         parser.add_argument("--dry-run", action="store_true", help="Validate and run tests, but do not publish.")
         parser.add_argument(
@@ -56,7 +38,7 @@ class Command(PolicyCommand):
             help="Publish only if the policy grants no more than the active one, with any facts. "
             'Needs `pip install "authz-project[analysis]"`.',
         )  # fmt: skip
-        add_allow(parser)
+        command.add_allow(parser)
 
     def act(self, environment: Environment, *, files: list[str], version_number: int | None, **options: Any) -> None:
         if bool(files) == (version_number is not None):
@@ -76,13 +58,15 @@ class Command(PolicyCommand):
             raise CommandError("--fail-fast, --note and --dry-run are for policy files, not for --version.")
         replaces = None
         if options["never_more"]:
-            replaces = self._refuse_more(environment, version_numbered(environment.pk, number).source, **options)
+            replaces = self._refuse_more(
+                environment, publishing.version_numbered(environment.pk, number).source, **options
+            )
         try:
-            done = activate(environment.pk, number, force=force, by=BY, replaces=replaces)
-        except PolicyTestsFailed as reason:
+            done = publishing.activate(environment.pk, number, force=force, by=BY, replaces=replaces)
+        except publishing.PolicyTestsFailed as reason:
             for error in reason.report.errors:
                 self.stderr.write(error)
-            told = f"{results_of(reason.report)}. Nothing was published. Pass --force to publish anyway."
+            told = f"{publishing.results_of(reason.report)}. Nothing was published. Pass --force to publish anyway."
             raise CommandError(told) from None
         for error in done.draft.report.errors if done.draft else ():
             self.stderr.write(error)
@@ -93,25 +77,25 @@ class Command(PolicyCommand):
         **options: Any,
     ) -> None:  # fmt: skip
         bundle = bundle_of_files(files, sys.stdin)
-        drafted: CheckedDraft | None
+        drafted: publishing.CheckedDraft | None
         try:
             replaces = self._refuse_more(environment, bundle.text, **options) if options["never_more"] else None
             with self.progress("compiling and testing the policy"):
                 if dry_run:
-                    drafted = draft(bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
-                    remarks = remarks_on(drafted, ignored_facts(environment.pk, drafted.program))
+                    drafted = publishing.draft(bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
+                    remarks = publishing.remarks_on(drafted, publishing.ignored_facts(environment.pk, drafted.program))
                     message = "; ".join(["dry run: the policy can be published; nothing was changed", *remarks])
                 else:
                     text, name = bundle.text, bundle.filename
-                    published = publish(
+                    published = publishing.publish(
                         environment.pk, text, name,
                         force=force, fail_fast=fail_fast, by=BY, note=note, replaces=replaces,
                     )  # fmt: skip
                     drafted, message = published.draft, published.message
-        except (PolicyRejected, PolicyTestsFailed) as reason:
-            raise rejection(reason, bundle, self.stderr) from None
+        except (PolicyRejected, publishing.PolicyTestsFailed) as reason:
+            raise command.rejection(reason, bundle, self.stderr) from None
         if drafted is not None:
-            for line in warnings(drafted.program, bundle) + failures(drafted.report, bundle):
+            for line in command.warnings(drafted.program, bundle) + command.failures(drafted.report, bundle):
                 self.stderr.write(line)
         self.stdout.write(message)
 
@@ -119,7 +103,7 @@ class Command(PolicyCommand):
         self, environment: Environment, text: str, *, allow: list[str], seconds: float, **options: Any
     ) -> int:
         """Refuse a policy that may grant more than the active one, and return the active one's number, 0 for none."""
-        active = active_version(environment.pk)
+        replaced = publishing.active_number(environment.pk) or 0
         with self.progress("comparing with the active policy"):
-            refuse_more(ACTIVE, environment, compile_text(text), allow, seconds, self.stdout)
-        return active.number if active else 0
+            command.refuse_more(command.ACTIVE, environment, compile_text(text), allow, seconds, self.stdout)
+        return replaced

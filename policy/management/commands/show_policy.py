@@ -5,29 +5,20 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy.errors import AuthzError, NotFound
-from policy.management.command import (
-    ACTIVE,
-    PolicyCommand,
-    add_as_of,
-    add_version,
-    is_file,
-    moment_asked,
-    text_of,
-    text_of_file,
-)
+from policy.management import command
 from policy.models import Environment, PolicyVersion
 from policy.pages.highlight import unified
 from policy.publishing import RecordedResults, active_version, version_numbered
 
 
-class Command(PolicyCommand):
+class Command(command.PolicyCommand):
     help = "Print the active policy, an earlier version, the history of versions, or a diff."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
         which = parser.add_mutually_exclusive_group()
-        add_version(which, "Print this version (default: the active one).")
-        add_as_of(which)
+        command.add_version(which, "Print this version (default: the active one).")
+        command.add_as_of(which)
         which.add_argument(
             "--history", action="store_true",
             help="List all versions, newest first, with author, test results and note. * marks the active one.",
@@ -40,9 +31,9 @@ class Command(PolicyCommand):
         parser.add_argument("--about", action="store_true", help="Print author, date, note and tests, not the text.")
 
     def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
-        if diff and len(diff) == 2 and all(map(is_file, diff)):  # needs no database
+        if diff and len(diff) == 2 and all(map(command.is_file, diff)):  # needs no database
             try:
-                self._diff(diff, [text_of_file(policy) for policy in diff])
+                self._diff(diff, [command.text_of_file(policy) for policy in diff])
             except AuthzError as reason:
                 raise CommandError(reason.message) from None
         else:
@@ -60,10 +51,10 @@ class Command(PolicyCommand):
         if diff:
             if len(diff) > 2:
                 raise CommandError(f"--diff takes one or two policies, not {len(diff)}.")
-            names = diff if len(diff) == 2 else [ACTIVE, *diff]
-            self._diff(names, [text_of(environment, policy) for policy in names])
+            names = diff if len(diff) == 2 else [command.ACTIVE, *diff]
+            self._diff(names, [command.text_of(environment, policy) for policy in names])
             return
-        moment = moment_asked(environment, as_of)
+        moment = command.moment_asked(environment, as_of)
         if version_number is not None:
             version: PolicyVersion | None = version_numbered(environment.pk, version_number)
         elif moment is not None and moment.version is not None:
