@@ -278,7 +278,7 @@ compared_policies: Callable[[tuple[str, Program], tuple[str, Program], float, Se
 )
 # Returns what has no effect in a program whatever the facts, and whether so many seconds were enough to check all.
 deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_above(
-    "checks.analysis.questions.deep_notices"
+    "checks.analysis.report.deep_notices"
 )
 
 

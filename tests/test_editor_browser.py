@@ -195,6 +195,14 @@ def test_what_would_change_and_the_picture_follow_the_text(writer):
     assert writer.one("#pane-change").is_displayed() and not writer.one("#pane-picture").is_displayed()
 
 
+def test_what_has_no_effect_is_listed_and_leads_to_its_place(writer):
+    put(writer, POLICY.replace("permissions = [", 'permissions = ["fly", '))
+    writer.click("#tab-analysis")
+    reads(writer, "#pane-analysis", "nobody can have")
+    writer.click("#pane-analysis .place")
+    assert selected(writer) == '"fly"'
+
+
 def test_a_draft_is_found_again(writer):
     put(writer, POLICY)
     reads(writer, "#saved", "Draft saved")

@@ -532,7 +532,7 @@ DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
     """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
-    with run.in_memory(), Solver(seconds) as solver:
+    with Solver(seconds) as solver:
         names = _declared(program)
         found = [*_unused_roles(program, names), *_permissions(program, names, solver), *_idle_rules(program, solver)]
         return sorted(found, key=lambda problem: problem.span.start), solver.left > 0

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
+from checks.analysis import questions
 from checks.analysis.questions import PolicyDifferences, Way, Ways, compared, stated, stored_around, ways
 from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
 from checks.asking.question import Question
@@ -16,6 +17,7 @@ from facts.wire import Fact, fact_to_json
 from policy.active import active_program
 from policy.core.clock import short_text_of
 from policy.errors import AuthzError, Unavailable
+from policy.language.source import Problem
 from policy.management import command
 from policy.models import DEFAULT_SLUG
 from policy.rules import compile_text
@@ -126,6 +128,12 @@ def compared_policies(
     with in_memory(), Solver(seconds) as solver:
         found = compared(old[1], new[1], solver)
     return [*comparison_lines(found, old, new)], status_of(found, allowed)
+
+
+def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
+    """Return what has no effect, for a command, which may have no database."""
+    with in_memory():
+        return questions.deep_notices(program, seconds)
 
 
 # ---- pages ---------------------------------------------------------------------------------------------------------

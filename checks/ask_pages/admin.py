@@ -14,6 +14,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
+from checks.analysis.questions import deep_notices
 from checks.analysis.report import compared_on_page
 from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, suggestions
@@ -40,7 +41,8 @@ _NO_VERSION = "this policy version does not exist"
 _EDITOR_SECONDS = 1.0  # time limit of the impact pane
 _EDITOR_FLIPS = 20
 _EDITOR_SHEETS = 40
-_comparing = LatestOnly()
+_ANALYSIS_SECONDS = 4.0
+_comparing, _analysing = LatestOnly(), LatestOnly()
 
 admin.site.unregister(PolicyVersion)
 
@@ -60,7 +62,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             "ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view,
             "review": self.review_view,
         }  # fmt: skip
-        beside = {"change": self.editor_change_view, "picture": self.editor_picture_view}
+        beside = {
+            "change": self.editor_change_view, "picture": self.editor_picture_view,
+            "analysis": self.editor_analysis_view,
+        }  # fmt: skip
         wrap = self.admin_site.admin_view
         extra = [path(f"add/{name}/", wrap(view), name=editor_url_name(name)) for name, view in beside.items()]
         extra += [
@@ -174,9 +179,9 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     # ---- beside the editor ------------------------------------------------------------------------------------------
 
     def panes(self, request: HttpRequest) -> list[Pane]:
-        change, picture = (reverse(f"admin:{editor_url_name(name)}") for name in ("change", "picture"))
-        panes = [Pane("picture", "Diagram", picture)]
-        return [Pane("change", "Impact", change), *panes] if self._may_compare(request) else panes
+        titles = {"change": "Impact", "picture": "Diagram", "analysis": "Analysis"}
+        panes = [Pane(name, title, reverse(f"admin:{editor_url_name(name)}")) for name, title in titles.items()]
+        return panes if self._may_compare(request) else panes[1:]
 
     def _may_compare(self, request: HttpRequest) -> bool:
         """Return whether the user may see the active policy's answers over the stored facts."""
@@ -210,6 +215,19 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 for sheet in sheets[:_EDITOR_SHEETS]
             ]
             return _piece("editor_picture", sheets=drawn, more=len(sheets[_EDITOR_SHEETS:]))
+
+        return self._answer(request, fragment)
+
+    def editor_analysis_view(self, request: HttpRequest) -> HttpResponse:
+        """List what has no effect in the draft in the editor, as an HTML fragment for the editor's page."""
+
+        def fragment(sent: dict) -> dict[str, object]:
+            source = Source(sent["source"], sent["filename"])
+            program = program_of(source, sent["window"])
+            with _analysing.turn(sent["window"]):
+                notices, is_whole = deep_notices(program, _ANALYSIS_SECONDS)
+            lines = [(source.position(each.span.start)[0], each) for each in notices]
+            return _piece("editor_analysis", lines=lines, is_whole=is_whole, seconds=_ANALYSIS_SECONDS)
 
         return self._answer(request, fragment)
 

@@ -63,7 +63,15 @@ def test_the_text_is_drawn(writer, version):
     assert "Nothing to show" in told(writer, version, "picture", "# nothing yet\n")["html"]
 
 
-@pytest.mark.parametrize("pane", ["change", "picture"])
+def test_what_has_no_effect_is_listed_with_its_place(writer, version):
+    idle = POLICY.replace("permissions = [", 'permissions = ["fly", ')
+    html = told(writer, version, "analysis", idle)["html"]
+    start = idle.index('"fly"')
+    assert f'data-start="{start}"' in html and "nobody can have" in html and "(proved)" in html
+    assert "Every role, permission and rule has an effect." in told(writer, version, "analysis", POLICY)["html"]
+
+
+@pytest.mark.parametrize("pane", ["change", "picture", "analysis"])
 def test_what_is_no_policy_is_neither_compared_nor_drawn(writer, version, pane):
     assert "resource" in told(writer, version, pane, "resource {")["refused"]
 
@@ -80,6 +88,6 @@ def test_answers_are_for_those_who_may_see_facts_and_policies(version):
         assert f"{EDITOR}change/" not in client.get(EDITOR).content.decode()
         assert "<svg" in told(client, version, "picture", POLICY)["html"]
     reader = client_of("view_policyversion", "view_signature")
-    for pane in ("change", "picture"):
+    for pane in ("change", "picture", "analysis"):
         assert ask(reader, version, pane, POLICY).status_code == 403
     assert Client(enforce_csrf_checks=True).post(f"{EDITOR}change/", {}).status_code in (302, 403)

@@ -227,13 +227,13 @@ document.getElementById("keys").addEventListener("click", (event) => {
   event.currentTarget.setAttribute("aria-expanded", String(!keys.hidden));
 });
 
-document.querySelectorAll("a.place[data-start]").forEach((link) =>
-  link.addEventListener("click", (event) => {
-    event.preventDefault();
-    const places = placesIn(before);
-    jump(...[link.dataset.start, link.dataset.end].map((place) => places.here(Number(place))));
-  }),
-);
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a.place[data-start]");
+  if (!link) return;
+  event.preventDefault();
+  const places = placesIn(link.closest(".beside") ? text() : before);
+  jump(...[link.dataset.start, link.dataset.end].map((place) => places.here(Number(place))));
+});
 
 form.addEventListener("submit", () => {
   textarea.value = text();
