@@ -26,9 +26,9 @@ from authz_project.database import (
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
-from checks.decisions.log import STANDARD_OUTPUT
 from facts.table import fetch
 from policy.core.clock import now, time_of
+from policy.core.config import STANDARD_OUTPUT
 from policy.core.threads import start_thread
 from policy.management.command import counted
 from policy.replicas.reading import looked_at

@@ -32,7 +32,6 @@ from policy.endpoint import (
     caller,
     changed,
     decoded,
-    is_published_client,
     many,
     position_seen,
     ref,
@@ -134,7 +133,7 @@ class Answering(Asking, ABC):
 
     def _what(self, request: Request) -> str:
         """Return the part of the cache key that identifies the endpoint, and whether a published client asks."""
-        return self._names[is_published_client(request)]
+        return self._names[request.is_of_published_client]
 
     @cached_property
     def _names(self) -> tuple[str, str]:
@@ -297,7 +296,7 @@ class List(Answering):
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         of, moment = partial(paging.list_of, who.environment_id, question), moment_asked(request, who)
         wanted = paging.page_request_from_json(
-            body["page_size"], body["page_token"], of, is_published_client(request), moment,
+            body["page_size"], body["page_token"], of, request.is_of_published_client, moment,
             is_as_of=request.data.get("as_of") is not None,
         )  # fmt: skip
         page = paging.page_of(

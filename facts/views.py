@@ -37,7 +37,6 @@ from policy.endpoint import (
     caller,
     changed,
     decoded,
-    is_published_client,
     many,
     position_seen,
     ref,
@@ -295,7 +294,7 @@ class FactsEndpoint(Endpoint):
     def get(self, request: Request) -> Response:
         facts, revision = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
         # Published clients do not use expiries, and some of them fail on a member that they do not know.
-        with_end = not is_published_client(request)
+        with_end = not request.is_of_published_client
         return Response([wire.fact_to_json(fact, with_end) for fact in facts], headers={OFFSET: str(revision)})
 
     def post(self, request: Request) -> Response:
@@ -448,7 +447,7 @@ def _apply(request: Request, changes: list[Change], message: str) -> Response:
     if warnings := _warnings(applied.version_id, changes):
         response.headers[WARNING] = printable("; ".join(warnings))
         # Some published clients fail on a member that they do not know.
-        if not is_published_client(request):
+        if not request.is_of_published_client:
             response.data = {"message": message, "warnings": warnings}
     return response
 

@@ -249,6 +249,12 @@ class Request:
             self._data = parsed(body) if body else {}
         return self._data
 
+    @property
+    def is_of_published_client(self) -> bool:
+        """Return whether a published client sent it: by its own header or, for the oldest ones, by User-Agent."""
+        headers = self.headers
+        return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
+
     def query_list(self, name: str) -> list[str]:
         """Return all values of a query parameter."""
         return cast(QueryDict, self.query_params).getlist(name)
@@ -292,12 +298,6 @@ def _is_too_deep(body: object) -> bool:
 def position_seen(request: Request) -> int | None:
     """Return the revision that the caller has seen: clients send a response's `OsoOffset` with later requests."""
     return position_of(request.headers.get("HTTP_OSOOFFSET", ""))
-
-
-def is_published_client(request: Request) -> bool:
-    """Return whether a published client sent the request: by its own header or, for the oldest ones, by User-Agent."""
-    headers = request.headers
-    return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
 
 
 @dataclass

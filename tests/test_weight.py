@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 69_235,
+    "lines": 69_248,
     "files": 270,
     "lines with imports": 4_130,
     "files with `FROM authz_fact`": 2,

@@ -13,16 +13,15 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from random import random
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import orjson
 
 from policy.active import Caller, caller_of_hash
 from policy.core import spans
 from policy.core.clock import microseconds_of, text_of, timeline
-from policy.core.config import settings
+from policy.core.config import STANDARD_OUTPUT, settings
 from policy.core.threads import start_thread
-from policy.endpoint import Request, is_published_client
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 
@@ -162,7 +161,6 @@ def tally_of(body: Any) -> LogTally:
 Queued = TypeVar("Queued")  # an entry that is not formatted yet
 
 
-STANDARD_OUTPUT = "-"
 ROOM = 32 << 20  # maximum size of the queue in bytes
 _PAUSE = 0.1  # seconds between writes
 _COMPLAINT_EVERY = 60.0  # seconds
@@ -359,7 +357,21 @@ def _size_of(question: bytes, answer: object) -> int:
 # ---- called by endpoints -----------------------------------------------------------------------------------------
 
 
-def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
+class LoggedRequest(Protocol):
+    """What the log needs of a request (see `policy.endpoint`, which commands that only read the log do not import)."""
+
+    id: str
+    started: float
+    headers: dict[str, Any]
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def is_of_published_client(self) -> bool: ...
+
+
+def note(request: LoggedRequest, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
     """Queue an answered question if it is in the sample, or if denials are logged. Never raises an `Exception`."""
     if spans.is_on:
         _notice(answer)
@@ -390,7 +402,7 @@ def _notice(answer: object) -> None:
 
 
 def _entry(
-    request: Request, who: Caller, answer: object, revision: int, version_id: int | None, is_drawn: bool
+    request: LoggedRequest, who: Caller, answer: object, revision: int, version_id: int | None, is_drawn: bool
 ) -> LogEntry:
     return _new(
         LogEntry,
@@ -403,7 +415,7 @@ def _entry(
             who.author or _names.get(who.key_hash) or _read(who.key_hash, _author),
             request.headers["PATH_INFO"],
             request.body,
-            is_published_client(request),
+            request.is_of_published_client,
             answer,
             revision,
             None if version_id is None else _names.get(version_id) or _read(version_id, _number),

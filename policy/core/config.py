@@ -16,6 +16,8 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
+STANDARD_OUTPUT = "-"  # as the path of a log
+
 # Inside an application. The service's own defaults are in `authz_project/settings.py`.
 DEFAULTS: dict[str, Any] = {
     "ENVIRONMENT": "default",  # the slug of the environment that the application uses

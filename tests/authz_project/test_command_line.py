@@ -59,7 +59,7 @@ def test_the_help_of_a_command_says_what_is_its_own(tmp_path):
 def test_options_of_every_command_can_be_given(tmp_path):
     url = f"sqlite:///{tmp_path / 'authz.sqlite3'}"
     manage(tmp_path, url, "migrate", "--verbosity", "0", "--no-color")
-    options = ("--traceback", "--skip-checks", "--settings", "authz_project.settings", "--pythonpath", str(ROOT))
+    options = ("--traceback", "--settings", "authz_project.settings", "--pythonpath", str(ROOT))
     assert manage(tmp_path, url, "show_policy", "--history", "-v", "2", "--force-color", *options) == ""
 
 

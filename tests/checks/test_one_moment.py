@@ -26,7 +26,7 @@ def change(repos) -> None:
 
 PLACES = [
     (review_page, "reviewed"), (review_page, "_side"), (review_page, "_is_as_now"), (review, "changed_facts_between"),
-    (review_page, "stretch_of"), (review_walk.Chunks, "_of_resources"), (MentionedAsOf, "after"),
+    (review_walk, "stretch_of"), (review_walk.Chunks, "_of_resources"), (MentionedAsOf, "after"),
 ]  # fmt: skip
 REVIEWS = [("review", {"at": "3"}), ("review", {"start": "2"}), ("ask", {"kind": "changed", "from": "2"})]
 

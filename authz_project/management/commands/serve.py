@@ -31,7 +31,8 @@ from authz_project.server.listening import TooFewFiles, allow_as_many_as_possibl
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings, migration_findings
-from checks.decisions.log import STANDARD_OUTPUT, opened
+from checks.decisions.log import opened
+from policy.core.config import STANDARD_OUTPUT
 from policy.core.journal import by_command
 from policy.management.command import ServiceCommand, counted
 from policy.models import default_environment
