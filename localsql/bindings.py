@@ -39,11 +39,7 @@ _FORBIDDEN = (
 )  # fmt: skip
 _OPEN = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _PLACEHOLDER = "the query must not have placeholders"
-_EFFECTS = {
-    "pg_sleep", "sleep", "benchmark", "nextval", "setval", "set_config", "lo_import", "lo_export", "dblink",
-    "pg_terminate_backend", "pg_cancel_backend", "pg_read_file", "pg_read_binary_file", "load_file",
-    "load_extension", "get_lock", "pg_advisory_lock", "query_to_xml",
-}  # fmt: skip
+_EFFECTS = frozenset().union(*(dialect.effects for dialect in DIALECTS.values()))
 
 
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:

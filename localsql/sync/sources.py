@@ -132,7 +132,9 @@ def opened(database: Database, writes: bool = False) -> SqlConnection:
             return _postgresql(database)
         case DatabaseKind.MYSQL:
             return _mysql(database)
-    return _sqlite(database, writes)
+        case DatabaseKind.SQLITE:
+            return _sqlite(database, writes)
+    raise AssertionError(f"{database.kind} is not read with SQL")
 
 
 @contextmanager
