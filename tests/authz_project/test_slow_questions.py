@@ -8,6 +8,7 @@ import pytest
 from authz_project import observers
 from authz_project.access_log import tell_if_question
 from tests.authz_project.test_observers import published, send, way  # noqa: F401  fixtures
+from tests.contract import ASKED
 from tests.logged import logged
 
 POLICY = """
@@ -61,7 +62,19 @@ QUESTIONS = [
     ("/api/list_query", {"query": FILTER, "column": "doc.id", "data_bindings": BINDINGS}),
     ("/access/v1/evaluation", EVALUATION),
     ("/access/v1/search/resource", EVALUATION | {"resource": {"type": "Doc"}}),
+    ("/access/v1/search/subject", EVALUATION | {"subject": {"type": "User"}}),
+    ("/access/v1/search/action", {name: part for name, part in EVALUATION.items() if name != "action"}),
+    ("/access/v1/evaluations", {"evaluations": [EVALUATION, EVALUATION]}),
+    ("/api/query", {"fact": {"predicate": "has_role", "args": [ANN, None, None]}}),
+    ("/api/evaluate_query_local", {
+        "query": QUERY, "data_bindings": BINDINGS,
+        "mode": {"mode": "select", "query_vars_to_output_column_names": {"what": "id"}},
+    }),
 ]  # fmt: skip
+
+
+def test_every_endpoint_with_questions_is_tried():
+    assert {path for path, _ in QUESTIONS} == set(ASKED)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.statements import counted
 from tests.checks.test_freshness import READERS, WRITERS, swap_elsewhere
+from tests.contract import ASKED
 
 ANN_READS = about("User:ann", "Doc:d", action="read")
 READER = fact("has_role", "User:ann", "reader", "Doc:d")
@@ -83,6 +84,12 @@ REQUESTS = [
     ),
     ("/query", {"fact": {"predicate": "allow", "args": [None, None, None]}}),
 ]  # fmt: skip
+
+
+def test_every_endpoint_with_cached_answers_is_tried():
+    """Local SQL and explanations are not cached; AuthZEN's questions are cached as those that they stand for."""
+    others = {path for path in ASKED if path.startswith("/access/") or "bindings" in str(ASKED[path])}
+    assert {f"/api{path}" for path, _ in REQUESTS} | others | {"/api/explain"} == set(ASKED)
 
 
 @pytest.mark.parametrize(("path", "body"), REQUESTS, ids=lambda part: part if isinstance(part, str) else "")
