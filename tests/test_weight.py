@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 69_256,
+    "lines": 69_276,
     "files": 270,
     "lines with imports": 4_128,
     "files with `FROM authz_fact`": 2,

@@ -564,26 +564,46 @@ _ALL = AllBut()
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
-    """Return the distinct answers in rows of the form (exit, outcome, answer columns…)."""
+    """Return the distinct answers in rows of the form (exit, outcome, answer columns…).
+
+    Rows of a grounded exit are left out if another answer stands for them: their ids are tried one by one, and may
+    be ids of other types or names in rules.
+    """
     plain: set[AnswerRow] = set()
+    grounded: set[AnswerRow] = set()
     stand_ins: set[AnswerRow] = set()
     exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
         row = tuple(columns)
         if index == GROUNDED and not _STAND_INS.isdisjoint(row):
             stand_ins.add(row)
-        elif index in (UNGUARDED, GROUNDED):
+        elif index == GROUNDED:
+            grounded.add(row)
+        elif index == UNGUARDED:
             plain.add(row)
         else:
             found = exits.setdefault(index, _Exit())
             (found.granted if outcome else found.withheld).add(row)
+    grounded -= plain
+    plain |= grounded
     for row in stand_ins:
         if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
             raise CannotEnumerate("all values except some")
     for found in exits.values():
         found.withheld -= found.granted  # a fact that grants a row is enough, even if others withhold it
     _check_that_nothing_is_kept_back(plain, list(exits.values()))
-    return list(plain.union(*(found.answers() for found in exits.values())))
+    answers = plain.union(*(found.answers() for found in exits.values()))
+    return list(answers - set(_stood_for(grounded, answers)) if grounded else answers)
+
+
+def _stood_for(rows: Iterable[AnswerRow], answers: Iterable[AnswerRow]) -> Iterator[AnswerRow]:
+    """Yield the rows that are equal to another answer, but for columns in which that one stands for every value."""
+    wide = {row for row in answers if None in row}
+    places = {tuple([text is None for text in row]) for row in wide}  # few, even if there are many rows
+    for row in rows:
+        widened = (tuple([None if is_wide else text for text, is_wide in zip(row, each)]) for each in places)
+        if any(each in wide and each != row for each in widened):
+            yield row
 
 
 def _check_that_nothing_is_kept_back(plain: set[AnswerRow], exits: list[_Exit]) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from checks.engine.compile import UNGUARDED, answers_of
+from checks.engine.compile import GROUNDED, UNGUARDED, answers_of
 from checks.errors import CannotEnumerate
 
 OTHERS = ("x", "y")  # ids that no row names
@@ -18,6 +18,10 @@ def granted(exit: int, *columns: str | None) -> tuple:
 
 def withheld(exit: int, *columns: str | None) -> tuple:
     return (str(exit), 0, *columns)
+
+
+def grounded(*columns: str | None) -> tuple:
+    return (GROUNDED, 1, *columns)
 
 
 def plain(*columns: str | None) -> tuple:
@@ -40,6 +44,21 @@ def plain(*columns: str | None) -> tuple:
     ],
 )  # fmt: skip
 def test_every_value_is_answered_where_rows_grant_it_together(rows, answers):
+    assert sorted(answers_of(rows), key=str) == sorted(answers, key=str)
+
+
+@pytest.mark.parametrize(
+    "rows, answers",
+    [
+        ([plain(None), grounded("r0"), grounded("bob")], [(None,)]),
+        ([plain(None), plain("bob"), grounded("bob")], [("bob",), (None,)]),
+        ([plain(None, "read"), grounded("bob", "read"), grounded("bob", "write")], [("bob", "write"), (None, "read")]),
+        ([plain(None, "read"), grounded(None, "read"), grounded(None, None)], [(None, "read"), (None, None)]),
+        ([granted(1, ""), grounded("bob")], [(None,)]),
+        ([grounded("bob")], [("bob",)]),
+    ],
+)
+def test_ids_that_are_tried_one_by_one_are_left_out_beside_every_value(rows, answers):
     assert sorted(answers_of(rows), key=str) == sorted(answers, key=str)
 
 
