@@ -58,8 +58,8 @@ def test_a_file_is_checked_again_when_it_changes(tmp_path, steps):
     assert shown.count("watching; Ctrl-C to stop") == 4, "once for each state of the file"
 
 
-@pytest.mark.django_db  # a failed test is explained, in memory
-def test_the_tests_are_run_again_when_one_of_several_files_changes(tmp_path, steps):
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)  # a failed test is explained
+def test_the_tests_are_run_again_when_one_of_several_files_changes(db, tmp_path, steps):
     one, two = tmp_path / "a.polar", tmp_path / "b.polar"
     one.write_text(POLICY)
     two.write_text(TEST)
