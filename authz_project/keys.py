@@ -18,12 +18,12 @@ from django.utils import timezone
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import SCOPE_COLUMNS, ApiKey
-from policy.active import Caller, KeyCheck, caller_of_hash
+from policy.active import Caller, KeyCheck, Scope, caller_of_hash
 from policy.core.clock import now, time_of
 from policy.core.config import settings
 from policy.core.journal import NOBODY, By, changing
 from policy.core.threads import start_thread
-from policy.errors import AuthzError, KeyRefused, NotFound, Scope, Unavailable
+from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.models import Environment
 
 # ---- last use of keys ---------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from policy.errors import Scope
+from policy.active import Scope
 from policy.models import Environment
 
 SCOPE_COLUMNS = {Scope.READ: "may_read", Scope.FACTS: "may_change_facts", Scope.POLICY: "may_change_policy"}
@@ -15,7 +15,7 @@ class ApiKey(models.Model):
     label = models.CharField(max_length=200, blank=True)
     prefix = models.CharField(max_length=120, unique=True)  # all but the secret, for people to recognize the key
     hash = models.CharField(max_length=64, unique=True)
-    # Current scopes: statements read these, so that a removed scope has effect at once. See `policy.errors`.
+    # Current scopes: statements read these, so that a removed scope has effect at once. See `policy.active`.
     may_read = models.BooleanField("read", default=True, db_default=True)
     may_change_facts = models.BooleanField("change facts", default=True, db_default=True)
     may_change_policy = models.BooleanField("publish policies", default=True, db_default=True)

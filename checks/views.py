@@ -19,7 +19,7 @@ from checks.engine.compile import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
 from facts.accept import HEADER, WARNING, Unused, line_of
-from policy.active import Caller, Seen
+from policy.active import Caller, Scope, Seen
 from policy.core import spans
 from policy.core.config import settings
 from policy.core.journal import current_offset
@@ -37,7 +37,7 @@ from policy.endpoint import (
     ref,
     unconfirmed_caller,
 )
-from policy.errors import MalformedRequest, Scope
+from policy.errors import MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.replicas.reading import AttemptResult, read
 from policy.values import STRING

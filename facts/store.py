@@ -25,7 +25,7 @@ from facts.numbering import known_number, numbers_that_may_end, signature_number
 from facts.read import id_conditions, matching
 from facts.table import ChangeCounts, fact_table, fetch
 from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
-from policy.active import Caller, confirm, key_check, program_of_version
+from policy.active import Caller, Scope, confirm, key_check, program_of_version
 from policy.core import journal, spans
 from policy.core.clock import is_to_come
 from policy.core.config import settings
@@ -41,7 +41,7 @@ from policy.core.journal import (
     record,
     run_with_connection,
 )
-from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, Scope, TooLarge, Unavailable
+from policy.errors import AuthzError, Busy, MalformedRequest, NotFound, TooLarge, Unavailable
 from policy.rules.program import Program, Signature
 
 # ---- changes ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from facts.models import MAX_ARGUMENTS
 from facts.store import Change, Deletes, Inserts, changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
 from policy import endpoint
-from policy.active import NOTHING_SEEN, Caller, program_of_version
+from policy.active import NOTHING_SEEN, Caller, Scope, program_of_version
 from policy.core import spans
 from policy.core.journal import By
 from policy.core.pagination import Cursor, cursor_of, digest_of
@@ -44,7 +44,7 @@ from policy.endpoint import (
     unconfirmed_caller,
     writing,
 )
-from policy.errors import MalformedRequest, Scope
+from policy.errors import MalformedRequest
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
 from policy.values import canonical_id

@@ -6,6 +6,6 @@ imports Django); `models` stores versions, and `active` returns the compiled pol
 admin's pages about policies.
 
 Shared by all apps: `values` (typed ids, facts in text form), `yaml_text` (YAML with positions), `errors` (errors
-reported to callers), `endpoint` (requests, responses and their base class), `serializers` (how bodies are decoded and
-described), `files`, `replicas`, and `core`, which doesn't depend on policies.
+reported to callers), `endpoint` (requests, how their bodies are decoded and described, responses, and the base class),
+`files`, `replicas`, and `core`, which doesn't depend on policies.
 """

@@ -9,6 +9,7 @@ import hmac
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import NamedTuple, overload
 
@@ -18,7 +19,7 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.core.clock import is_to_come, timeline
 from policy.core.memory import Recent
-from policy.errors import KeyRefused, Scope, ScopeMissing
+from policy.errors import KeyRefused, ScopeMissing
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
@@ -40,6 +41,14 @@ NOTHING_SEEN = Seen(0)
 
 
 # ---- API keys, stored by the app above ---------------------------------------------------------------------------
+
+
+class Scope(StrEnum):
+    """What an API key may do. A key that is created without naming scopes has all of them."""
+
+    READ = "read"  # queries, and reading what is stored
+    FACTS = "facts"  # changes of facts
+    POLICY = "policy"  # publishing policies
 
 
 class KeyCheck(NamedTuple):

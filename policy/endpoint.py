@@ -18,11 +18,11 @@ from django.http.request import split_domain_port, validate_host
 from rest_framework import serializers
 from rest_framework.exceptions import APIException
 
-from policy.active import Caller, confirm
+from policy.active import Caller, Scope, confirm
 from policy.core.config import settings
 from policy.core.journal import changing
 from policy.core.memory import demand, size_of_parsed
-from policy.errors import AuthzError, KeyRefused, MalformedRequest, Scope
+from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.replicas.reading import position_of
 
 # ---- Shorthands for JSON schemas ----------------------------------------------------------------------------------

@@ -1,18 +1,8 @@
-"""Errors whose message is meant for the caller, and the scopes that a key may lack.
+"""Errors whose message is meant for the caller.
 
 `AuthzError` is a mistake of the caller. `Unavailable` is temporary, and the request can be retried. Any other exception
 is a fault of the service. Errors in a policy's text are in `policy.language.source`.
 """
-
-from enum import StrEnum
-
-
-class Scope(StrEnum):
-    """What an API key may do. A key that is created without naming scopes has all of them."""
-
-    READ = "read"  # queries, and reading what is stored
-    FACTS = "facts"  # changes of facts
-    POLICY = "policy"  # publishing policies
 
 
 class AuthzError(Exception):
@@ -77,7 +67,7 @@ class KeyRefused(AuthzError):
 class ScopeMissing(KeyRefused):
     """The key is valid, but lacks the scope."""
 
-    def __init__(self, scope: Scope):
+    def __init__(self, scope: str):
         self.scope = scope
         super().__init__(
             f"the API key lacks the scope `{scope}`; add the scope in the admin,"

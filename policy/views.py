@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from rest_framework import serializers
 
 from policy import publishing
-from policy.active import program_of_version
+from policy.active import Scope, program_of_version
 from policy.core.journal import By
 from policy.endpoint import (
     Doc,
@@ -21,7 +21,7 @@ from policy.endpoint import (
     ref,
     writing,
 )
-from policy.errors import MalformedRequest, NotFound, Scope
+from policy.errors import MalformedRequest, NotFound
 from policy.models import PolicyVersion
 from policy.publishing import MAX_NOTE, Published
 from policy.rules.program import Program

@@ -20,8 +20,8 @@ from authz_project.environments import facts_text
 from authz_project.openapi.schemas import SHAPES, parameters_of, schema_of_body, shape_text
 from facts.accept import HEADER as UNUSED_FACTS
 from facts.accept import LONGEST, WARNING
+from policy.active import Scope
 from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, Schema, ref
-from policy.errors import Scope
 from policy.templatetags.sentences import CODE, MARK, with_code
 
 # ---- operations of the API: the endpoint's description, with an example -------------------------------------------

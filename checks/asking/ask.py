@@ -58,10 +58,10 @@ from checks.errors import PolicyMoved, QueryTooSlow
 from facts.accept import Unused, UsableContextFacts, brought
 from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_of, numbers_as_of
 from facts.wire import Fact, by_signature
-from policy.active import Caller, Seen, caller_of_hash, program_of_version, versions
+from policy.active import Caller, Scope, Seen, caller_of_hash, program_of_version, versions
 from policy.core.clock import timeline
 from policy.core.config import settings
-from policy.errors import AuthzError, KeyRefused, NotFound, Scope, Unavailable
+from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Types
 from policy.values import Value

@@ -24,11 +24,11 @@ from checks.errors import UnboundVariable, UnknownPredicate
 from facts import wire
 from facts.numbering import Marks, Numbered, Numbering
 from facts.wire import Fact, by_signature
-from policy.active import MOMENT, Seen, key_check, program_of_version, versions
+from policy.active import MOMENT, Scope, Seen, key_check, program_of_version, versions
 from policy.core import spans
 from policy.core.clock import timeline
 from policy.core.memory import K, Recent, V
-from policy.errors import AuthzError, MalformedRequest, Scope
+from policy.errors import AuthzError, MalformedRequest
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Signature, Types
 from policy.rules.program import Var as RuleVar

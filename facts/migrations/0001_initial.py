@@ -47,64 +47,42 @@ def drop_fact_table(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
+
     initial = True
 
     dependencies = [
-        ("policy", "0001_initial"),
+        ('policy', '0001_initial'),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="Fact",
+            name='Fact',
             fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "sig",
-                        "a0",
-                        "a1",
-                        "a2",
-                        "a3",
-                        "a4",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                ("sig", models.IntegerField()),
-                ("a0", models.TextField()),
-                ("a1", models.TextField()),
-                ("a2", models.TextField()),
-                ("a3", models.TextField()),
-                ("a4", models.TextField()),
+                ('pk', models.CompositePrimaryKey('sig', 'a0', 'a1', 'a2', 'a3', 'a4', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('sig', models.IntegerField()),
+                ('a0', models.TextField()),
+                ('a1', models.TextField()),
+                ('a2', models.TextField()),
+                ('a3', models.TextField()),
+                ('a4', models.TextField()),
             ],
             options={
-                "db_table": "fact",
-                "managed": False,
+                'db_table': 'fact',
+                'managed': False,
             },
         ),
         migrations.CreateModel(
-            name="Signature",
+            name='Signature',
             fields=[
-                ("id", models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("predicate", models.TextField()),
-                ("types", models.TextField()),
-                (
-                    "environment",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="signatures", to="policy.environment"
-                    ),
-                ),
+                ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('predicate', models.TextField()),
+                ('types', models.TextField()),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='signatures', to='policy.environment')),
             ],
             options={
-                "verbose_name": "fact",
-                "db_table": "signature",
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("environment", "predicate", "types"), name="signature_environment_shape"
-                    )
-                ],
+                'verbose_name': 'fact',
+                'db_table': 'signature',
+                'constraints': [models.UniqueConstraint(fields=('environment', 'predicate', 'types'), name='signature_environment_shape')],
             },
         ),
         migrations.RunPython(make_fact_table, drop_fact_table),

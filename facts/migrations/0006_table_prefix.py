@@ -10,9 +10,7 @@ class Migration(migrations.Migration):
         migrations.AlterModelTable(name="signature", table="authz_signature"),
         migrations.AlterModelTable(name="fact", table="authz_fact"),  # is not managed: this changes the state only
         *[
-            migrations.RunSQL(
-                f"ALTER TABLE {name} RENAME TO authz_{name}", f"ALTER TABLE authz_{name} RENAME TO {name}"
-            )
+            migrations.RunSQL(f"ALTER TABLE {name} RENAME TO authz_{name}", f"ALTER TABLE authz_{name} RENAME TO {name}")
             for name in ("fact", "past_fact")
         ],
     ]

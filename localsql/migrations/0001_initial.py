@@ -5,53 +5,44 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     initial = True
 
     dependencies = [
-        ("policy", "0006_note_and_figures"),
+        ('policy', '0006_note_and_figures'),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="OutboxState",
+            name='OutboxState',
             fields=[
-                ("id", models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("name", models.TextField()),
-                ("turn", models.BigIntegerField(db_default=0, default=0)),
-                (
-                    "environment",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="policy.environment"
-                    ),
-                ),
+                ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.TextField()),
+                ('turn', models.BigIntegerField(db_default=0, default=0)),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='policy.environment')),
             ],
             options={
-                "db_table": "outbox_state",
+                'db_table': 'outbox_state',
             },
         ),
         migrations.CreateModel(
-            name="OutboxRow",
+            name='OutboxRow',
             fields=[
-                ("id", models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("number", models.BigIntegerField()),
-                ("digest", models.CharField(max_length=64)),
-                (
-                    "state",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="rows", to="localsql.outboxstate"
-                    ),
-                ),
+                ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.BigIntegerField()),
+                ('digest', models.CharField(max_length=64)),
+                ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='localsql.outboxstate')),
             ],
             options={
-                "db_table": "outbox_row",
+                'db_table': 'outbox_row',
             },
         ),
         migrations.AddConstraint(
-            model_name="outboxstate",
-            constraint=models.UniqueConstraint(fields=("environment", "name"), name="outbox_state_name"),
+            model_name='outboxstate',
+            constraint=models.UniqueConstraint(fields=('environment', 'name'), name='outbox_state_name'),
         ),
         migrations.AddConstraint(
-            model_name="outboxrow",
-            constraint=models.UniqueConstraint(fields=("state", "number"), name="outbox_row_number"),
+            model_name='outboxrow',
+            constraint=models.UniqueConstraint(fields=('state', 'number'), name='outbox_row_number'),
         ),
     ]

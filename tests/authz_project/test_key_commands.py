@@ -11,9 +11,9 @@ from django.db import connection
 
 from authz_project.keys import CannotRotate, create_key, revoke_key, rotate_key
 from authz_project.models import ApiKey
+from policy.active import Scope
 from policy.core.clock import now, time_of
 from policy.core.journal import By
-from policy.errors import Scope
 from policy.models import default_environment
 from tests.conftest import Api
 

@@ -7,7 +7,7 @@ from authz_project import wsgi
 from authz_project.keys import create_key
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from authz_project.urls import endpoints
-from policy.errors import Scope
+from policy.active import Scope
 from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
 from tests.test_revocation import REQUESTS

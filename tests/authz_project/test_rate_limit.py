@@ -10,7 +10,7 @@ from authz_project import limits, wsgi
 from authz_project import settings as service_settings
 from authz_project.keys import create_key
 from authz_project.settings import Rate
-from policy.errors import Scope
+from policy.active import Scope
 from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
 from tests.service import start_service

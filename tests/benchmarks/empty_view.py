@@ -9,9 +9,9 @@ from checks.asking import run
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import finished
 from checks.serializers import AuthorizeQuery
-from policy.active import key_check
+from policy.active import Scope, key_check
 from policy.endpoint import Endpoint, Request, Response, decoded, unconfirmed_caller
-from policy.errors import KeyRefused, Scope
+from policy.errors import KeyRefused
 
 __all__ = ["endpoints", "handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 

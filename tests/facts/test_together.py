@@ -16,9 +16,8 @@ from facts import store
 from facts.store import Deletes, Inserts
 from facts.table import fact_table
 from facts.wire import Fact, exact_pattern, fact_from_json
-from policy.active import Caller, caller_of_hash
+from policy.active import Caller, Scope, caller_of_hash
 from policy.core.journal import advance, changing, current_offset
-from policy.errors import Scope
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.conftest import Api

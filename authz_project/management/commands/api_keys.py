@@ -10,9 +10,10 @@ from django.core.management.base import CommandError
 from authz_project import keys
 from authz_project.environments import environment_made
 from authz_project.models import ApiKey
+from policy.active import Scope
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
-from policy.errors import AuthzError, Scope, Unavailable
+from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
 
