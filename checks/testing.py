@@ -47,8 +47,15 @@ def run(program: Program, fail_fast: bool = False) -> TestReport:
     for test in program.tests:
         outcomes.append(_outcome(session, test, fail_fast, explainer))
         if fail_fast and outcomes[-1].failures:
-            break
-    return TestReport(tuple(outcomes))
+            return TestReport(tuple(outcomes))
+    invariants = [each for test in program.tests for each in test.invariants]
+    checked = iter(import_string(CHECKED_NEVER)(program, invariants) if invariants else ())
+    return TestReport(
+        tuple(
+            replace(outcome, assertions=(*outcome.assertions, *islice(checked, len(test.invariants))))
+            for test, outcome in zip(program.tests, outcomes)
+        )
+    )
 
 
 def signatures_of(program: Program) -> frozenset[Signature]:
@@ -68,8 +75,6 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool, explainer: _Failu
         outcomes.append(outcome)
         if fail_fast and message:
             break
-    if test.invariants and not (fail_fast and any(one.message for one in outcomes)):
-        outcomes += import_string(CHECKED_NEVER)(session.program, test.invariants)
     return TestOutcome(test.name, len(test.assertions) + len(test.invariants), tuple(outcomes))
 
 

@@ -425,8 +425,8 @@ class Explain(Answering):
 
     def reply(self, request: Request, who: Caller) -> Reply:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
-        question, with_ways = explained_question(request.data)
-        moment = moment_asked(request, who)
+        question, moment = explained_question(request.data), moment_asked(request, who)
+        with_ways = not is_query and request.data.get("would_allow", False)
         if with_ways and moment:
             raise MalformedRequest("would_allow", "not supported with `as_of` and `policy_version`")
         explanation = explain.explain(who, question, moment, with_ways)
@@ -482,12 +482,11 @@ def actions_question(body: dict) -> Question:
     return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
 
 
-def explained_question(raw: object) -> tuple[Question, bool]:
-    """Return what is to be explained, and whether to search for what would allow it."""
+def explained_question(raw: object) -> Question:
     if isinstance(raw, dict) and "predicate" in raw:
-        return solution(decoded(serializers.EvaluateQuery, raw)), False
+        return solution(decoded(serializers.EvaluateQuery, raw))
     body = decoded(serializers.ExplainQuery, raw)
-    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]), body["would_allow"]
+    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
 
 
 def solution(body: dict) -> Question:

@@ -7,6 +7,7 @@ from itertools import count
 
 from checks.analysis.proofs import GoalPattern, GoalSlot, goal_of, sliced, slot_of
 from checks.analysis.search import (
+    REQUEST_MEMORY,
     SECONDS,
     Claim,
     Finding,
@@ -224,6 +225,18 @@ class StatedGoal:
     call: Atom  # the goal; its variables are the predicate's arguments
     variables: tuple[str, ...]
 
+    @property
+    def claim(self) -> Claim:
+        """Return the claim that no facts make it true."""
+        return Claim(Side(self.program, self.goal), never=derived(self.program))
+
+    def finding(self, claim: Claim) -> Finding:
+        """Return what was found against the claim; the witness has the goal's atom."""
+        witness = claim.finding.witness
+        if witness is None:
+            return claim.finding
+        return replace(claim.finding, witness=replace(witness, atom=self.atom(witness.atom.args)))
+
     def atom(self, row: Sequence[Term]) -> Atom:
         """Return the goal's atom for a row of the predicate."""
         values = dict(zip(self.variables, row))
@@ -273,10 +286,12 @@ def stated(program: Program, goal: str, condition: str = "") -> StatedGoal:
 
 
 def check_words(program: Program, goal: str) -> None:
-    """Raise `NotAClaim` if the goal has words that the policy does not have.
+    """Raise `NotAClaim` if the goal has words that the policy does not have: "never" is true of a misspelled action."""
+    if found := unknown_words_of(program, goal):
+        raise NotAClaim("; ".join(found))
 
-    "Never" would be true of a misspelled action, and mislead who asks. A test may state it of an action that is gone.
-    """
+
+def unknown_words_of(program: Program, goal: str) -> list[str]:
     head = _head_of(goal)
     terms: list[tuple[str, str | None]] = []
     for param in head.params:
@@ -285,8 +300,7 @@ def check_words(program: Program, goal: str) -> None:
                 terms.append((value.type, value.id))
             case ast.Parameter(_, type_name):
                 terms.append((type_name.text, None))
-    if len(terms) == len(head.params) and (found := list(advice(program, head.predicate.text, terms))):
-        raise NotAClaim("; ".join(found))
+    return list(advice(program, head.predicate.text, terms)) if len(terms) == len(head.params) else []
 
 
 def _head_of(goal: str) -> ast.Head:
@@ -318,48 +332,48 @@ def derived(program: Program) -> frozenset[str]:
 
 def proved(statement: StatedGoal, solver: Solver, most: int = 12) -> Finding:
     """Search for facts that make the statement's goal true; the witness has the goal's atom."""
-    claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
+    claim = statement.claim
     searched([claim], solver, run.current_time(), replay, most)
-    if claim.finding.witness is None:
-        return claim.finding
-    witness = claim.finding.witness
-    return replace(claim.finding, witness=replace(witness, atom=statement.atom(witness.atom.args)))
+    return statement.finding(claim)
 
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
-    """Check the `assert_never` of a test, within a time limit for all of them."""
+    """Check the `assert_never` of a policy's tests, within a time limit for all of them together."""
     claims: dict[int, tuple[StatedGoal, Claim]] = {}
     messages: dict[int, str] = {}
-    for place, each in enumerate(assertions):
-        try:
-            statement = stated(program, each.goal, each.condition)
-        except AuthzError as reason:
-            messages[place] = reason.message
-        else:
-            claim = Claim(Side(statement.program, statement.goal), never=derived(statement.program))
-            claims[place] = statement, claim
     try:
-        with Solver(waits=True) as solver:
+        with Solver(memory=REQUEST_MEMORY, waits=True) as solver:  # publishing over HTTP checks them, too
+            for place, each in enumerate(assertions):
+                if solver.left <= 0:  # compiling a claim takes as long as compiling the policy
+                    break
+                try:
+                    statement = stated(program, each.goal, each.condition)
+                except AuthzError as reason:
+                    messages[place] = reason.message
+                else:
+                    claims[place] = statement, statement.claim
             searched([claim for _, claim in claims.values()], solver, run.current_time(), replay)
     except AuthzError as reason:
-        messages |= dict.fromkeys(claims, reason.message)
+        messages = dict.fromkeys(range(len(assertions)), reason.message)
     outcomes = []
     for place, each in enumerate(assertions):
         line, _ = program.source.position(each.span.start)
         outcome = AssertionOutcome(each.text, line, False, messages.get(place, ""))
-        outcomes.append(outcome if place in messages else _outcome(outcome, *claims[place]))
+        if place not in messages:
+            finding = claims[place][0].finding(claims[place][1]) if place in claims else Finding(Verdict.UNKNOWN)
+            outcome = _with_finding(outcome, finding, unknown_words_of(program, each.goal))
+        outcomes.append(outcome)
     return outcomes
 
 
-def _outcome(outcome: AssertionOutcome, statement: StatedGoal, claim: Claim) -> AssertionOutcome:
-    finding = claim.finding
+def _with_finding(outcome: AssertionOutcome, finding: Finding, unknown: Sequence[str]) -> AssertionOutcome:
     if finding.witness:
-        atom, facts = fact_of_atom(statement.atom(finding.witness.atom.args)), finding.witness.facts
+        atom, facts = fact_of_atom(finding.witness.atom), finding.witness.facts
         lines = [f"with {fact_of_atom(fact).noted}" for fact in facts] or ["with no facts"]
         message = f"expected never, found {atom.noted}"
         return replace(outcome, message=message, too_much=True, explanation=lambda _: lines)
     if finding.is_enough:
-        return replace(outcome, passed=True, extent=finding.extent)
+        return replace(outcome, passed=True, extent="; ".join([finding.extent, *unknown]))
     return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {finding.extent}")
 
 
@@ -530,12 +544,11 @@ _IDS = 2  # of each type: more are searched only to compare policies
 DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name
 
 
-def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
+def without_effect(program: Program, solver: Solver) -> tuple[list[Problem], bool]:
     """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
-    with Solver(seconds) as solver:
-        names = _declared(program)
-        found = [*_unused_roles(program, names), *_permissions(program, names, solver), *_idle_rules(program, solver)]
-        return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
+    names = _declared(program)
+    found = [*_unused_roles(program, names), *_permissions(program, names, solver), *_idle_rules(program, solver)]
+    return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
 
 
 def _declared(program: Program) -> DeclaredNames:

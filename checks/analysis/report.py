@@ -6,9 +6,17 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
-from checks.analysis import questions
-from checks.analysis.questions import PolicyDifferences, Way, Ways, compared, stated, stored_around, ways
-from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness
+from checks.analysis.questions import (
+    PolicyDifferences,
+    Way,
+    Ways,
+    compared,
+    stated,
+    stored_around,
+    ways,
+    without_effect,
+)
+from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness, request_solver
 from checks.asking.question import Question
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot, fact_of_atom
@@ -132,24 +140,22 @@ def compared_policies(
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
     """Return what has no effect, for a command, which may have no database."""
-    with in_memory():
-        return questions.deep_notices(program, seconds)
+    with in_memory(), Solver(seconds) as solver:
+        return without_effect(program, solver)
 
 
-# ---- pages ---------------------------------------------------------------------------------------------------------
-
-_PAGE_SECONDS = 4.0  # a request waits for the search
+# ---- pages and responses ------------------------------------------------------------------------------------------
 
 
 def compared_on_page(environment_id: int, text: str) -> list[str]:
     """Compare the active policy with a text."""
     active = active_program(environment_id) or compile_text("")
     old, new = ("the active policy", active), ("this policy", compile_text(text))
-    with Solver(_PAGE_SECONDS) as solver:
+    with request_solver() as solver:
         return list(comparison_lines(compared(active, new[1], solver), old, new))
 
 
-class WaysOnPage(NamedTuple):
+class FoundWays(NamedTuple):
     """Changes of facts, each of which makes a goal true, and notes about the search."""
 
     ways: tuple[Way, ...]
@@ -168,23 +174,23 @@ def _facts_to_json(atoms: Iterable[Atom]) -> list[dict[str, object]]:
     return [fact_to_json(fact_of_atom(atom)) for atom in atoms]
 
 
-def ways_on_page(session: Snapshot, question: Question) -> WaysOnPage:
+def ways_to_allow(session: Snapshot, question: Question) -> FoundWays:
     """Return what would make the question's call true, over the session's stored and context facts."""
     predicate, names = question.calls[0]
     values = tuple([Value(question.variables[name].type, question.variables[name].one) for name in names])
     if any(value.id == ANY for value in values):
-        return WaysOnPage((), ("`*` stands for any value: ask about one value",))
+        return FoundWays((), ("`*` stands for any value: ask about one value",))
     try:
-        with Solver(_PAGE_SECONDS) as solver:
+        with request_solver() as solver:
             statement = stated(session.program, str(Atom(predicate, values)))
             stored, is_whole = stored_around(session, statement)
             context = [Atom(fact.predicate, fact.args) for fact in session.context]
             found = ways(statement, [*dict.fromkeys((*stored, *context))], solver, now=session.now)
     except AuthzError as reason:
-        return WaysOnPage((), (reason.message,))
+        return FoundWays((), (reason.message,))
     notes = () if found.ways else tuple(way_lines(found))
     limit = () if is_whole else (f"only {len(stored):,} stored facts around the goal were considered",)
-    return WaysOnPage(found.ways, (*notes, *limit))
+    return FoundWays(found.ways, (*notes, *limit))
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

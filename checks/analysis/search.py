@@ -378,6 +378,7 @@ def atom(name: str, terms: Sequence[str]) -> str:
 
 SECONDS = 10.0  # time limit of a search
 MEMORY = 2**30  # bytes of the solver's process
+REQUEST_SECONDS, REQUEST_MEMORY = 4.0, 2**28  # while a request of the server waits
 MOST_IDS = 12  # of a type, if there is no bound
 ENOUGH = 2  # ids of each type that a search must reach to count
 IMPROVING = 1.0  # seconds in which smaller facts are searched, once some are found
@@ -489,6 +490,10 @@ class Solver:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+
+def request_solver() -> Solver:
+    return Solver(REQUEST_SECONDS, REQUEST_MEMORY)
 
 
 # ---- claims and what is found about them ---------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from checks.analysis.questions import deep_notices
+from checks.analysis.questions import without_effect
 from checks.analysis.report import compared_on_page
+from checks.analysis.search import REQUEST_SECONDS, request_solver
 from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, suggestions
 from checks.compare.preview import preview, previewed
@@ -41,7 +42,6 @@ _NO_VERSION = "this policy version does not exist"
 _EDITOR_SECONDS = 1.0  # time limit of the impact pane
 _EDITOR_FLIPS = 20
 _EDITOR_SHEETS = 40
-_ANALYSIS_SECONDS = 4.0
 _comparing, _analysing = LatestOnly(), LatestOnly()
 
 admin.site.unregister(PolicyVersion)
@@ -181,7 +181,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     def panes(self, request: HttpRequest) -> list[Pane]:
         titles = {"change": "Impact", "picture": "Diagram", "analysis": "Analysis"}
         panes = [Pane(name, title, reverse(f"admin:{editor_url_name(name)}")) for name, title in titles.items()]
-        return panes if self._may_compare(request) else panes[1:]
+        return [pane for pane in panes if pane.name != "change" or self._may_compare(request)]
 
     def _may_compare(self, request: HttpRequest) -> bool:
         """Return whether the user may see the active policy's answers over the stored facts."""
@@ -224,10 +224,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         def fragment(sent: dict) -> dict[str, object]:
             source = Source(sent["source"], sent["filename"])
             program = program_of(source, sent["window"])
-            with _analysing.turn(sent["window"]):
-                notices, is_whole = deep_notices(program, _ANALYSIS_SECONDS)
+            with _analysing.turn(sent["window"]), request_solver() as solver:
+                notices, is_whole = without_effect(program, solver)
             lines = [(source.position(each.span.start)[0], each) for each in notices]
-            return _piece("editor_analysis", lines=lines, is_whole=is_whole, seconds=_ANALYSIS_SECONDS)
+            return _piece("editor_analysis", lines=lines, is_whole=is_whole, seconds=REQUEST_SECONDS)
 
         return self._answer(request, fragment)
 

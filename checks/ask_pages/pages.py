@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from checks.analysis.report import WaysOnPage, ways_on_page
+from checks.analysis.report import FoundWays, ways_to_allow
 from checks.ask_pages.links import copies, page_lines, question_html, value_html
 from checks.ask_pages.question import (
     BY_NAME,
@@ -183,7 +183,7 @@ class PageAnswer:
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
     whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
-    ways: WaysOnPage | None = None  # what would allow what is denied, if that was asked for
+    ways: FoundWays | None = None  # what would allow what is denied, if that was asked for
 
 
 def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
@@ -193,14 +193,14 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
     with _session(asked) as session:
         questions = asked.questions(session.program)
         goal = found = None
-        ways: WaysOnPage | None = None
+        ways: FoundWays | None = None
         if asked.kind.column:
             found = listed(session, questions, asked.kind.column, asked.fields)
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
         if goal is not None and not goal.holds and with_ways and asked.moment is None:
-            ways = ways_on_page(session, questions[0])
+            ways = ways_to_allow(session, questions[0])
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
         moments = () if asked.moment is None else (asked.moment,)
         return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000, ways=ways)

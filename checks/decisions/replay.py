@@ -113,7 +113,7 @@ _READERS: dict[str, Callable[[object], AskedTogether]] = {
     "evaluate_query": _evaluate_query,
     "query": _query,
     "bulk_actions": _bulk_actions,
-    "explain": lambda raw: _one(explained_question(raw)[0]),
+    "explain": lambda raw: _one(explained_question(raw)),
 }
 
 

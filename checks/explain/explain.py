@@ -85,7 +85,7 @@ def gap_of(goals: Sequence[ExplainedGoal]) -> str:
     return f"the explanation is incomplete: {'; '.join(notes)}" if notes else ""
 
 
-WAYS = "checks.analysis.report.ways_on_page"  # imported when they are first asked for
+WAYS = "checks.analysis.report.ways_to_allow"  # imported when they are first asked for
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None, with_ways: bool = False) -> Explanation:
@@ -100,15 +100,9 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None, with
         is_denied = with_ways and not all(goal.holds for goal in goals)
         would_allow = import_string(WAYS)(session, question).to_json() if is_denied else None
         return Explanation(
-            session.cases.number,
-            goals,
-            session.unused,
-            session.revision,
-            version_id,
-            session.seen,
-            warning,
-            would_allow,
-        )
+            session.cases.number, goals, session.unused, session.revision, version_id, session.seen, warning,
+            would_allow=would_allow,
+        )  # fmt: skip
 
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:

@@ -11,12 +11,12 @@ from checks.analysis.questions import (
     EngineDisagrees,
     check_words,
     compared,
-    deep_notices,
     differing,
     proved,
     replay,
     stated,
     ways,
+    without_effect,
 )
 from checks.analysis.search import AnalysisBusy, AnalysisMissing, OutOfLimits, Solver, Verdict, Witness
 from checks.testing import run as run_tests
@@ -194,6 +194,22 @@ def test_assertions_about_all_facts_are_tests(db):
     assert "did you mean `is_locked`?" in unknown.message
 
 
+def test_words_that_the_policy_does_not_have_are_told_beside_a_proof(db):
+    misspelled = 'test "t" { assert_never allow(u: User, "wriet", d: Doc) if is_locked(d); }'
+    (outcome,) = run_tests(compile_text(POLICY + misspelled)).tests[0].assertions
+    assert outcome.passed and outcome.extent.startswith("proved; the policy has no action `wriet`")
+
+
+def test_all_such_assertions_of_a_policy_share_one_search_and_its_time(db, monkeypatch):
+    begun, enter = [], search.Solver.__enter__
+    monkeypatch.setattr(search.Solver, "__enter__", lambda self: begun.append(1) or enter(self))
+    run_tests(compile_text(POLICY + NEVER))
+    assert begun == [1]
+    failing = 'test "fails" { assert allow(User{"a"}, "read", Doc{"d"}); }'
+    run_tests(compile_text(POLICY + NEVER + failing), fail_fast=True)
+    assert begun == [1], "a run that ends with its first failure searches nothing"
+
+
 def test_a_policy_that_breaks_an_assertion_about_all_facts_is_not_published(api):
     answer = api.post("/policy", {"src": POLICY + NEVER})
     assert answer.status_code == 400
@@ -268,7 +284,8 @@ def test_what_has_no_effect_is_reported(db):
         .replace('permissions = ["read", "write"]', 'permissions = ["read", "write", "fly", "see"]')
         .replace('"read" if "reader";', '"read" if "reader"; "see" if "reader"; "read" if "writer";')
     )
-    notices, is_whole = deep_notices(compile_text(text), 120.0)
+    with Solver(120.0) as solver:
+        notices, is_whole = without_effect(compile_text(text), solver)
     told = [notice.message for notice in notices]
     assert is_whole
     assert 'the role "ghost" grants nothing (proved)' in told
