@@ -378,7 +378,7 @@ def atom(name: str, terms: Sequence[str]) -> str:
 
 SECONDS = 10.0  # time limit of a search
 MEMORY = 2**30  # bytes of the solver's process
-REQUEST_SECONDS, REQUEST_MEMORY = 4.0, 2**28  # while a request of the server waits
+REQUEST_SECONDS, REQUEST_MEMORY = 4.0, 2**27  # while a request of the server waits
 MOST_IDS = 12  # of a type, if there is no bound
 ENOUGH = 2  # ids of each type that a search must reach to count
 IMPROVING = 1.0  # seconds in which smaller facts are searched, once some are found
