@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import requests
 from urllib3.exceptions import NewConnectionError
@@ -34,9 +34,6 @@ from tests.faults.marks import Mark, none_of, printed
 from tests.faults.pauses import paused
 from tests.faults.worlds import fact, port_of
 from tests.service import DEV_KEY, Client, Service, start_service
-
-if TYPE_CHECKING:  # it needs settings, which a program sets up only as it begins
-    from tests.replicas.cluster import Cluster
 
 MODES = ("reader", "editor")
 POLICY = """# {number}
@@ -56,18 +53,19 @@ class Place:
     """Two servers over a primary and its replicas: the first asks the primary alone."""
 
     folder: Path
-    databases: Cluster
+    databases: Any  # whose primary is lost
+    url: str
+    replica_urls: str | None  # without them, the second server asks the primary, too
     servers: list[Service] = field(default_factory=list)
     keys: tuple[str, ...] = ()
     all_keys: list[str] = field(default_factory=list)
     round: int = 0
 
     def start(self, number: int, port: int = 0) -> Service:
-        everyone = (self.databases.primary, *self.databases.standbys)
-        hosts = ",".join(f"127.0.0.1:{each.port}" for each in everyone)
-        replicas = {"DATABASE_REPLICA_URL": self.databases.replica_urls, "REPLICA_MAX_LAG": "60"} if number else {}
+        is_replicated = number and self.replica_urls
+        replicas = {"DATABASE_REPLICA_URL": self.replica_urls, "REPLICA_MAX_LAG": "60"} if is_replicated else {}
         return start_service(
-            self.folder, f"postgres://postgres@{hosts}/{DATABASE}", *SERVER_OPTIONS, port=port,
+            self.folder, self.url, *SERVER_OPTIONS, port=port,
             SECRET_KEY="only for these tests " * 3, LOG_LEVEL="ERROR", **replicas,
         )  # fmt: skip
 
@@ -97,7 +95,9 @@ def place(standbys: int) -> Iterator[Place]:
         if standbys > 1:
             databases.primary.asked("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
             databases.primary.asked("SELECT pg_reload_conf()")
-        found = Place(folder, databases)
+        hosts = ",".join(f"127.0.0.1:{each.port}" for each in (databases.primary, *databases.standbys))
+        url = f"postgres://postgres@{hosts}/{DATABASE}"
+        found = Place(folder, databases, url, databases.replica_urls)
         found.take_new_keys()
         for number in range(2):
             found.servers.append(found.start(number))
@@ -242,8 +242,11 @@ class Recorded:
     faults: int
 
 
-def recorded(where: Place, faults: list, seed: int, calm: float = 1.5) -> Recorded:
-    """Have clients at work while these faults come one after the other, and check what they wrote down."""
+def recorded(where: Place, faults: list, seed: int, calm: float = 1.5, pace: float = 0.0) -> Recorded:
+    """Have clients at work while these faults come one after the other, and check what they wrote down.
+
+    `calm`: seconds before each fault; `pace`: seconds between a client's requests.
+    """
     over = threading.Event()
     clients = [Recorder(where, random.Random(f"{seed} {number}")) for number in range(6)]
     clients[0].publish()
@@ -259,6 +262,7 @@ def recorded(where: Place, faults: list, seed: int, calm: float = 1.5) -> Record
                 client.change()
                 time.sleep(0.01)
             client.ask()
+            time.sleep(pace)
 
     with ThreadPoolExecutor(len(clients)) as threads:
         working = [threads.submit(work, number) for number in range(len(clients))]
