@@ -102,8 +102,16 @@ DOCUMENTS = [
 
 def files() -> Iterator[Path]:
     for app in APPS:
-        for pattern in (*PROGRAMS, "**/examples.json", "examples/worlds/*.polar", "examples/worlds/*.toml", "deploy/*"):
-            yield from (each for each in (ROOT / app).glob(pattern) if "node_modules" not in each.parts)
+        for pattern in (
+            *PROGRAMS,
+            "**/examples.json",
+            "examples/worlds/*.polar",
+            "examples/worlds/*.toml",
+            "deploy/**/*",
+        ):
+            yield from (
+                each for each in (ROOT / app).glob(pattern) if each.is_file() and "node_modules" not in each.parts
+            )
 
 
 def literals(source: str) -> str:
