@@ -200,7 +200,7 @@ class EnvironmentAdmin(ChangingAdmin):
         return ["slug", "name", *(self._lifecycle if environment else ())]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        may_view = any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
+        may_view = any(request.user.has_perm(f"authz_facts.{what}_signature") for what in ("view", "change"))
         return [name for name in self.list_display if may_view or name != "history"]
 
     @admin.display(ordering="created_at")

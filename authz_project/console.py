@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template import Context
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
+from django.urls.resolvers import RoutePattern
 from django.utils.http import urlencode
 from django.utils.module_loading import import_string
 
@@ -48,17 +49,19 @@ class NavigationEntry:
     pages: tuple[str, ...]  # prefixes of URL names
 
 
-_POLICY, _FACTS, _KEYS = "policy.policyversion", "facts.signature", "authz_project.apikey"
-_POLICIES = "policy_policyversion"
+_POLICY, _FACTS, _KEYS = "authz_policy.policyversion", "authz_facts.signature", "authz_project.apikey"
+_POLICIES = "authz_policy_policyversion"
 _REVIEW = f"{_POLICIES}_review"
 ENTRIES = (
     NavigationEntry("home", "Home", (), ()),
     NavigationEntry("ask", "Check", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
     NavigationEntry("picture", "Diagram", (_POLICY,), (f"{_POLICIES}_picture",)),
     NavigationEntry("preview", "Preview impact", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
-    NavigationEntry("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
+    NavigationEntry(
+        "history", "History", (_FACTS,), ("authz_facts_signature_history", "authz_facts_signature_revision", _REVIEW)
+    ),
     NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
-    NavigationEntry("facts", "Facts", (_FACTS,), ("facts_",)),
+    NavigationEntry("facts", "Facts", (_FACTS,), ("authz_facts_",)),
     NavigationEntry("keys", "API keys", (_KEYS,), ("authz_project_apikey",)),
 )
 SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
@@ -190,14 +193,16 @@ def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
         "tries": _tries(version, environment) if version and may_go(request, "ask") else (),
         "lacks_policy": version is None,
         "lacks_facts": not amounts,
-        "may_publish": request.user.has_perm("policy.add_policyversion"),
-        "may_add_facts": request.user.has_perm("facts.add_signature"),
+        "may_publish": request.user.has_perm("authz_policy.add_policyversion"),
+        "may_add_facts": request.user.has_perm("authz_facts.add_signature"),
         "may_make_keys": request.user.has_perm("authz_project.add_apikey"),
     }
 
 
 def may_load_examples(request: HttpRequest) -> bool:
-    return request.user.has_perm("policy.add_policyversion") and request.user.has_perm("facts.add_signature")
+    return request.user.has_perm("authz_policy.add_policyversion") and request.user.has_perm(
+        "authz_facts.add_signature"
+    )
 
 
 def _tries(version: PolicyVersion, environment: Environment) -> list[SampleCheck]:
@@ -231,7 +236,7 @@ def _signs(
     yield Sign("Database", "good", environments.database_version())
     if (asked := decisions_last_minute()) is not None:
         yield Sign("Decisions", "good", f"{asked:,} in the last minute")
-    if not may_view(request, "policy.policyversion"):
+    if not may_view(request, "authz_policy.policyversion"):
         return
     if version is None:
         yield Sign("Policy", "warn", "No active policy: every check is denied")
@@ -281,7 +286,8 @@ def _amounts(environment: Environment) -> list[FactCount]:
 
 
 def _amount(kind: Signature) -> FactCount:
-    url = f"{reverse('admin:facts_signature_changelist')}?environment={kind.environment_id}&predicate={kind.predicate}"
+    query = f"environment={kind.environment_id}&predicate={kind.predicate}"
+    url = f"{reverse('admin:authz_facts_signature_changelist')}?{query}"
     return FactCount(
         f"{kind.predicate}({', '.join(types_of_text(kind.types))})", table.count_up_to(COUNTED + 1, [kind.pk]), url
     )
@@ -290,7 +296,7 @@ def _amount(kind: Signature) -> FactCount:
 def _changes(request: HttpRequest, environment: Environment) -> list[Step]:
     found = Revision.objects.filter(environment=environment).order_by("-number").select_related("policy_version")
     revisions = list(found.defer("policy_version__source")[: CHANGES + 1])
-    may_view_policies = may_view(request, "policy.policyversion")
+    may_view_policies = may_view(request, "authz_policy.policyversion")
     pairs = zip(revisions, [*revisions[1:], None])
     return [step_of(each, earlier, may_view_policies) for each, earlier in pairs][:CHANGES]
 
@@ -300,6 +306,7 @@ def _changes(request: HttpRequest, environment: Environment) -> list[Step]:
 
 _OF_VERSIONS = {"policy": "change", "ask": "ask", "picture": "picture", "preview": "preview", "review": "review"}
 _NEEDED = {"review": "preview"}  # URLs with the permissions of another entry
+_PREFIXED = ("authz_policy/", "authz_facts/")
 _OTHERS = {"editor": "policy", "versions": "policy"}
 
 
@@ -312,11 +319,17 @@ class Console(AdminSite):
 
     def get_urls(self) -> list[URLResolver | URLPattern]:
         beside = [each for pages in self._registry.values() for each in getattr(pages, "site_urls", list)()]
+        of_models = super().get_urls()
+        for each in of_models:  # labels of apps have a prefix for other projects; addresses here do without
+            if isinstance(each, URLResolver) and str(each.pattern).startswith(_PREFIXED):
+                each.pattern = RoutePattern(str(each.pattern).removeprefix("authz_"))
         return [
             path("go/<slug:name>/", self.admin_view(self.go), name="go"),
             path("examples/<slug:name>/", self.admin_view(self.load_example), name="load_example"),
+            path("policy/", self.admin_view(self.app_index)),
+            path("facts/", self.admin_view(self.app_index)),
             *beside,
-            *super().get_urls(),
+            *of_models,
         ]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
@@ -325,7 +338,7 @@ class Console(AdminSite):
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
 
     def app_index(  # type: ignore[override]  # a redirect in place of a page
-        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, app_label: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Redirect to the home page: the navigation and the account menu list what an app's page would."""
         return HttpResponseRedirect(reverse("admin:index"))
@@ -348,7 +361,7 @@ class Console(AdminSite):
                 request, f"Environment “{environment.slug}” has no active policy. Publish a policy, or load an example."
             )
             return HttpResponseRedirect(reverse("admin:index"))
-        address = reverse(f"admin:policy_policyversion_{_OF_VERSIONS[name]}", args=[version.pk])
+        address = reverse(f"admin:authz_policy_policyversion_{_OF_VERSIONS[name]}", args=[version.pk])
         asked = _question(request.GET)
         return HttpResponseRedirect(f"{address}?{asked}" if asked else address)
 
@@ -374,13 +387,13 @@ class Console(AdminSite):
 def _address(name: str, environment: Environment) -> str:
     match name:
         case "facts":
-            return f"{reverse('admin:facts_signature_changelist')}?environment={environment.pk}"
+            return f"{reverse('admin:authz_facts_signature_changelist')}?environment={environment.pk}"
         case "history":
-            return f"{reverse('admin:facts_signature_history')}?environment={environment.pk}"
+            return f"{reverse('admin:authz_facts_signature_history')}?environment={environment.pk}"
         case "editor":
-            return f"{reverse('admin:policy_policyversion_add')}?environment={environment.slug}"
+            return f"{reverse('admin:authz_policy_policyversion_add')}?environment={environment.slug}"
         case "versions":
-            return f"{reverse('admin:policy_policyversion_changelist')}?environment__id__exact={environment.pk}"
+            return f"{reverse('admin:authz_policy_policyversion_changelist')}?environment__id__exact={environment.pk}"
         case "keys":
             return reverse("admin:authz_project_apikey_changelist")
     return reverse("admin:index")

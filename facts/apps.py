@@ -6,6 +6,7 @@ from django.db.models.signals import post_migrate
 
 class FactsConfig(AppConfig):
     name = "facts"
+    label = "authz_facts"
     verbose_name = "Facts"
 
     def ready(self) -> None:

@@ -96,10 +96,12 @@ def step_of(revision: Revision, earlier: Revision | None, may_view_policies: boo
     what = f"Policy version {version.number} activated" if version else _DONE.get(revision.kind, revision.kind)
     url = difference = ""
     if version and may_view_policies:
-        url = reverse("admin:policy_policyversion_change", args=[version.pk])
+        url = reverse("admin:authz_policy_policyversion_change", args=[version.pk])
         old = earlier.policy_version if earlier else None
         if old and old.pk != version.pk:
-            difference = f"{reverse('admin:policy_policyversion_difference', args=[version.pk])}?from={old.number}"
+            difference = (
+                f"{reverse('admin:authz_policy_policyversion_difference', args=[version.pk])}?from={old.number}"
+            )
     return Step(revision, minute(revision.at), what, revision_url(revision), url, difference)
 
 
@@ -179,7 +181,7 @@ def value_page(
     """Return the history of the facts that mention a value, newest first."""
     after = _after(request)
     found = history.of_value(environment.pk, value, FACTS, after)
-    here = value_url(environment.slug, value, page="admin:facts_value_history")
+    here = value_url(environment.slug, value, page="admin:authz_facts_value_history")
     return _shown(here, after, found, may_view_policies) | {
         "environment": environment,
         "value": value,
@@ -226,7 +228,7 @@ def revision_url(revision: Revision) -> str:
 
 
 def _revision_url(environment_id: int, number: int | None) -> str:
-    return reverse("admin:facts_signature_revision", args=[environment_id, number]) if number else ""
+    return reverse("admin:authz_facts_signature_revision", args=[environment_id, number]) if number else ""
 
 
 def environment_asked(request: HttpRequest) -> Environment | None:

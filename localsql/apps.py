@@ -11,6 +11,7 @@ from policy.core.config import is_service
 
 class LocalSqlConfig(AppConfig):
     name = "localsql"
+    label = "authz_localsql"
     verbose_name = "Local SQL"
 
     def ready(self) -> None:

@@ -69,7 +69,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         wrap = self.admin_site.admin_view
         extra = [path(f"add/{name}/", wrap(view), name=editor_url_name(name)) for name, view in beside.items()]
         extra += [
-            path(f"<path:object_id>/{name}/", wrap(view), name=f"policy_policyversion_{name}")
+            path(f"<path:object_id>/{name}/", wrap(view), name=f"authz_policy_policyversion_{name}")
             for name, view in pages.items()
         ]
         return extra + super().get_urls()
@@ -79,14 +79,14 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     ) -> HttpResponse:
         page = super().change_view(request, object_id, form_url, extra_context)
         if isinstance(page, TemplateResponse) and page.context_data is not None:
-            page.template_name = "admin/checks/source.html"
-            if request.user.has_perm("facts.view_signature"):
+            page.template_name = "admin/authz_checks/source.html"
+            if request.user.has_perm("authz_facts.view_signature"):
                 page.context_data["history_url"] = activated_url(page.context_data["version"])
         return page
 
     def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
         """Return the version, or None if it does not exist; deny users who may not see the facts in explanations."""
-        if not request.user.has_perm("facts.view_signature"):
+        if not request.user.has_perm("authz_facts.view_signature"):
             raise PermissionDenied
         return self._version(request, object_id)
 
@@ -185,7 +185,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
     def _may_compare(self, request: HttpRequest) -> bool:
         """Return whether the user may see the active policy's answers over the stored facts."""
-        return self.has_view_or_change_permission(request) and request.user.has_perm("facts.view_signature")
+        return self.has_view_or_change_permission(request) and request.user.has_perm("authz_facts.view_signature")
 
     def editor_change_view(self, request: HttpRequest) -> HttpResponse:
         """Summarize the impact of the draft in the editor, as an HTML fragment for the editor's page."""
@@ -258,7 +258,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     ) -> TemplateResponse:
         page = super()._page(request, name, version, **shown)
         if name in ("ask", "picture", "preview", "review", "editor"):
-            page.template_name = f"admin/checks/{name}.html"
+            page.template_name = f"admin/authz_checks/{name}.html"
         return page
 
 
@@ -270,9 +270,9 @@ class AnsweringFactAdmin(FactAdmin):
     """The pages of facts. For users who may see policy versions, a value's page also lists what the value may do."""
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
-        may_ask = any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
+        may_ask = any(request.user.has_perm(f"authz_policy.{what}_policyversion") for what in ("view", "change"))
         return {"sections": sections(environment, value, request.GET.dict()) if may_ask else []}
 
 
 def _piece(name: str, **shown: object) -> dict[str, object]:
-    return {"html": render_to_string(f"admin/checks/{name}.html", shown)}
+    return {"html": render_to_string(f"admin/authz_checks/{name}.html", shown)}

@@ -42,7 +42,7 @@ from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
 from facts.accept import ALL_USED, Unused
-from facts.pages.browse import Ability, Answer, QuestionChoice, Section, ask_url, value_url
+from facts.pages.browse import Ability, Answer, QuestionChoice, Section, value_url
 from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
@@ -302,14 +302,14 @@ class _Page:
         asked = {"actor": self.text, "action": action, "resource": type_name}
         actor = Asked(self.value.type, (self.value.id,))
         question = allow(actor, Asked(STRING, (action,)), Asked(type_name), ("resource",))
-        url = ask_url(self.environment.slug, "list", **asked)
+        url = page_url("ask", self.version, {"kind": "list", **asked})
         return self._answer(lambda counted: f"Can {action}: {counted or 'none'}.", url, {type_name: question})
 
     def _actors(self, action: str) -> Answer:
         resource, name = Asked(self.value.type, (self.value.id,)), Asked(STRING, (action,))
         types = [each for each, known in sorted(self.program.types.items()) if known.kind == "actor"]
         questions = {each: allow(Asked(each), name, resource, ("actor",)) for each in types}
-        url = ask_url(self.environment.slug, "who", action=action, resource=self.text)
+        url = page_url("ask", self.version, {"kind": "who", "action": action, "resource": self.text})
         return self._answer(lambda counted: f"Can {action}: {counted or 'nobody'}.", url, questions)
 
     def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:

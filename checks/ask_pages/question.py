@@ -40,13 +40,13 @@ def query_of(fields: Mapping[str, str]) -> str:
 
 def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = None) -> str:
     """Return the URL of a page of a policy version."""
-    path = reverse(f"admin:policy_policyversion_{name}", args=[version])
+    path = reverse(f"admin:authz_policy_policyversion_{name}", args=[version])
     query = query_of(fields or {})
     return f"{path}?{query}" if query else path
 
 
 def revision_url(environment_id: int, number: int) -> str:
-    return reverse("admin:facts_signature_revision", args=[environment_id, number])
+    return reverse("admin:authz_facts_signature_revision", args=[environment_id, number])
 
 
 def value_url(slug: str, value: Value) -> str:
@@ -54,7 +54,7 @@ def value_url(slug: str, value: Value) -> str:
     if value.id == ANY or value.type in (STRING, INTEGER, BOOLEAN):
         return ""
     query = query_of({"environment": slug, "type": value.type, "id": value.id})
-    return f"{reverse('admin:index')}facts/value/?{query}"
+    return f"{reverse('admin:authz_facts_value')}?{query}"
 
 
 # ---- values in fields ----------------------------------------------------------------------------------------------

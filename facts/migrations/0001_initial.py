@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('policy', '0001_initial'),
+        ('authz_policy', '0001_initial'),
     ]
 
     operations = [
@@ -77,7 +77,7 @@ class Migration(migrations.Migration):
                 ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('predicate', models.TextField()),
                 ('types', models.TextField()),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='signatures', to='policy.environment')),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='signatures', to='authz_policy.environment')),
             ],
             options={
                 'verbose_name': 'fact',

@@ -32,5 +32,5 @@ def _execute(schema_editor, statements: tuple[str, ...]) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("facts", "0001_initial")]
+    dependencies = [("authz_facts", "0001_initial")]
     operations = [migrations.RunPython(say, unsay)]

@@ -69,7 +69,7 @@ def undo(apps, schema_editor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("facts", "0002_statistics"), ("policy", "0004_revisions")]
+    dependencies = [("authz_facts", "0002_statistics"), ("authz_policy", "0004_revisions")]
 
     operations = [
         migrations.AddField(

@@ -17,7 +17,7 @@ UPDATE signature SET since = COALESCE((
 
 
 class Migration(migrations.Migration):
-    dependencies = [("facts", "0003_time"), ("policy", "0006_note_and_figures")]
+    dependencies = [("authz_facts", "0003_time"), ("authz_policy", "0006_note_and_figures")]
 
     operations = [
         migrations.AddField(

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("facts", "0004_signature_since")]
+    dependencies = [("authz_facts", "0004_signature_since")]
 
     operations = [
         migrations.AddField(

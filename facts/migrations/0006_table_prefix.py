@@ -4,7 +4,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("facts", "0005_signature_narrow"), ("policy", "0007_table_prefix")]
+    dependencies = [("authz_facts", "0005_signature_narrow"), ("authz_policy", "0007_table_prefix")]
 
     operations = [
         migrations.AlterModelTable(name="signature", table="authz_signature"),

@@ -21,6 +21,7 @@ from facts.pages import browse, change
 from facts.pages.browse import browse_url, end_of, narrowed
 from facts.pages.change import FileOnDisk
 from facts.wire import Fact
+from policy.core.config import is_service
 from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, default_environment
@@ -32,22 +33,30 @@ class FactAdmin(admin.ModelAdmin):
     def get_urls(self):
         wrap = self.admin_site.admin_view
         return [
-            path("", wrap(self.browse), name="facts_signature_changelist"),
-            path("add/", wrap(self.add), name="facts_signature_add"),
-            path("delete/", wrap(self.delete), name="facts_signature_delete"),
-            path("import/", wrap(self.import_facts), name="facts_signature_import"),
-            path("export/", wrap(self.export), name="facts_signature_export"),
-            path("ids/", wrap(self.ids), name="facts_ids"),
-            path("history/", wrap(self.history), name="facts_signature_history"),
-            path("revision/<int:environment_id>/<int:number>/", wrap(self.revision), name="facts_signature_revision"),
+            *(() if is_service() else self._value_urls("")),
+            path("", wrap(self.browse), name="authz_facts_signature_changelist"),
+            path("add/", wrap(self.add), name="authz_facts_signature_add"),
+            path("delete/", wrap(self.delete), name="authz_facts_signature_delete"),
+            path("import/", wrap(self.import_facts), name="authz_facts_signature_import"),
+            path("export/", wrap(self.export), name="authz_facts_signature_export"),
+            path("ids/", wrap(self.ids), name="authz_facts_ids"),
+            path("history/", wrap(self.history), name="authz_facts_signature_history"),
+            path(
+                "revision/<int:environment_id>/<int:number>/",
+                wrap(self.revision),
+                name="authz_facts_signature_revision",
+            ),
         ]
 
     def site_urls(self):
-        """Return the URLs of the pages about a value, which are next to those of facts."""
+        """Return the URLs of the pages about a value, which in the service are next to those of facts."""
+        return self._value_urls("facts/")
+
+    def _value_urls(self, folder: str):
         wrap = self.admin_site.admin_view
         return [
-            path("facts/value/", wrap(self.value), name="facts_value"),
-            path("facts/value/history/", wrap(self.value_history), name="facts_value_history"),
+            path(f"{folder}value/", wrap(self.value), name="authz_facts_value"),
+            path(f"{folder}value/history/", wrap(self.value_history), name="authz_facts_value_history"),
         ]
 
     # ---- viewing ----------------------------------------------------------------------------------------------
@@ -95,7 +104,7 @@ class FactAdmin(admin.ModelAdmin):
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
         for sentence in sentences(unknown_names(browse.program_of(environment), [fact])):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
-        there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
+        there = reverse("admin:authz_facts_signature_add") + f"?environment={environment.pk}"
         first = fact.args[0]
         back = browse_url(environment.pk, predicate=fact.predicate, type=first.type, id=first.id)
         return HttpResponseRedirect(there if "_addanother" in request.POST else back)
@@ -215,7 +224,7 @@ class FactAdmin(admin.ModelAdmin):
 
     def _page(self, request: HttpRequest, name: str, title: str, shown: Mapping[str, object]) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {"title": title, "opts": self.opts}
-        return TemplateResponse(request, f"admin/facts/signature/{name}.html", context | dict(shown))
+        return TemplateResponse(request, f"admin/authz_facts/signature/{name}.html", context | dict(shown))
 
     def _check_view(self, request: HttpRequest) -> None:
         if not self.has_view_or_change_permission(request):
@@ -230,7 +239,7 @@ class FactAdmin(admin.ModelAdmin):
         return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:
-        return any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
+        return any(request.user.has_perm(f"authz_policy.{what}_policyversion") for what in ("view", "change"))
 
     def _environment(self, request: HttpRequest) -> Environment:
         """Return the environment that a form is initialized with."""

@@ -41,7 +41,7 @@ from policy.values import PRIMITIVES, Value
 
 # ---- URLs ---------------------------------------------------------------------------------------------------------
 
-BROWSE = "admin:facts_signature_changelist"
+BROWSE = "admin:authz_facts_signature_changelist"
 
 
 @cache
@@ -50,7 +50,7 @@ def address_of(name: str) -> str:
     return reverse(name)
 
 
-def value_url(slug: str, value: Value, *, page: str = "admin:facts_value", **others: str) -> str:
+def value_url(slug: str, value: Value, *, page: str = "admin:authz_facts_value", **others: str) -> str:
     asked = {"environment": slug, "type": value.type, "id": value.id, **others}
     return f"{address_of(page)}?{urlencode(asked)}"
 
@@ -62,19 +62,14 @@ def browse_url(environment_id: int | None = None, **narrowed: str) -> str:
     return f"{address_of(BROWSE)}?{urlencode(asked)}" if asked else address_of(BROWSE)
 
 
-def ask_url(slug: str, kind: str, **asked: str) -> str:
-    """Return the URL of the Check page, with this check filled in."""
-    return f"{reverse('admin:go', args=['ask'])}?{urlencode({'environment': slug, 'kind': kind, **asked})}"
-
-
 def timeline_url(environment_id: int, fields: Mapping[str, str] = MappingProxyType({})) -> str:
-    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id, **fields})}"
+    return f"{reverse('admin:authz_facts_signature_history')}?{urlencode({'environment': environment_id, **fields})}"
 
 
 def fact_url(row: Sequence[object], arity: int) -> str:
     """Return the URL of a fact's history; without arguments, that of its signature."""
     asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
-    return f"{address_of('admin:facts_signature_history')}?{urlencode(asked)}"
+    return f"{address_of('admin:authz_facts_signature_history')}?{urlencode(asked)}"
 
 
 # ---- filters ------------------------------------------------------------------------------------------------------
@@ -313,7 +308,7 @@ def shown(request: HttpRequest) -> dict[str, object]:
         "near": _near(asked) if is_searched and not page.rows and not pager.first else [],
         "offered": [] if not asked.is_valid else offered(asked, asked.text if asked.begins else ""),
         "history_url": _history_url(asked),
-        "ids_url": reverse("admin:facts_ids"),
+        "ids_url": reverse("admin:authz_facts_ids"),
         "useless": _useless(asked) if not pager.first else [],
         "here": request.GET.urlencode(),
         "exports": EXPORTS,
@@ -356,7 +351,7 @@ def _history_url(asked: Narrowed) -> str:
     """Return the URL of the history of the only signature, else of the chosen environment, else of all facts."""
     if len(asked.kinds) == 1:
         return fact_url((asked.kinds[0].pk,), 0)
-    return timeline_url(asked.environment.pk) if asked.environment else reverse("admin:facts_signature_history")
+    return timeline_url(asked.environment.pk) if asked.environment else reverse("admin:authz_facts_signature_history")
 
 
 # ---- existing ids ------------------------------------------------------------------------------------------------
@@ -508,7 +503,7 @@ def shown_value(request: HttpRequest, environment: Environment, value: Value) ->
         "here": value_url(environment.slug, value),
         "type_url": browse_url(environment.pk, type=value.type),
         "browse_url": browse_url(environment.pk, type=value.type, id=value.id),
-        "history_url": f"{reverse('admin:facts_value_history')}?{request.GET.urlencode()}",
+        "history_url": f"{reverse('admin:authz_facts_value_history')}?{request.GET.urlencode()}",
     }
 
 

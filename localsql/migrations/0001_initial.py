@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('policy', '0006_note_and_figures'),
+        ('authz_policy', '0006_note_and_figures'),
     ]
 
     operations = [
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.TextField()),
                 ('turn', models.BigIntegerField(db_default=0, default=0)),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='policy.environment')),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='authz_policy.environment')),
             ],
             options={
                 'db_table': 'outbox_state',
@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ('id', models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('number', models.BigIntegerField()),
                 ('digest', models.CharField(max_length=64)),
-                ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='localsql.outboxstate')),
+                ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='authz_localsql.outboxstate')),
             ],
             options={
                 'db_table': 'outbox_row',

@@ -4,7 +4,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("localsql", "0001_initial"), ("policy", "0007_table_prefix")]
+    dependencies = [("authz_localsql", "0001_initial"), ("authz_policy", "0007_table_prefix")]
 
     operations = [
         migrations.AlterModelTable(name="outboxstate", table="authz_outbox_state"),

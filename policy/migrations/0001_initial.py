@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
                 ('filename', models.TextField(blank=True, null=True)),
                 ('digest', models.CharField(max_length=64)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='policy_versions', to='policy.environment')),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='policy_versions', to='authz_policy.environment')),
             ],
             options={
                 'db_table': 'policy_version',
@@ -46,7 +46,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='environment',
             name='policy_version',
-            field=models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='policy.policyversion'),
+            field=models.ForeignKey(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='authz_policy.policyversion'),
         ),
         migrations.AddConstraint(
             model_name='policyversion',

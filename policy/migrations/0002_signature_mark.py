@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('policy', '0001_initial'),
+        ('authz_policy', '0001_initial'),
     ]
 
     operations = [

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("policy", "0002_signature_mark"),
+        ("authz_policy", "0002_signature_mark"),
     ]
 
     operations = [

@@ -17,7 +17,7 @@ def begin(apps, schema_editor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("policy", "0003_moment")]
+    dependencies = [("authz_policy", "0003_moment")]
 
     operations = [
         migrations.AddField(
@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="revisions",
-                        to="policy.environment",
+                        to="authz_policy.environment",
                     ),
                 ),
                 (
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
-                        to="policy.policyversion",
+                        to="authz_policy.policyversion",
                     ),
                 ),
             ],

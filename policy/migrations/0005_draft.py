@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('policy', '0004_revisions'),
+        ('authz_policy', '0004_revisions'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                 ('seen', models.PositiveIntegerField(null=True)),
                 ('stamp', models.BigIntegerField()),
                 ('saved_at', models.DateTimeField(auto_now=True)),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='policy.environment')),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='authz_policy.environment')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={

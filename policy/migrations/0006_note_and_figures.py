@@ -11,11 +11,11 @@ _TOGETHER = timedelta(minutes=1)  # the clocks of a server and of its database h
 
 def look_up_authors(apps, schema_editor) -> None:
     """Who published a version is who made its first revision, unless that one only made it active again."""
-    revisions = apps.get_model("policy", "Revision").objects.filter(kind="policy").order_by("number")
+    revisions = apps.get_model("authz_policy", "Revision").objects.filter(kind="policy").order_by("number")
     first: dict[int, tuple[int, str]] = {}
     for version, at, author in revisions.values_list("policy_version_id", "at", "author").iterator():
         first.setdefault(version, (at, author))
-    versions = apps.get_model("policy", "PolicyVersion").objects
+    versions = apps.get_model("authz_policy", "PolicyVersion").objects
     for pk, published in versions.values_list("pk", "created_at"):
         at, author = first.get(pk, (0, ""))
         if author and abs(time_of(at) - published) < _TOGETHER:
@@ -23,7 +23,7 @@ def look_up_authors(apps, schema_editor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("policy", "0005_draft")]
+    dependencies = [("authz_policy", "0005_draft")]
 
     operations = [
         migrations.AddField("policyversion", "author", models.TextField(blank=True, db_default="", default="")),

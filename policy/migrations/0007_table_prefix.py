@@ -8,9 +8,9 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("policy", "0006_note_and_figures"),
-        ("facts", "0005_signature_narrow"),
-        ("localsql", "0001_initial"),
+        ("authz_policy", "0006_note_and_figures"),
+        ("authz_facts", "0005_signature_narrow"),
+        ("authz_localsql", "0001_initial"),
     ]
 
     operations = [

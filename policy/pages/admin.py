@@ -23,7 +23,7 @@ from policy.publishing import ActiveVersionChanged, Ignored, PolicyTestsFailed, 
 from policy.rules.program import Program
 from policy.values import MAX_VERSION, whole_number
 
-_PAGES = "admin/policy/policyversion"
+_PAGES = "admin/authz_policy/policyversion"
 _MOST_LINES = 20_000  # per page; commands show the rest
 _MOST_COMPARED = 3_000  # lines of a text that is compared with the preceding version on a version's own page
 
@@ -43,8 +43,10 @@ class PolicyVersionAdmin(EditingAdmin):
     def get_urls(self):
         wrap = self.admin_site.admin_view
         extra = [
-            path("<path:object_id>/difference/", wrap(self.difference_view), name="policy_policyversion_difference"),
-            path("<path:object_id>/activate/", wrap(self.activate_view), name="policy_policyversion_activate"),
+            path(
+                "<path:object_id>/difference/", wrap(self.difference_view), name="authz_policy_policyversion_difference"
+            ),
+            path("<path:object_id>/activate/", wrap(self.activate_view), name="authz_policy_policyversion_activate"),
         ]
         return extra + super().get_urls()
 
@@ -252,4 +254,4 @@ def _sides(rows: list) -> dict[str, object]:
 
 
 def _url(name: str, version: PolicyVersion) -> str:
-    return reverse(f"admin:policy_policyversion_{name}", args=[version.pk])
+    return reverse(f"admin:authz_policy_policyversion_{name}", args=[version.pk])

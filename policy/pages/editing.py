@@ -334,7 +334,7 @@ _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}. Check the user name at the top of the p
 
 def may_view_facts(request: HttpRequest) -> bool:
     """Return whether the user may see stored facts, and so their number."""
-    return any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
+    return any(request.user.has_perm(f"authz_facts.{what}_signature") for what in ("view", "change"))
 
 
 class EditingAdmin(admin.ModelAdmin):
@@ -452,7 +452,7 @@ class EditingAdmin(admin.ModelAdmin):
             self.message_user(request, f"Draft not discarded: {refusal}.", messages.ERROR)
         else:
             self.message_user(request, "Draft discarded.")
-        return HttpResponseRedirect(f"{reverse('admin:policy_policyversion_add')}?environment={environment.slug}")
+        return HttpResponseRedirect(f"{reverse('admin:authz_policy_policyversion_add')}?environment={environment.slug}")
 
     # ---- during editing -------------------------------------------------------------------------------------
 
@@ -481,7 +481,7 @@ class EditingAdmin(admin.ModelAdmin):
             if found is None:
                 return {"html": "", "active": sent["seen"]}
             shown = self._shown(request, found)
-            html = render_to_string("admin/policy/policyversion/meanwhile.html", shown, request)
+            html = render_to_string("admin/authz_policy/policyversion/meanwhile.html", shown, request)
             return {"html": html, "active": found.active.number if found.active else None}
 
         return self._answer(request, answer)
@@ -546,7 +546,7 @@ class EditingAdmin(admin.ModelAdmin):
 
 
 def editor_url_name(name: str) -> str:
-    return f"policy_policyversion_editor_{name}"
+    return f"authz_policy_policyversion_editor_{name}"
 
 
 def _is_theirs(request: HttpRequest) -> bool:

@@ -291,8 +291,8 @@ SPOILED = {
     "DELETE FROM authz_fact WHERE a0 = 'u1'": "498 are stored, but the revisions add up to 499",
     "UPDATE authz_policy_version SET source = 'actor'": "version 1 does not compile",
     "UPDATE authz_policy_version SET environment_id = 77": "row of authz_policy_version refers to a missing row of",
-    "INSERT INTO django_migrations (app, name, applied) VALUES ('facts', '0099_later', '2027-01-01')":
-        "from a newer version, with the migrations facts 0099",
+    "INSERT INTO django_migrations (app, name, applied) VALUES ('authz_facts', '0099_later', '2027-01-01')":
+        "from a newer version, with the migrations authz_facts 0099",
     "DROP TABLE django_migrations": "not a database of this service",
 }  # fmt: skip
 

@@ -63,7 +63,9 @@ def migrations(*statements: str, back: str):
             cursor.execute(back)
 
 
-OF_LATER = "INSERT INTO django_migrations (app, name, applied) VALUES ('facts', '9999_later', '2026-11-22 00:00:00')"
+OF_LATER = (
+    "INSERT INTO django_migrations (app, name, applied) VALUES ('authz_facts', '9999_later', '2026-11-22 00:00:00')"
+)
 
 
 # ---- what is looked at ----------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def test_one_statement_is_all_it_costs(db, django_assert_num_queries):
 
 
 def test_a_database_without_a_migration_is_not_ready(db):
-    lacks = "UPDATE django_migrations SET name = '0002_numbers' WHERE app = 'facts' AND name = '0002_statistics'"
+    lacks = "UPDATE django_migrations SET name = '0002_numbers' WHERE app = 'authz_facts' AND name = '0002_statistics'"
     with migrations(lacks, back="UPDATE django_migrations SET name = '0002_statistics' WHERE name = '0002_numbers'"):
         answer = Client().get("/readyz")
         assert (answer.status_code, answer.json()) == (503, unready("form"))

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,7 +19,8 @@ KEY = "e_default_iMTq7TbCb2_7i7cBof7Gz1anxeNZjyNIwKDWJQWuosMSbjytcui"  # of noth
 UPGRADE = 3  # the offset of the last change before
 TABLES = ("environment", "policy_version", "api_key", "signature", "fact", "past_fact", "revision")
 ORIGINALS: dict[str, str] = {}  # URLs, by the dump that they are of
-OURS = ("authz_project", "checks", "facts", "localsql", "policy")
+OLD_LABELS = ("facts", "localsql", "policy")  # now with the prefix `authz_`
+OURS = ("authz_project", *OLD_LABELS)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -54,9 +56,17 @@ def migrated_then(text: str, database_urls, folder) -> str:
         last = dump.execute("SELECT app, MAX(name) FROM django_migrations GROUP BY app").fetchall()
         for app, name in last:
             if app in OURS:
-                manage(folder, url, "migrate", app, name)
+                manage(folder, url, "migrate", f"authz_{app}" if app in OLD_LABELS else app, name)
         copy_rows(dump, url)
+    with closing(connected(url)) as database:
+        take_labels_back(database, "django_migrations", "app")
     return url
+
+
+def take_labels_back(database, table: str, column: str) -> None:
+    for label in OLD_LABELS:
+        database.execute(f"UPDATE {table} SET {column} = '{label}' WHERE {column} = 'authz_{label}'")
+    database.commit()
 
 
 def copy_rows(dump: sqlite3.Connection, url: str) -> None:
@@ -80,6 +90,15 @@ def booleans(target: psycopg.Connection, table: str) -> set[str]:
     return {name for (name,) in target.execute(named, (table,))}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_apps_have_their_labels_of_now(kind, database_urls, tmp_path):
+    url = database_of(DUMP, kind, database_urls, tmp_path)
+    manage(tmp_path, url, "migrate")
+    with closing(connected(url)) as database:
+        found = contents(database)
+    assert not found["types"] & {*OLD_LABELS} and not found["migrations"].keys() & {*OLD_LABELS}
+
+
 def test_what_there_was_stays_and_is_known_from_the_upgrade_on(upgraded):
     assert len(upgraded.get("/facts").json()) == 3
     assert may_read(upgraded, "ann") and may_read(upgraded, "ben") and not may_read(upgraded, "eve")
@@ -101,6 +120,83 @@ def test_before_the_upgrade_nothing_is_known(upgraded):
         assert "is no longer available" in said and f"oldest available is revision {UPGRADE}, 2" in said
 
 
+# ---- labels of apps --------------------------------------------------------------------------------------------------
+
+HOLDERS = """SELECT 'group', t.app_label, p.codename FROM auth_group_permissions g
+    JOIN auth_permission p ON p.id = g.permission_id JOIN django_content_type t ON t.id = p.content_type_id
+    UNION ALL SELECT 'user', t.app_label, p.codename FROM auth_user_user_permissions u
+    JOIN auth_permission p ON p.id = u.permission_id JOIN django_content_type t ON t.id = p.content_type_id"""
+GRANT = """INSERT INTO auth_user
+        (password, is_superuser, username, first_name, last_name, email, is_staff, is_active, date_joined)
+        VALUES ('', false, 'ada', '', '', '', true, true, '2026-11-03 14:02:11+00:00');
+    INSERT INTO auth_group (name) VALUES ('auditors');
+    INSERT INTO auth_group_permissions (group_id, permission_id) SELECT g.id, p.id FROM auth_group g, auth_permission p
+        WHERE p.codename = 'view_signature';
+    INSERT INTO auth_user_user_permissions (user_id, permission_id) SELECT u.id, p.id
+        FROM auth_user u, auth_permission p WHERE p.codename = 'add_policyversion'"""
+HELD = {("group", "facts", "view_signature"), ("user", "policy", "add_policyversion")}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_permissions_follow_labels_and_servers_of_before_go_on(kind, migrated_urls, tmp_path):
+    url = migrated_urls(kind, f"labels_{secrets.token_hex(4)}")
+    with closing(connected(url)) as database:
+        take_labels_back(database, "django_migrations", "app")
+        take_labels_back(database, "django_content_type", "app_label")
+        for statement in GRANT.split(";"):
+            database.execute(statement)
+        database.commit()
+        before = contents(database)
+        assert set(before["holders"]) == HELD and before["migrations"]["facts"][-1] == "0007_delete_fact"
+        database.commit()
+        assert "No planned migration" in manage(tmp_path, url, "migrate", "--plan")
+        manage(tmp_path, url, "migrate", "--check")
+        assert contents(database) == before, "nothing was to be changed"
+        database.commit()
+        manage(tmp_path, url, "migrate")
+        after = contents(database)
+        assert set(after["holders"]) == {(who, f"authz_{label}", name) for who, label, name in HELD}
+        assert after["permissions"] == before["permissions"] and not after["types"] & {*OLD_LABELS}
+        for label in OLD_LABELS:
+            of_then = after["migrations"][label]
+            assert of_then == before["migrations"][label], "which are what the version before looks for"
+            assert of_then == after["migrations"][f"authz_{label}"]
+        database.commit()
+        later = "INSERT INTO django_migrations (app, name, applied) VALUES ('authz_facts', '9999_later', '2027-01-01')"
+        database.execute(later)
+        database.commit()
+        manage(tmp_path, url, "migrate")
+        assert "facts" not in contents(database)["migrations"], "so the version before is not ready any more"
+
+
+def contents(database) -> dict[str, Any]:
+    def rows(statement: str) -> list[Any]:
+        return database.execute(statement).fetchall()
+
+    migrations: dict[str, list[str]] = {}
+    for label, name in rows("SELECT app, name FROM django_migrations ORDER BY app, name"):
+        migrations.setdefault(label, []).append(name)
+    return {
+        "migrations": migrations,
+        "holders": rows(HOLDERS),
+        "permissions": rows("SELECT id, content_type_id, codename FROM auth_permission ORDER BY id"),
+        "types": {label for (label,) in rows("SELECT app_label FROM django_content_type")},
+    }
+
+
+def test_tables_of_another_app_named_policy_are_left_alone(tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.sqlite3'}"
+    with closing(connected(url)) as database:
+        database.executescript(
+            """CREATE TABLE django_migrations (id integer PRIMARY KEY, app text, name text, applied text);
+            INSERT INTO django_migrations (app, name, applied) VALUES ('policy', '0001_initial', '2026-11-03');
+            CREATE TABLE policy_environment (id integer)"""
+        )
+        manage(tmp_path, url, "migrate")
+        migrations = contents(database)["migrations"]
+        assert migrations["policy"] == ["0001_initial"] and "0007_table_prefix" in migrations["authz_policy"]
+
+
 # ---- who published what --------------------------------------------------------------------------------------------
 
 PUBLISHED = datetime(2026, 11, 3, 14, 2, 11, tzinfo=UTC)
@@ -115,7 +211,7 @@ REVISIONS = (  # of version 1 and 2, the publishing; of version 3, which is olde
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_who_published_a_version_is_taken_from_its_revision(kind, database_urls, tmp_path):
     url = database_urls(kind, f"authors_{secrets.token_hex(4)}")
-    manage(tmp_path, url, "migrate", "policy", "0004")
+    manage(tmp_path, url, "migrate", "authz_policy", "0004")
     with closing(connected(url)) as database:
         mark = "?" if kind == "sqlite" else "%s"
         database.execute(
@@ -147,7 +243,7 @@ def test_who_published_a_version_is_taken_from_its_revision(kind, database_urls,
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_since_when_there_are_such_facts_is_taken_from_the_oldest(kind, database_urls, tmp_path):
     url = database_urls(kind, f"kinds_{secrets.token_hex(4)}")
-    manage(tmp_path, url, "migrate", "facts", "0003")
+    manage(tmp_path, url, "migrate", "authz_facts", "0003")
     with closing(connected(url)) as database:
         database.execute(
             "INSERT INTO environment (id, slug, name, created_at, moment) VALUES"

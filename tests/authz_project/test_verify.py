@@ -84,7 +84,7 @@ SPOILED = {
     "UPDATE authz_signature SET since = since + 3 WHERE predicate = 'has_role'": "older than the first of the same",
     "UPDATE authz_environment SET policy_version_id = NULL": "the active policy differs from that of the last revision",
     "UPDATE authz_fact SET sig = 999999 WHERE a0 = 'u9'": "facts refer to 1 missing signature",
-    "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "from an older version",
+    "DELETE FROM django_migrations WHERE app = 'authz_facts' AND name LIKE '0003%%'": "from an older version",
 }
 
 

@@ -102,4 +102,4 @@ def admin(version) -> Client:
 
 
 def url(name: str, version: PolicyVersion) -> str:
-    return reverse(f"admin:policy_policyversion_{name}", args=[version.pk])
+    return reverse(f"admin:authz_policy_policyversion_{name}", args=[version.pk])

@@ -153,7 +153,7 @@ def published(text: str) -> PolicyVersion:
 
 
 def url(version: PolicyVersion) -> str:
-    return reverse("admin:policy_policyversion_picture", args=[version.pk])
+    return reverse("admin:authz_policy_policyversion_picture", args=[version.pk])
 
 
 def words(answer) -> str:

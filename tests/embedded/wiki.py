@@ -3,16 +3,20 @@
 import io
 import re
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from unittest.mock import patch
+from urllib.parse import urljoin
 
 import yaml
+from django.apps import apps
 from django.conf import settings
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, Value, When
 from django.http import HttpResponse
 from django.template import Context, Template
@@ -22,6 +26,7 @@ from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
 
 import localsql
+from facts.models import Signature
 from localsql.django import (
     PermissionBackend,
     actions,
@@ -36,7 +41,6 @@ from localsql.django import (
     type_of,
     who,
 )
-from localsql.django.asking import asker
 from localsql.django.bindings import registry
 from localsql.django.project import findings, publish_file
 from localsql.django.testing import Authorized
@@ -427,6 +431,29 @@ class Page(World, TestCase):
         names["Access"]("test_viewers_read").test_viewers_read()
 
 
+class OtherApps(World, TestCase):
+    """The project has apps whose labels, and a model whose name, are like those of the engine's apps and models."""
+
+    def test_both_have_their_own(self):
+        OwnSignature, OwnEnvironment = (apps.get_model(name) for name in ("facts.Signature", "policy.Environment"))
+        assert OwnSignature._meta.db_table == "facts_signature" and apps.get_model("authz_facts.Signature") is Signature
+        OwnSignature.objects.create(text="own")
+        OwnEnvironment.objects.create(text="own")
+        facts.insert(("has_role", self.ben, "viewer", self.other))
+        assert authorize(self.ben, "read", self.secret)
+        assert OwnSignature.objects.count() == OwnEnvironment.objects.count() == 1
+
+    def test_permissions_are_of_one_of_them(self):
+        self.ben.user_permissions.add(Permission.objects.get(content_type__app_label="facts", codename="add_signature"))
+        ben = User.objects.get(pk=self.ben.pk)
+        assert ben.has_perm("facts.add_signature") and not ben.has_perm("authz_facts.add_signature")
+
+    def test_both_have_migrations(self):
+        applied = MigrationRecorder(connection).applied_migrations()
+        assert {name for label, name in applied if label == "facts"} == {"0001_initial"}
+        assert {"0001_initial", "0007_delete_fact"} <= {name for label, name in applied if label == "authz_facts"}
+
+
 class SystemChecks(World, TestCase):
     def found(self):
         return {each.id: each.msg for each in findings(["default"])}
@@ -498,6 +525,23 @@ class OutsideOfTransactions(World, TransactionTestCase):
             self.skipTest("the project has none")
         User.objects.create_superuser("root", password="x")
         self.client.login(username="root", password="x")
-        for path in ("/admin/", "/admin/policy/policyversion/", "/admin/facts/signature/"):
-            assert self.client.get(path).status_code == 200, path
-        assert asker().environment_id
+        facts.insert(("has_role", self.ben, "viewer", self.project))
+        chosen = f"?environment=default&type=User&id={self.ben.pk}&may=Document&action=read"
+        found, left = {}, ["/admin/", f"/admin/authz_facts/signature/value/{chosen}"]
+        for here in left:  # grows: one link to each page
+            page = self.client.get(here)
+            assert page.status_code == 200, (page.status_code, here)
+            found[here.partition("?")[0]] = here
+            text = "" if page.streaming else page.content.decode()
+            for link in [urljoin(here, unescape(link)) for link in re.findall(r'<a [^>]*href="([^"#]+)', text)]:
+                if "/authz_" in link and link.partition("?")[0] not in {each.partition("?")[0] for each in left}:
+                    left.append(link)
+        for one in (
+            "facts/signature/",
+            "facts/signature/history/",
+            "facts/signature/value/history/",
+            "policy/policyversion/",
+        ):
+            assert f"/admin/authz_{one}" in found
+        assert [each for each in found if each.endswith("/ask/")]
+        assert self.client.get("/admin/facts/signature/").context["cl"].model is apps.get_model("facts.Signature")

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class PolicyConfig(AppConfig):
+    name = "policy"
+    label = "authz_policy"
+    verbose_name = "Policy"
