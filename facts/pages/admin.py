@@ -11,7 +11,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import URLPattern, path, reverse
 
 from facts import history_pages
 from facts.accept import sentences, unknown_names
@@ -52,7 +52,7 @@ class FactAdmin(admin.ModelAdmin):
         """Return the URLs of the pages about a value, which in the service are next to those of facts."""
         return self._value_urls("facts/")
 
-    def _value_urls(self, folder: str):
+    def _value_urls(self, folder: str) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         return [
             path(f"{folder}value/", wrap(self.value), name="authz_facts_value"),
