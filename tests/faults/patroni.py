@@ -23,8 +23,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from sysconfig import get_path
 
 import psutil
 import requests
@@ -114,8 +116,10 @@ class Member:
         }
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [shutil.which("patroni"), self.folder / "patroni.yml"], cwd=self.folder, stdout=log, stderr=log,
-                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | variables, **self.identity,
+                [*program(self.identity), "-m", "patroni", self.folder / "patroni.yml"],
+                cwd=self.folder, stdout=log, stderr=log,
+                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": get_path("purelib")} | variables,
+                **self.identity,
             )  # fmt: skip
 
     def kill(self) -> None:
@@ -186,7 +190,18 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def missing_programs() -> list[str]:
-    return [name for name in ("patroni", "etcd") if shutil.which(name) is None]
+    found = {"etcd": shutil.which("etcd"), "patroni": find_spec("patroni")}
+    return [name for name, place in found.items() if place is None]
+
+
+def program(identity: dict) -> list[str]:
+    """Return a Python that this user may run, of the version of this one, whose packages it takes."""
+    version = f"import sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"
+    for python in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError):
+            if subprocess.run([python, "-c", version], cwd="/", capture_output=True, **identity).returncode == 0:
+                return [python]
+    raise RuntimeError(f"the user that runs PostgreSQL cannot run a Python {sys.version_info[0]}.{sys.version_info[1]}")
 
 
 @contextmanager
@@ -340,7 +355,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
     if missing := missing_programs():
-        raise SystemExit(f"not installed: {', '.join(missing)}. On Debian: apt install patroni etcd-server")
+        raise SystemExit(f"not installed: {', '.join(missing)}. Install the extra `test`, and Debian's etcd-server")
     standalone.set_up()
     failed = 0
     with patroni() as servers:
