@@ -47,7 +47,7 @@ from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
 from policy.core.clock import now, time_of
-from policy.core.pagination import Listing, ListPage, Pager, key_of
+from policy.core.pagination import Listing, ListPage, Pager, key_of, natural_key
 from policy.errors import AuthzError, Cancelled, Unavailable
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
@@ -114,7 +114,9 @@ class _Answers:
 
     def listed(self, after: Sequence[Any] | None, before: Sequence[Any] | None) -> Listed:
         keys = (AnswerKey(*key) if key and key[0] in self.questions else None for key in (after, before))
-        page = Listing(self._after, self._before).page(PAGE, *keys)
+        found = Listing(self._after, self._before).page(PAGE, *keys)
+        places = {name: place for place, name in enumerate(self.questions)}
+        page = found.in_order(lambda each: (places[each.type], natural_key(each.text)))
         every = {each.type for each in page.rows if each.text is None}
         if not (page.has_previous or page.has_next):
             return Listed(page, self.filter, len(page.rows) - len(every), 1, self._in_order(every))
@@ -319,7 +321,7 @@ class _Page:
             with snapshot(self.environment.pk, self.version, (), frozenset()) as session:
                 for name, question in questions.items():
                     rows = session.first_answers(question, COUNTED + 1)
-                    found[name] = sorted({row[0] for row in rows}, key=lambda text: (text is not None, text or ""))
+                    found[name] = sorted({row[0] for row in rows}, key=natural_key)
         except (AuthzError, Unavailable) as reason:
             return Answer(url, trouble=reason.message)
         counts = ", ".join(_counted(name, ids) for name, ids in found.items() if ids)

@@ -9,6 +9,7 @@ from checks.asking.question import EVERY, NAME, OpenProgram, Outline, Question, 
 from checks.engine.compile import Root
 from checks.explain.cases import ANY
 from facts.accept import printable
+from facts.wire import FactPattern
 from policy.rules.declarations import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
 from policy.values import PRIMITIVES, STRING, Value, quoted
@@ -60,6 +61,8 @@ NAMINGS = {
     ("has_relation", 3): Naming("relation", 1, 0, lambda known: known.relations, ()),
 }
 
+
+MaybeTyped = tuple[str | None, str | None]  # a type and an id; None: any
 
 _LONGEST = 100  # characters of a word in a warning
 _MOST_WARNED = 5  # unknown words in a warning; the others are only counted
@@ -126,7 +129,16 @@ def did_you_mean_one_of(values: Sequence[str]) -> str:
 
 def warning_on(program: Program, questions: Iterable[Question]) -> str:
     """Return a line for the header `X-Authz-Warning` about unknown words in questions; empty if there are none."""
-    found = dict.fromkeys(each for question in questions for each in unknown_in_question(program, question))
+    return _warning(each for question in questions for each in unknown_in_question(program, question))
+
+
+def warning_on_pattern(program: Program, pattern: FactPattern) -> str:
+    """Return the same for a pattern of facts, whose arguments may have no type."""
+    return _warning(unknown_words(program, pattern.predicate, [(arg.type, arg.id) for arg in pattern.args]))
+
+
+def _warning(unknown: Iterable[Unknown | Untyped]) -> str:
+    found = dict.fromkeys(unknown)
     told = [each.warning for each in list(found)[:_MOST_WARNED]]
     more = len(found) - len(told)
     return printable("; ".join([*told, *([f"and {more} more"] if more else [])]))
@@ -176,10 +188,10 @@ def advice(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[s
     yield from map(str, unknown_words(program, predicate, terms))
 
 
-def unknown_words(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[Unknown | Untyped]:
+def unknown_words(program: Program, predicate: str, terms: Sequence[MaybeTyped]) -> Iterator[Unknown | Untyped]:
     if isinstance(program, OpenProgram):
         return
-    unknown = [name for name, _ in terms if not program.knows(name)]
+    unknown = [name for name, _ in terms if name is not None and not program.knows(name)]
     yield from (Unknown("type", name, "", tuple(sorted(program.types))) for name in dict.fromkeys(unknown))
     naming = NAMINGS.get((predicate, len(terms)))
     if naming is None or terms[naming.owner][0] in unknown:
@@ -190,7 +202,7 @@ def unknown_words(program: Program, predicate: str, terms: list[TypedId]) -> Ite
         yield from _unknown_name(program, predicate, terms, naming)
 
 
-def _untyped(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[Untyped]:
+def _untyped(program: Program, predicate: str, terms: Sequence[MaybeTyped], naming: Naming) -> Iterator[Untyped]:
     """Yield the actor and the resource that are strings or numbers, if no rule or fact has such a value there."""
     patterns = program.types_by_predicate.get((predicate, len(terms)), ())
     for place, kind in naming.entities:
@@ -209,13 +221,17 @@ def typed_values(program: Program, kind: str, text: str) -> tuple[str, ...]:
     return tuple(f"{name}:{text[:_LONGEST]}" for name in types)
 
 
-def _unknown_name(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[Unknown]:
+def _unknown_name(program: Program, predicate: str, terms: Sequence[MaybeTyped], naming: Naming) -> Iterator[Unknown]:
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
     if type_name != STRING or word is None or word == ANY:
         return
-    known = _known_names(program, predicate, owner, naming)
-    if known is not None and word not in known:
-        yield Unknown(naming.noun, word, owner, tuple(sorted(known)))
+    known: set[str] = set()
+    for each in program.types if owner is None else (owner,):
+        names = _known_names(program, predicate, each, naming)
+        if names is None or word in names:
+            return
+        known |= names
+    yield Unknown(naming.noun, word, owner or "", tuple(sorted(known)))
 
 
 def _instead(word: str, names: list[str]) -> str:

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from checks.asking import run
-from checks.asking.advice import may_be_unknown, warning_on
+from checks.asking.advice import may_be_unknown, warning_on, warning_on_pattern
 from checks.asking.question import (
     MOST_STATEMENTS,
     NEW_SIGNATURE,
@@ -57,7 +57,7 @@ from checks.engine.sql.text import Text
 from checks.errors import PolicyMoved, QueryTooSlow
 from facts.accept import Unused, UsableContextFacts, brought
 from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_of, numbers_as_of
-from facts.wire import Fact, by_signature
+from facts.wire import Fact, FactPattern, by_signature
 from policy.active import Caller, Scope, Seen, caller_of_hash, program_of_version, versions
 from policy.core.clock import timeline
 from policy.core.config import settings
@@ -462,10 +462,13 @@ class Answered(NamedTuple):
     valid_while: SnapshotState | None = None  # the answer may be cached while this state lasts; None: not cacheable
     since: Seen | None = None  # read before the facts that decided what to ask; None: nothing was
     is_doubtful: bool = False  # whether the questions may have words that the policy does not have
+    pattern: FactPattern | None = None  # of facts, if the policy decided by it what to ask
 
     @property
     def warning(self) -> str:
         """Return the questions' words that the policy does not have, as a header line; empty if there are none."""
+        if self.pattern is not None:
+            return warning_on_pattern(self.session.program, self.pattern)
         return warning_on(self.session.program, self.questions) if self.is_doubtful else ""
 
     @property

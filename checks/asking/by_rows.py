@@ -393,7 +393,8 @@ _Cell = tuple[str | None, str | None]  # type and id; None: any
 
 def find_facts(asker: Asker, pattern: FactPattern, context: Sequence[Fact], moment: Moment | None = None) -> Answered:
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
-    return ask.answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
+    found = ask.answered(asker, lambda session: questions_of(session, pattern, context), context, moment)
+    return found._replace(pattern=pattern)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.wire import Fact
 from policy.active import active_program
-from policy.core.pagination import Cursor, ListPage, Pager, key_of
+from policy.core.pagination import Cursor, ListPage, Pager, key_of, natural_key
 from policy.errors import AuthzError
 from policy.models import Environment
 from policy.rules.program import Program
@@ -243,9 +243,10 @@ def turned(
     request: HttpRequest, walk: list[SearchColumn], url: Callable[[dict[str, str]], str]
 ) -> tuple[ListPage[PagedFact], Pager]:
     """Return the page that the request asks for: after a fact, before one, or the first page."""
-    columns = {column.key for column in walk}
+    places = {column.key: place for place, column in enumerate(walk)}
     marks = (Mark.of(key_of(request.GET.get(name), MARKS)) for name in ("after", "before"))
-    page = listing(walk).page(PAGE, *(mark if mark and mark.column in columns else None for mark in marks))
+    page = listing(walk).page(PAGE, *(mark if mark and mark.column in places else None for mark in marks))
+    page = page.in_order(lambda met: (places[met.column.key], *map(natural_key, met.column.sorted_by(met))))
     return page, page.pager(MARKS, lambda met: met.mark, url)
 
 
@@ -363,7 +364,7 @@ def offered(asked: Narrowed, start: str) -> list[str]:
     for environment_id, types in _types(asked).items():
         for ids in known_ids(environment_id, types, start, _OFFERED).values():
             found.update(ids)
-    return sorted(found)[:_OFFERED]
+    return sorted(sorted(found)[:_OFFERED], key=natural_key)
 
 
 def _near(asked: Narrowed) -> list[NamedValue]:

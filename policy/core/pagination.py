@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -51,6 +52,13 @@ def digest_of(*listed: object) -> str:
     return sha256(orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
+def natural_key(text: str | None) -> tuple[bool, list[str | int], str]:
+    """Return the sort key of an id for people: 2 precedes 10, and None, which stands for every value, all ids."""
+    parts: list[str | int] = list(re.split(r"(\d+)", text or ""))
+    parts[1::2] = map(int, parts[1::2])
+    return text is not None, parts, text or ""
+
+
 # ---- lists --------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
@@ -71,6 +79,11 @@ class ListPage(Generic[T]):
     rows: tuple[T, ...] = ()
     has_previous: bool = False
     has_next: bool = False
+
+    def in_order(self, key: Callable[[T], Any]) -> ListPage[T]:
+        """Return the page sorted if it is the whole list. Pages of a longer list keep the order of their index."""
+        is_whole = not (self.has_previous or self.has_next)
+        return replace(self, rows=tuple(sorted(self.rows, key=key))) if is_whole else self
 
     def pager(self, of: str, key: Callable[[T], object], url: Callable[[dict[str, str]], str]) -> Pager:
         """Return the URLs of the other pages; `url` makes one of the parameters that it gets."""

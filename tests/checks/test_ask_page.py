@@ -248,6 +248,12 @@ def test_lists_have_pages_totals_and_a_filter(admin, version, repos, monkeypatch
     assert words(admin.get(address)).startswith("More than 10 resources")
 
 
+def test_a_list_of_one_page_is_in_natural_order(admin, version, repos):
+    store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:{text}") for text in ("10", "9", "r10", "r9", "100")))
+    address = f"{url('ask', version)}?kind=list&actor=User:eve&action=read&resource=Repo"
+    assert answers(admin.get(address)) == ["Repo:9", "Repo:10", "Repo:100", "Repo:p", "Repo:r9", "Repo:r10"]
+
+
 def beyond(type_name: str) -> str:
     """The cursor of a page that begins after all answers of a type."""
     return Cursor(answer._ANSWERS, [type_name, "zzz"]).token

@@ -31,6 +31,9 @@ QUESTIONS = {
     "/authorize_each": ({"checks": [check(), check(action="read"), check(resource="Rep:a")]},
                         f'{RAED}; unknown type "Rep" (did you mean "Repo"?)'),
     "/evaluate_query": (A_QUERY, RAED),
+    "/query": ({"fact": {"predicate": "allow", "args": [
+        {"type": "User", "id": "ann"}, {"type": "String", "id": "raed"}, {"type": "Rep"},
+    ]}}, 'unknown type "Rep" (did you mean "Repo"?)'),
     "/explain": ({**ANN_ON_A, "action": "raed"}, RAED),
     "/authorize_query": ({"query": {**ANN_ON_A, "action": "raed"}}, RAED),
 }  # fmt: skip
@@ -63,6 +66,25 @@ def test_known_words_are_not_warned_of(repos, path, body):
 def test_a_name_that_is_known_of_another_type_is_warned_of(repos):
     answer = repos.post("/authorize", {**about("User:ann", "Org:o"), "action": "write"})
     assert answer[WARNING] == 'unknown action "write" (known: "read")'
+
+
+ANN, RAED_TEXT, READ_TEXT = {"type": "User", "id": "ann"}, {"type": "String", "id": "raed"}, {"type": "String", "id": "read"}
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ([ANN, RAED_TEXT, {"type": "Repo"}], RAED),
+        ([ANN, RAED_TEXT, None], 'unknown action "raed" (did you mean "read"?)'),  # once, not for each type
+        ([{"type": "Usr", "id": "ann"}, READ_TEXT, None], 'unknown type "Usr" (did you mean "User"?)'),
+        ([{"type": "String", "id": "8"}, READ_TEXT, None], "the actor `8` has no type (did you mean `User:8`?)"),
+        ([None, {"type": "String", "id": "write"}, None], None),  # an action of a repository, but not of all types
+        ([ANN, None, None], None),
+    ],
+)
+def test_a_pattern_of_facts_is_warned_of_what_no_type_has(repos, args, told):
+    answer = repos.post("/query", {"fact": {"predicate": "allow", "args": args}})
+    assert (answer.status_code, answer.get(WARNING)) == (200, told)
 
 
 def test_without_a_policy_and_with_rules_about_any_action_there_is_nothing_to_warn_of(api):

@@ -112,6 +112,17 @@ def test_a_value_with_many_facts_has_pages(staff, environment):
     assert [line.fact.args[0].id for group in before.context["groups"] for line in group.lines] == seen[100:200]
 
 
+def test_a_whole_list_is_in_natural_order_and_pages_of_a_longer_one_are_in_that_of_the_index(staff, environment):
+    insert(environment, fact("is_team", "Team:9"), *[fact("member", f"User:{n}", "Team:t") for n in (10, 9, 100, 1)])
+    for page in (staff.get(PAGE), staff.get(VALUE, {"environment": "default", "type": "Team", "id": "t"})):
+        shown = [line.fact.args[0].id for group in page.context["groups"] for line in group.lines]
+        assert shown in (["9", "1", "9", "10", "100"], ["1", "9", "10", "100"])
+    insert(environment, *[fact("member", f"User:{n}", "Team:t") for n in range(200)])
+    page = staff.get(PAGE, {"predicate": "member"})
+    shown = [line.fact.args[0].id for group in page.context["groups"] for line in group.lines]
+    assert shown == sorted(map(str, range(200)))[:100]
+
+
 @pytest.mark.parametrize(
     ("asked", "status"),
     [

@@ -1,8 +1,7 @@
 """Check access, list actions, resources or actors, and explain decisions."""
 
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from checks.explain.explain import explain, explanation_to_text
 from checks.explain.tree import shown_value
 from facts.wire import action_from_text, fact_from_text, name_from_json, value_from_text
 from policy.active import active_program, program_of_version
+from policy.core.pagination import natural_key
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment, PolicyVersion
@@ -146,15 +146,12 @@ def _answer_lines(found: ask.Answered, kind: str) -> list[str]:
         return ["allowed" if found.holds else "denied"]
     if kind == "who":
         each = zip(found.questions, found.of_each)
-        return [_shown(question, name) for question, rows in each for (name,) in sorted(rows, key=_in_natural_order)]
-    return ["*" if name is None else name for (name,) in sorted(found.of_one, key=_in_natural_order)]
+        return [_shown(question, name) for question, rows in each for name in _in_order(rows)]
+    return ["*" if name is None else name for name in _in_order(found.of_one)]
 
 
-def _in_natural_order(row: AnswerRow) -> tuple[bool, list[str | int], str]:
-    """Return the sort key of a row for people: 2 precedes 10, and None, which stands for every value, all ids."""
-    text = row[0] or ""
-    parts: list[str | int] = [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", text))]
-    return row[0] is not None, parts, text
+def _in_order(rows: Iterable[AnswerRow]) -> list[str | None]:
+    return sorted((name for (name,) in rows), key=natural_key)
 
 
 def _shown(question: Question, name: str | None) -> str:
