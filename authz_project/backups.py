@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
 from authz_project.settings import secret_file
+from policy.files import shown_name, why
 
 # ---- findings about a backup, or about the database in it: one line each ------------------------------------------
 
@@ -236,7 +237,7 @@ def kind_of(file: Path) -> bytes:
         with file.open("rb") as opened:
             head = opened.read(16)
     except OSError as reason:
-        raise BackupFailed(f"Cannot read `{file}`: {reason.strerror}.") from None
+        raise BackupFailed(f"cannot read `{shown_name(str(file))}`: {why(reason)}") from None
     for kind in (SQLITE, POSTGRESQL):
         if head.startswith(kind):
             return kind
@@ -262,7 +263,9 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
                 yield wrong("schema", "not a database of this service")
                 return
-            yield schema_finding(state_of(database.execute(APPLIED).fetchall()))
+            state = state_of(database.execute(APPLIED).fetchall())
+            if not state.is_current:  # else it is told when the copy has been migrated
+                yield schema_finding(state)
     except sqlite3.Error as reason:
         yield wrong("file", f"incomplete or damaged: {reason}")
         return

@@ -92,8 +92,9 @@ CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
 # If the admin is served over HTTPS, browsers must not send its cookies over plain HTTP.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
-# These checks expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware.
-SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
+# The first two expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware. authz.W001
+# says what the third does.
+SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003", "security.W010"]
 # The service's URL in AuthZEN's metadata; if unset, the URL of the request; or `forwarded`, by the proxy's headers.
 TRUST_PROXY = env.str("PUBLIC_URL", default="").strip() == "forwarded"
 PUBLIC_URL = "" if TRUST_PROXY else next(iter(origins("PUBLIC_URL")), "").rstrip("/")

@@ -17,9 +17,12 @@ import requests
 from authz_project import __version__
 from authz_project.examples import examples
 from tests.authz_project.test_examples import answered
+from tests.browsing import PERSON, Browser, driver
 from tests.postgresql import free_port
 from tests.service import ROOT, Client, start_service
+from tests.test_pages import PHONE, WIDE, look, overhanging
 
+__all__ = ["driver"]  # a fixture
 PARTS = ("authz_project", "checks", "facts", "localsql", "policy")
 SOURCES_OF_ASSETS = "policy/editor/"  # from which what is in `static` was built
 POLICY = """actor User {}
@@ -45,15 +48,15 @@ OF_THESE_TESTS = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTHONPATH", "SECRE
 pytestmark = pytest.mark.long
 
 
-def ended(*command: object, folder: Path) -> tuple[int, str, str]:
-    variables = {name: text for name, text in os.environ.items() if name not in OF_THESE_TESTS}
+def ended(*command: object, folder: Path, **variables: str) -> tuple[int, str, str]:
+    variables |= {name: text for name, text in os.environ.items() if name not in OF_THESE_TESTS}
     options = {"cwd": folder, "env": variables, "timeout": 600, "text": True, "capture_output": True}
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, check=False, **options)
     return done.returncode, done.stdout, done.stderr
 
 
-def run(*command: object, folder: Path) -> str:
-    code, told, errors = ended(*command, folder=folder)
+def run(*command: object, folder: Path, **variables: str) -> str:
+    code, told, errors = ended(*command, folder=folder, **variables)
     assert code == 0, f"{command}: {told}{errors}"
     return told
 
@@ -87,7 +90,7 @@ def make(folder: Path) -> None:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source)
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", source, "--wheel-dir", folder, folder=folder)
+    run(sys.executable, "-m", "build", "--outdir", folder, source, folder=folder)  # the wheel is that of the sdist
     (wheel,) = folder.glob("*.whl")
     run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
     run(folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-compile", wheel, folder=folder)
@@ -136,7 +139,38 @@ def test_each_command_is_there(installed):
         assert f"usage: authz {name}" in run(installed.authz, name, "--help", folder=installed.folder)
 
 
-def test_the_first_hour(installed, tmp_path):
+# What a person looks at in the admin, and what it shows.
+LOOKED_AT = {
+    "/admin/": "Health",
+    "/admin/go/ask/?kind=authorize&actor=User:ann&action=edit&resource=Document:plan": "Why it was denied",
+    "/admin/go/facts/": "1 fact",
+    "/admin/go/policy/": "Tests (when published)",
+    "/admin/go/preview/": "Preview impact",
+    "/admin/go/keys/": "first key",
+}
+BACKGROUND = "return getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)"
+
+
+def look_at_the_admin(person: Browser) -> None:
+    """Log in, and open pages in both colours, on a screen and on a phone."""
+    person.driver.get_log("browser")
+    person.open("/admin/")
+    person.write("#id_username", PERSON["DJANGO_SUPERUSER_USERNAME"])
+    person.write("#id_password", PERSON["DJANGO_SUPERUSER_PASSWORD"])
+    person.click("[type=submit]")
+    person.shows("Health")
+    for address, shown in LOOKED_AT.items():
+        for size in (WIDE, PHONE):
+            for scheme, is_dark in (("light", False), ("dark", True)):
+                look(person, size, scheme)
+                person.open(address)
+                person.shows(shown)
+                assert [*overhanging(person)] == [], (address, size)
+                assert (max(person.driver.execute_script(BACKGROUND)) < 100) is is_dark, (address, scheme)
+    assert [each for each in person.driver.get_log("browser") if each["level"] == "SEVERE"] == []
+
+
+def test_the_first_hour(installed, tmp_path, driver):
     authz, folder = installed.authz, tmp_path / "empty"
     folder.mkdir()
 
@@ -189,6 +223,11 @@ def test_the_first_hour(installed, tmp_path):
         (folder / "new.polar").write_text(POLICY.split("test ")[0].replace('"edit" if "writer"', '"edit" if "reader"'))
         code, told, _ = tried("preview_policy new.polar")
         assert 'allow(User:ann, "edit", Document:plan)' in told
+
+        # A login, and the admin in a browser.
+        run(authz, "createsuperuser", "--noinput", folder=folder, **PERSON)
+        (tmp_path / "pictures").mkdir()
+        look_at_the_admin(Browser(driver, service, tmp_path / "pictures"))
 
         # A key is rotated; both are valid for a while.
         told = run(authz, "api_keys", "rotate", key.rpartition("_")[0], folder=folder)

@@ -64,7 +64,7 @@ def comparison_lines(found: PolicyDifferences, old: tuple[str, Program], new: tu
 
 def summary(found: PolicyDifferences) -> str:
     if not found.differences:
-        return "The same: no rule differs on which a decision depends."
+        return "No difference: the rules that decisions depend on are the same."
     more = sum(each.more.verdict == Verdict.FOUND for each in found.differences)
     less = sum(each.less.verdict == Verdict.FOUND for each in found.differences)
     same = sum(each.is_same for each in found.differences)

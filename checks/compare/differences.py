@@ -315,7 +315,7 @@ class Compared:
         """Return in words which questions of the kind were asked."""
         if self.problem:
             return f"not evaluated: {self.problem}"
-        return f"sample of {' and '.join(map(str, self.samples))}" if self.samples else "all"
+        return f"sample of {' and '.join(map(str, self.samples))}" if self.samples else "all compared"
 
 
 class _Refused(AuthzError):

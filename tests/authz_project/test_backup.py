@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from authz_project import backups as archive
 from authz_project.backups import BackupFailed, copy
@@ -320,7 +321,7 @@ def test_what_is_no_copy_is_told_so(good):
     for text in (b"", b"SQLite format", b"-- a dump in words"):
         other.write_bytes(text)
         assert "is neither an SQLite database nor a dump" in verified(other, code=1)
-    assert "Cannot read" in verified(good.with_name("nope"), code=1)
+    assert "cannot read `" in verified(good.with_name("nope"), code=1)
     Path(f"{good}-wal").write_bytes(b"x")
     assert "in use, or was copied by hand while in use" in verified(good, code=1)
 
@@ -334,3 +335,22 @@ def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):
     assert "from an older version; `serve` will apply " in said
     assert "facts of `default`: 3 stored and 0 past at revision 3, known since revision 3" in said
     assert old.read_bytes() == before
+
+
+@pytest.mark.long
+def test_a_copy_of_each_earlier_form_is_upgraded(tmp_path):
+    """From the oldest on, one migration at a time: each was the last one of some version."""
+    old = tmp_path / "old.sqlite3"
+    with closing(sqlite3.connect(old)) as database:
+        database.executescript(DUMP)
+        applied = set(database.execute("SELECT app, name FROM django_migrations"))
+    graph = MigrationLoader(None).graph
+    every = dict.fromkeys(step for leaf in sorted(graph.leaf_nodes()) for step in graph.forwards_plan(leaf))
+    steps = [step for step in every if step not in applied]
+    assert len(steps) >= 10
+    for number, (app, name) in enumerate(steps, 1):
+        manage(tmp_path, f"sqlite:///{old}", "migrate", app, name)
+        said = verified(old)
+        left = len(steps) - number
+        assert ("from an older version; `serve` will apply " in said) is bool(left), name
+        assert "facts of `default`: 3 stored and 0 past at revision 3, known since revision 3" in said, name

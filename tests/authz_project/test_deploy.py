@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import kubernetes_validate
@@ -18,6 +19,7 @@ import requests
 import yaml
 from django.core.management import get_commands, load_command_class
 
+from authz_project import __version__
 from authz_project.server.process import FINISH_WITHIN
 from tests import postgresql
 from tests.postgresql import free_port
@@ -28,12 +30,25 @@ UNIT = (DEPLOY / "authz.service").read_text()
 NGINX = (DEPLOY / "nginx.conf").read_text()
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+CHART = DEPLOY / "helm"
 OLDEST_KUBERNETES = "1.28"
 
 
+def helm(*words: object) -> str:
+    if not shutil.which("helm"):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no helm: .ci/run builds it")
+    done = subprocess.run(["helm", *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@cache
+def manifests(*options: str, release: str = "authz") -> list[dict]:
+    return list(yaml.safe_load_all(helm("template", release, CHART, *options)))
+
+
 def of_kind(kind: str) -> dict:
-    (found,) = [each for each in KUBERNETES if each["kind"] == kind]
+    (found,) = [each for each in manifests() if each["kind"] == kind]
     return found
 
 
@@ -51,7 +66,7 @@ def settings_of_documents() -> set[str]:
 
 
 def test_what_they_set_are_settings():
-    said = " ".join([UNIT, NGINX, (DEPLOY / "kubernetes.yaml").read_text()])
+    said = " ".join([UNIT, NGINX, (CHART / "values.yaml").read_text()])
     settings = set(COMPOSE["services"]["authz"]["environment"])
     settings |= {each["name"] for container in containers() for each in container.get("env", ())}
     settings |= set(re.findall(r"--from-literal=([A-Z_]+)", said)) | set(re.findall(r"\b([A-Z]+_[A-Z_]+)=", said))
@@ -60,7 +75,6 @@ def test_what_they_set_are_settings():
 
 
 def commands_that_are_run() -> Iterator[list[str]]:
-    yield from (container["args"] for container in containers())
     yield COMPOSE["services"]["authz"]["command"]
     yield re.search(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)[1].split()
     yield yaml.safe_load(re.search(r"^CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)[1])
@@ -68,6 +82,15 @@ def commands_that_are_run() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(commands_that_are_run()), ids=" ".join)
 def test_what_they_run_is_a_command_with_its_options(words):
+    is_a_command(words)
+
+
+def test_what_pods_run_is_a_command_with_its_options():
+    for container in containers():
+        is_a_command(container["args"])
+
+
+def is_a_command(words: list[str]) -> None:
     command = load_command_class(get_commands()[words[0]], words[0])
     command.create_parser("authz", words[0]).parse_args(words[1:])
 
@@ -108,10 +131,49 @@ def test_the_unit_does_not_begin_with_an_empty_database_where_its_settings_are_l
 # ---- Kubernetes ---------------------------------------------------------------------------------------------------
 
 
+OTHERS = ("--set=tag=1.2.3-rc.1,replicas=3,workers=8,secret=other,drainSeconds=30", "--set=settings.DECISION_LOG=-")
+
+
 @pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
-@pytest.mark.parametrize("found", KUBERNETES, ids=lambda each: each["kind"])
-def test_kubernetes_takes_the_manifests(found, version):
-    kubernetes_validate.validate(found, version, strict=True)
+@pytest.mark.parametrize("options", [(), OTHERS], ids=["defaults", "others"])
+def test_kubernetes_takes_the_manifests(options, version):
+    assert {each["kind"] for each in manifests(*options)} == {
+        "Job", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy",
+    }  # fmt: skip
+    for found in manifests(*options):
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart():
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert described["version"] == described["appVersion"] == __version__
+
+
+def test_values_are_where_they_belong_and_releases_have_names_of_their_own():
+    found = {each["kind"]: each for each in manifests(*OTHERS, release="access")}
+    assert {each["metadata"]["name"] for each in found.values()} == {"access", "access-migrate-1-2-3-rc-1"}
+    spec = found["Deployment"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 3 and container["image"] == "authz:1.2.3-rc.1" and "8" in container["args"]
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 30 + FINISH_WITHIN
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert (env["ALLOWED_HOSTS"], env["DRAIN_SECONDS"]) == ("access,authz.example.org", "30")
+    (job,) = found["Job"]["spec"]["template"]["spec"]["containers"]
+    for each in (container, job):
+        assert {"name": "DECISION_LOG", "value": "-"} in each["env"]
+        kept = [one["valueFrom"]["secretKeyRef"]["name"] for one in each["env"] if "valueFrom" in one]
+        assert kept == ["other", "other"]
+
+
+def test_pods_have_no_rights_and_a_read_only_file_system():
+    for kind in ("Job", "Deployment"):
+        spec = of_kind(kind)["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] and spec["automountServiceAccountToken"] is False
+    for container in containers():
+        secured = container["securityContext"]
+        assert secured["readOnlyRootFilesystem"] and secured["capabilities"] == {"drop": ["ALL"]}
+        assert secured["allowPrivilegeEscalation"] is False
 
 
 def test_pods_are_found_by_what_selects_them():

@@ -363,7 +363,7 @@ def test_comparing_files_ends_with_what_it_found(db, files):
     assert '    assert allow(User{"user1"}, "write", Doc{"doc1"});' in told
     assert run("compare_policies", files("new"), files("old"))[0] == 0
     assert run("compare_policies", files("old"), files("old")) == (
-        0, "The same: no rule differs on which a decision depends.\n",
+        0, "No difference: the rules that decisions depend on are the same.\n",
     )  # fmt: skip
     assert run("compare_policies", files("old"), files("missing"))[0] == 2
 

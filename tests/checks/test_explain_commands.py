@@ -90,7 +90,7 @@ def test_decisions_that_would_differ_are_listed_and_explained(repos, new_policy)
     said = run("preview_policy", new_policy(changed), "--explain")
     assert "tests: none" in said
     assert "rules: 2 removed, 0 added" in said
-    assert 'allow(User:_, "read", Repo:_): 2 of ' in said and "(+0 -2), all" in said
+    assert 'allow(User:_, "read", Repo:_): 2 of ' in said and "0 newly allowed, 2 newly denied (all compared)" in said
     assert '- denied   allow(User:_, "read", Repo:p)' in said
     assert '- denied   allow(User:bob, "read", Repo:a)' in said
     assert '"read" if is_public(resource);' in said
@@ -114,7 +114,7 @@ def test_what_cannot_differ_is_not_asked(repos, new_policy):
 
 def test_what_decisions_are_made_of_is_compared_too(repos, new_policy):
     said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))
-    assert 'has_role(User:_, "reader", Repo:_): 1 of 3 (+0 -1), all' in said
+    assert 'has_role(User:_, "reader", Repo:_): 1 of 3 would change, 0 newly allowed, 1 newly denied (all comp' in said
     assert '- denied   has_role(User:bob, "reader", Repo:a)' in said
 
 

@@ -68,7 +68,8 @@ def test_a_name_that_is_known_of_another_type_is_warned_of(repos):
     assert answer[WARNING] == 'unknown action "write" (known: "read")'
 
 
-ANN, RAED_TEXT, READ_TEXT = {"type": "User", "id": "ann"}, {"type": "String", "id": "raed"}, {"type": "String", "id": "read"}
+ANN = {"type": "User", "id": "ann"}
+READ_TEXT, RAED_TEXT = {"type": "String", "id": "read"}, {"type": "String", "id": "raed"}
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,9 @@ def test_bound_facts_of_which_many_are_stored_are_named(listed, api, monkeypatch
     call_command("check_bindings", str(file), stdout=io.StringIO(), stderr=told)
     assert f"advice: `{relation}` is bound, and 6 such facts are also stored" in told.getvalue()
     call_command("delete_facts", "has_relation(Repo:_, String:_, Team:_)", stdout=io.StringIO())
+    assert api.post("/batch", [{"inserts": stored[:1]}]).status_code == 200
+    call_command("check_bindings", str(file), stdout=io.StringIO(), stderr=told)
+    assert "and 1 such fact is also stored" in told.getvalue()
     assert "bind these facts" in listed(REPO_TEAM + TYPES).json()["message"]
 
 

@@ -1,6 +1,7 @@
 """The endpoints: their forms, their refusals, and that nothing but names and constants changes in the SQL."""
 
 import io
+import re
 
 import pytest
 import sqlalchemy
@@ -247,6 +248,9 @@ def test_the_commands_check_and_print(asked, tmp_path):
     assert "TRUE" in printed(
         "ask_local", "list", "User:alice", "read", "Repo", "id", "--context", "is_auditor(User:alice)"
     )
+    file.write_text("facts: [")
+    with pytest.raises(CommandError, match=f"^{re.escape(str(file))}: is not valid YAML"):
+        printed("ask_local", "list", "User:alice", "read", "Repo", "id", "--bindings", str(file))
 
 
 def test_what_the_policy_has_no_use_for_in_bindings_is_told(asked, tmp_path):

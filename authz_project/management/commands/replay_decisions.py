@@ -16,6 +16,7 @@ from checks.decisions.log import BadLogLine, LogLine, lines_of, shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import explanation_to_text
 from policy.errors import AuthzError, Unavailable
+from policy.files import shown_name, why
 from policy.management.command import ServiceCommand
 
 EXPLAINED = 5  # differing results to explain per line
@@ -108,4 +109,4 @@ def _opened(path: str, stack: ExitStack) -> BinaryIO:
     try:
         return stack.enter_context(Path(path).open("rb"))
     except OSError as reason:
-        raise CommandError(f"cannot read `{path}`: {(reason.strerror or '').lower()}") from None
+        raise CommandError(f"cannot read `{shown_name(path)}`: {why(reason)}") from None

@@ -87,7 +87,8 @@ def _lines(found: Preview, names: tuple[str, str], explains: bool, is_coloured: 
 
 def _kind_line(each: Compared) -> str:
     tally = each.tally
-    return f"{each.kind}: {tally.flips:,} of {tally.answers:,} (+{tally.gained:,} -{tally.lost:,}), {each.extent}"
+    changes = f"{tally.gained:,} newly allowed, {tally.lost:,} newly denied"
+    return f"{each.kind}: {tally.flips:,} of {tally.answers:,} would change, {changes} ({each.extent})"
 
 
 def _explained(flip: Flip, names: tuple[str, str], is_coloured: bool) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Command(PolicyCommand):
         except (OSError, ValueError):  # standard input is closed
             said = ""
         if not said:
+            self.stdout.write()
             raise CommandError("Refusing to forget facts without confirmation. Pass --yes to skip the prompt.")
         if said.strip().lower() != "yes":
             raise CommandError("Not confirmed. Nothing was forgotten.")

@@ -17,7 +17,7 @@ from localsql import asking
 from localsql.asking import authorize
 from localsql.bindings import bindings_from_text
 from localsql.errors import NotExpressible
-from localsql.management.commands.check_bindings import text_named
+from localsql.management.commands.check_bindings import naming, text_named
 from localsql.sync.config import ConfigContext, SqlQuery, SyncPattern, config_from_text
 from localsql.sync.run import whole
 from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
@@ -64,7 +64,11 @@ class Command(PolicyCommand):
                 "--raw", action="store_true", help="Print the SQL unformatted, as the endpoints return it."
             )
 
-    def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options: Any) -> None:
+    def act(self, environment: Environment, *, bindings: str | None, **options: Any) -> None:
+        with naming(bindings):
+            self._answer(environment, bindings, **options)
+
+    def _answer(self, environment: Environment, bindings: str | None, kind: str, raw: bool, **options: Any) -> None:
         text = text_named(bindings) if bindings is not None else None
         asker = Trusted(environment.pk)
         question = _question(kind, **options)

@@ -1,6 +1,8 @@
 """Validate data bindings, and report what the policy doesn't use."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -10,7 +12,7 @@ from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from localsql.errors import BindingRejected
 from policy.active import active_program
 from policy.files import decoded, shown_name, text_of_file
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, counted
 from policy.models import Environment
 from policy.rules.program import Program
 
@@ -39,10 +41,17 @@ class Command(PolicyCommand):
 
 
 def bindings_of_file(name: str) -> Bindings:
-    try:
+    with naming(name):
         return bindings_from_text(text_named(name))
+
+
+@contextmanager
+def naming(file: str | None) -> Iterator[None]:
+    """Name the file in errors, where responses name the member of the request."""
+    try:
+        yield
     except BindingRejected as error:
-        raise CommandError(f"{shown_name(name)}: {error.message.removeprefix('data_bindings: ')}") from None
+        raise CommandError(f"{shown_name(file or '')}: {error.message.removeprefix('data_bindings: ')}") from None
 
 
 def text_named(name: str) -> str:
@@ -52,8 +61,9 @@ def text_named(name: str) -> str:
 
 def _stored_besides(environment: Environment, bindings: Bindings) -> list[str]:
     return [
-        f"`{signature}` is bound, and {stored} such facts are also stored, perhaps by `sync_facts`: local SQL uses "
-        f"both. If the rows suffice, delete the stored facts: `authz delete_facts '{pattern_of(signature)}'`"
+        f"`{signature}` is bound, and {counted(stored, 'such fact')} {'is' if stored == 1 else 'are'} also stored, "
+        "perhaps by `sync_facts`: local SQL uses both. If the rows suffice, delete the stored facts: "
+        f"`authz delete_facts '{pattern_of(signature)}'`"
         for signature, stored in stored_besides(environment.pk, bindings).items()
     ]
 
