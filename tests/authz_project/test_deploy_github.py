@@ -1,18 +1,27 @@
-"""The sample of a workflow for GitHub: it can be read, and its commands run as they stand."""
+"""The action for GitHub, a workflow that uses it, and hooks for pre-commit: their commands run as they stand."""
 
 import io
+import os
+import re
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 from django.core.management import CommandError, call_command
+from pre_commit.clientlib import load_manifest
 
+from authz_project import __version__
 from tests.service import ROOT
 
 # Commands need no database, but to connect to one in memory is to be allowed by pytest-django.
 pytestmark = [pytest.mark.usefixtures("db"), pytest.mark.parametrize("db", ["sqlite"], indirect=True)]
 
-TEXT = (ROOT / "authz_project" / "deploy" / "github-actions.yml").read_text()
+DEPLOY = ROOT / "authz_project" / "deploy"
+FOLDER = DEPLOY / "action"
+ACTION = yaml.safe_load((FOLDER / "action.yml").read_text())
 POLICY = """actor User {}
 
 resource Repo {
@@ -30,27 +39,84 @@ test "readers read" {
 """
 
 
-def workflow() -> dict:
-    found = yaml.safe_load(TEXT)
-    found["on"] = found.pop(True)  # as YAML 1.1 reads the key `on`
-    return found
-
-
 def commands() -> list[list[str]]:
     """What its steps run of ours, with the variables put in as a shell does."""
-    steps = workflow()["jobs"]["policy"]["steps"]
-    written = [step["run"] for step in steps if step.get("run", "").startswith("authz ")]
-    return [shlex.split(line.replace("$POLICY", "main.polar"))[1:] for line in written]
+    written = [step["run"] for step in ACTION["runs"]["steps"] if step.get("run", "").startswith("authz ")]
+    return [shlex.split(line.replace("$POLICY", "main.polar").replace("$MINIMUM", "90"))[1:] for line in written]
 
 
-def test_it_is_a_workflow():
-    found = workflow()
-    assert set(found) == {"name", "on", "permissions", "env", "jobs"}
-    assert set(found["on"]) == {"push", "pull_request"} and found["permissions"] == {"contents": "read"}
-    for step in found["jobs"]["policy"]["steps"]:
-        assert ("uses" in step) != ("run" in step)
-    used = {name for step in found["jobs"]["policy"]["steps"] for name in found["env"] if f"${name}" in str(step)}
-    assert used == set(found["env"])
+def test_the_workflow_uses_the_action():
+    found = yaml.safe_load((DEPLOY / "github-actions.yml").read_text())
+    assert set(found[True]) == {"push", "pull_request"}  # as YAML 1.1 reads the key `on`
+    assert found["permissions"] == {"contents": "read", "pull-requests": "write"}
+    *_, step = found["jobs"]["policy"]["steps"]
+    folder, _, version = step["uses"].partition("/")[2].partition("/")[2].partition("@")
+    assert ROOT / folder / "action.yml" == FOLDER / "action.yml" and version == f"v{__version__}"
+    assert set(step["with"]) <= set(ACTION["inputs"])
+    assert {name for name, each in ACTION["inputs"].items() if each.get("required")} <= set(step["with"])
+
+
+def test_the_action_is_one():
+    assert ACTION["runs"]["using"] == "composite"
+    for step in ACTION["runs"]["steps"]:
+        assert ("uses" in step) != ("run" in step) and ("shell" in step) == ("run" in step)
+        # What is sent is in variables: in the text of a script, it would be run.
+        assert "${{" not in step.get("run", "")
+        sent = " ".join(step.get("env", {}).values())
+        assert set(re.findall(r"inputs\.([\w-]+)", sent)) <= set(ACTION["inputs"])
+    assert (FOLDER / "../../..").resolve() == ROOT and "$GITHUB_ACTION_PATH/../../.." in str(ACTION)
+
+
+GH = """#!/bin/sh
+printf '%s\\n' "$*" >> "$LOG"
+case "$*" in
+  *startswith*) printf '%s' "$EARLIER" ;;
+esac
+exit $STATUS
+"""
+
+
+@pytest.mark.parametrize(
+    ("earlier", "status", "told"),
+    [("", 0, "issues/7/comments -F"), ("55", 0, "-X PATCH repos/o/r/issues/comments/55"), ("", 1, "")],
+)
+def test_a_change_is_previewed_in_the_summary_and_a_comment(tmp_path, earlier, status, told):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    (folder / "main.polar").write_text(POLICY)
+    (folder / "facts.csv").write_text("has_role,User,ann,String,reader,Repo,a\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "First")
+    git("remote", "add", "origin", str(folder))
+    (folder / "main.polar").write_text(
+        POLICY.replace('"read" if "reader";', "").replace("assert allow", "assert_not allow")
+    )
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    programs = f"{gh.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {
+        "PATH": programs, "LOG": str(tmp_path / "log"), "EARLIER": earlier, "STATUS": str(status), "TMPDIR": str(tmp_path),
+        "POLICY": "main.polar", "FACTS": "facts.csv", "COMMENT": "true", "BASE": git("rev-parse", "HEAD"), "NUMBER": "7",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "GITHUB_REPOSITORY": "o/r", "SECRET_KEY": "",
+    }  # fmt: skip
+    env.pop("DJANGO_SETTINGS_MODULE", None)
+    done = subprocess.run(
+        ["bash", FOLDER / "preview.sh"], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = (tmp_path / "summary").read_text()
+    assert "read on Repo: not more (proved); grants less" in summary or "grants less" in summary
+    assert '- denied   allow(User:ann, "read", Repo:a)' in summary and str(tmp_path) not in summary
+    assert told in (tmp_path / "log").read_text()
+    assert ("could not be commented" in done.stdout) is bool(status)
 
 
 def test_its_commands_accept_a_policy_that_is_well(tmp_path, monkeypatch):
@@ -81,3 +147,17 @@ def test_each_refuses_what_it_is_there_for(tmp_path, monkeypatch, wrong, right, 
             failed.append(command[0])
     assert set(refused) <= set(failed)
     assert [path.name for path in tmp_path.iterdir()] == ["main.polar"]
+
+
+# ---- pre-commit --------------------------------------------------------------------------------------------------
+
+
+def test_hooks_are_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.polar").write_text(POLICY)
+    hooks = load_manifest(ROOT / ".pre-commit-hooks.yaml")
+    assert [hook["id"] for hook in hooks] == ["authz-check-policy", "authz-test-policy", "authz-format-policy"]
+    for hook in hooks:
+        assert hook["language"] == "python" and re.search(hook["files"], "policy/main.polar")
+        words = shlex.split(hook["entry"])[1:]
+        call_command(*words, "main.polar", stdout=io.StringIO(), stderr=io.StringIO())
