@@ -412,7 +412,7 @@ def patterns(grammar) -> Iterator[str]:
 
 
 def test_the_grammar_for_colours_knows_every_word():
-    grammar = json.loads((ROOT / "authz_project" / "deploy" / "polar.tmLanguage.json").read_text())
+    grammar = json.loads((ROOT / "authz_project" / "deploy" / "vscode" / "polar.tmLanguage.json").read_text())
     expressions = [re.compile(pattern) for pattern in patterns(grammar)]
     examples = {"extends": "extends Party", "matches!": "matches! User", "matches": "matches User",
                 "actor": "actor User", "resource": "resource Folder"}  # fmt: skip
