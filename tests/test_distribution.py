@@ -4,6 +4,7 @@ import re
 import tomllib
 from importlib import metadata
 
+from authz_project import __version__
 from tests.service import ROOT
 
 NAME = "authz-project"
@@ -45,3 +46,19 @@ def test_the_distribution_has_its_own_name_and_the_command_stays():
     assert {each.name for each in metadata.distribution(NAME).entry_points} == {"authz"}
     named = set(re.findall(rf"{NAME}\[(\w+)\]", "".join(path.read_text(errors="replace") for path in files())))
     assert named <= {*project["optional-dependencies"], "otel"}
+
+
+def test_the_changelog_keeps_the_usual_form():
+    """Keep a Changelog: versions with a date or unreleased, the latest first, and their kinds of changes in order."""
+    kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    title, *versions = re.split(r"^## ", HISTORY.read_text(), flags=re.MULTILINE)
+    assert title.startswith("# Changelog\n") and "keepachangelog.com" in title
+    assert versions[0].startswith((__version__, "Unreleased"))
+    for version in versions:
+        assert re.match(r"(Unreleased|\d+\.\d+\.\d+( - \d{4}-\d\d-\d\d)?)\n", version)
+        head, *sections = re.split(r"^### ", version, flags=re.MULTILINE)
+        named = [section.partition("\n")[0] for section in sections]
+        assert named == [kind for kind in kinds if kind in named] and named
+        for section in sections:
+            lines = section.strip().splitlines()[2:]
+            assert lines and all(line == "" or line.startswith(("- ", "  ")) for line in lines)

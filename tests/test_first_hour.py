@@ -1,9 +1,9 @@
 """The wheel, installed alone: nothing of the checkout is missing. And the first hour of a new user with it."""
 
 import fcntl
+import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.long
 
 def ended(*command: object, folder: Path, **variables: str) -> tuple[int, str, str]:
     variables |= {name: text for name, text in os.environ.items() if name not in OF_THESE_TESTS}
-    options = {"cwd": folder, "env": variables, "timeout": 600, "text": True, "capture_output": True}
+    options = {"cwd": folder, "env": variables, "timeout": 1800, "text": True, "capture_output": True}
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, check=False, **options)
     return done.returncode, done.stdout, done.stderr
 
@@ -84,16 +84,24 @@ def installed(tmp_path_factory) -> Installed:
 
 
 def make(folder: Path) -> None:
-    source = folder / "source"
-    source.mkdir()
-    for name in PARTS:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source)
-    run(sys.executable, "-m", "build", "--outdir", folder, source, folder=folder)  # the wheel is that of the sdist
+    run(ROOT / ".ci" / "release", folder, folder=ROOT)
     (wheel,) = folder.glob("*.whl")
     run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
-    run(folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-compile", wheel, folder=folder)
+    install = (folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-compile")
+    run(*install, "--require-hashes", "-r", folder / "requirements.txt", folder=folder)
+    run(*install, "--no-deps", wheel, folder=folder)
+
+
+def test_a_release_lists_what_is_in_it(installed):
+    folder = installed.wheel.parent
+    (sources,) = folder.glob("*.tar.gz")
+    assert sources.name == f"authz_project-{__version__}.tar.gz"
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (folder / "requirements.txt").read_text(), re.MULTILINE))
+    bill = json.loads((folder / "sbom.json").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "authz-project")
+    listed = {re.sub("[-_.]+", "-", each["name"]).lower(): each["version"] for each in bill["components"]}
+    assert listed == pinned and "django" in pinned and all(each.get("licenses") for each in bill["components"])
+    assert "://" not in re.sub("https?://(?:www.)?github.com", "", (folder / "requirements.txt").read_text())
 
 
 def test_the_wheel_is_complete(installed):
