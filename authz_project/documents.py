@@ -42,7 +42,7 @@ ORDER = {
     "Write policies": ("language", "patterns", "editors"),
     "Integrate": ("interface", "testing", "django", "local-sql", "syncing", "explaining", "proving", "time", "authzen"),
     "Operate": ("commands", "settings", "operations", "scale", "performance"),
-    "More": ("glossary", "security", "limitations", "moving", "inside", "contributing"),
+    "More": ("glossary", "security", "limitations", "comparison", "moving", "inside", "contributing"),
 }
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # allowed image types
 

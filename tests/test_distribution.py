@@ -56,7 +56,7 @@ def test_the_changelog_keeps_the_usual_form():
     assert versions[0].startswith((__version__, "Unreleased"))
     for version in versions:
         assert re.match(r"(Unreleased|\d+\.\d+\.\d+( - \d{4}-\d\d-\d\d)?)\n", version)
-        head, *sections = re.split(r"^### ", version, flags=re.MULTILINE)
+        _, *sections = re.split(r"^### ", version, flags=re.MULTILINE)
         named = [section.partition("\n")[0] for section in sections]
         assert named == [kind for kind in kinds if kind in named] and named
         for section in sections:
