@@ -12,7 +12,7 @@ from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from localsql.errors import BindingRejected
 from policy.active import active_program
 from policy.files import decoded, shown_name, text_of_file
-from policy.management.command import PolicyCommand, counted
+from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.rules.program import Program
 
@@ -61,7 +61,7 @@ def text_named(name: str) -> str:
 
 def _stored_besides(environment: Environment, bindings: Bindings) -> list[str]:
     return [
-        f"`{signature}` is bound, and {counted(stored, 'such fact')} {'is' if stored == 1 else 'are'} also stored, "
+        f"`{signature}` is bound, and {stored} such {'fact is' if str(stored) == '1' else 'facts are'} also stored, "
         "perhaps by `sync_facts`: local SQL uses both. If the rows suffice, delete the stored facts: "
         f"`authz delete_facts '{pattern_of(signature)}'`"
         for signature, stored in stored_besides(environment.pk, bindings).items()
