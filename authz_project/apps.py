@@ -2,6 +2,7 @@ from django.apps import AppConfig
 from django.contrib.admin.apps import SimpleAdminConfig
 from django.core import checks
 from django.db.backends.signals import connection_created
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
 from policy.core.clock import meet_connection
@@ -14,6 +15,7 @@ class AuthzProjectConfig(AppConfig):
 
     def ready(self) -> None:
         connection_created.connect(meet_connection)
+        post_migrate.connect(create_roles, sender=self)
         checks.register(check_service, "service")
         checks.register(check_deployment, "service", deploy=True)
 
@@ -22,6 +24,11 @@ class ConsoleConfig(SimpleAdminConfig):
     """Django's admin, with this service's console as its site."""
 
     default_site = "authz_project.console.Console"
+
+
+def create_roles(**migrated: object) -> None:
+    """Create the groups of the admin's roles. The module is imported here because models are not loaded before."""
+    import_string("authz_project.roles.create_groups")(**migrated)
 
 
 def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:

@@ -4,6 +4,7 @@ import math
 import re
 import sqlite3
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,6 +257,37 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
     SECRET_KEY = secret_beside(Path(DATABASES["default"]["NAME"]).absolute())
     if not SECRET_KEY:
         SILENCED_SYSTEM_CHECKS.append("security.W009")  # it is created before it is used
+
+# ---- sign-in to the admin by OpenID Connect -----------------------------------------------------------
+
+
+def roles(texts: list[str]) -> list[tuple[str, str]]:
+    """Return pairs of a provider's group and the admin's group that it gives, such as `policy-team=publisher`."""
+    pairs = [(group.strip(), role.strip()) for group, _, role in (text.rpartition("=") for text in texts)]
+    if wrong := [text for text, pair in zip(texts, pairs) if not all(pair)]:
+        raise ImproperlyConfigured(f"OIDC_ROLES must be pairs such as policy-team=publisher, not {wrong[0]!r}")
+    return pairs
+
+
+OIDC_ISSUER = env.str("OIDC_ISSUER", default="").strip()
+OIDC_ROLES = roles(env.list("OIDC_ROLES", default=[]))
+# As mozilla-django-oidc names them.
+OIDC_RP_CLIENT_ID = env.str("OIDC_RP_CLIENT_ID", default="")
+OIDC_RP_CLIENT_SECRET = env.str("OIDC_RP_CLIENT_SECRET", default="")
+OIDC_RP_SCOPES = env.str("OIDC_RP_SCOPES", default="openid email profile")
+OIDC_RP_SIGN_ALGO = "RS256"  # all providers support it
+OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS = 8 * 3600  # then users sign in again, and get the roles of that time
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 10  # seconds
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+if OIDC_ISSUER:
+    if not re.match(r"https://|http://(localhost|127\.0\.0\.1)[:/]", OIDC_ISSUER):
+        raise ImproperlyConfigured(f"OIDC_ISSUER must begin with https://, not {OIDC_ISSUER!r}")
+    if not (OIDC_RP_CLIENT_ID and OIDC_RP_CLIENT_SECRET and OIDC_ROLES):
+        raise ImproperlyConfigured("OIDC_ISSUER requires OIDC_RP_CLIENT_ID, OIDC_RP_CLIENT_SECRET and OIDC_ROLES")
+    if not find_spec("mozilla_django_oidc"):
+        raise ImproperlyConfigured('OIDC_ISSUER requires an extra: run pip install "authz-project[sso]"')
+    AUTHENTICATION_BACKENDS.append("authz_project.sso.ProviderBackend")
 
 # ---- limits; 0 means no limit -----------------------------------------------------------------------
 

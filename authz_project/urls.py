@@ -1,7 +1,8 @@
 """URL configuration. The API is below /api; the rest is for people and load balancers."""
 
+from django.conf import settings
 from django.contrib import admin
-from django.urls import URLPattern, path
+from django.urls import URLPattern, include, path
 from django.views.generic import RedirectView
 
 import checks.authzen.views
@@ -46,6 +47,7 @@ urlpatterns = [
     *documents.urlpatterns,
     path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # for pages without an icon link
     path("admin", RedirectView.as_view(url="/admin/")),
+    *([path("admin/oidc/", include("authz_project.sso"))] if settings.OIDC_ISSUER else []),
     path("admin/", admin.site.urls),
 ]
 

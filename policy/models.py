@@ -8,6 +8,7 @@ from policy.core.clock import new_moment
 
 SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's slug is 1 to 40 letters and digits")
 DEFAULT_SLUG = "default"
+EDIT_DRAFTS = "edit"  # the permission to write drafts of policies, without publishing them
 
 
 class Environment(models.Model):
@@ -101,7 +102,7 @@ class PolicyDraft(models.Model):
 
     class Meta:
         db_table = "authz_policy_draft"
-        default_permissions = ()  # drafts need the permission to add versions
+        default_permissions = (EDIT_DRAFTS,)  # users who may publish need no other
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 
     def __str__(self) -> str:

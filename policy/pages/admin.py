@@ -63,7 +63,8 @@ class PolicyVersionAdmin(EditingAdmin):
         return [name for name in self.list_display if name != "environment" or not is_one]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": "Policy versions"} | (extra_context or {}))
+        shown = {"title": "Policy versions", "has_add_permission": self.may_edit(request)}  # the button opens the editor
+        return super().changelist_view(request, shown | (extra_context or {}))
 
     @admin.display(description="version", ordering="number")
     def title(self, version: PolicyVersion) -> str:
@@ -193,6 +194,7 @@ class PolicyVersionAdmin(EditingAdmin):
             "opts": self.opts,
             "version": version,
             "is_active": version is not None and version.pk == version.environment.policy_version_id,
+            "may_edit": self.may_edit(request),
             "may_publish": self.has_add_permission(request),
             "may_activate": self.has_change_permission(request),
             "figures": RecordedResults.of_version(version) if version else None,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from cachetools import LRUCache
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
@@ -27,7 +28,15 @@ from policy.language.completion import completions
 from policy.language.format import formatted
 from policy.language.parser import MAX_BYTES
 from policy.language.source import PolicyRejected, Problem, Source
-from policy.models import Environment, PolicyDraft, PolicyVersion, Revision, default_environment, environment_named
+from policy.models import (
+    EDIT_DRAFTS,
+    Environment,
+    PolicyDraft,
+    PolicyVersion,
+    Revision,
+    default_environment,
+    environment_named,
+)
 from policy.pages import highlight
 from policy.rules.program import Program, Test
 from policy.views import MAX_FILENAME
@@ -340,6 +349,12 @@ def may_view_facts(request: HttpRequest) -> bool:
 class EditingAdmin(admin.ModelAdmin):
     """Replaces Django's form for a new version by the editor."""
 
+    def may_edit(self, request: HttpRequest) -> bool:
+        """Return whether the user may write drafts: publishers, and users with the permission to do only that."""
+        drafts = PolicyDraft._meta
+        only_drafts = f"{drafts.app_label}.{get_permission_codename(EDIT_DRAFTS, drafts)}"
+        return self.has_add_permission(request) or request.user.has_perm(only_drafts)
+
     def get_urls(self):
         views = {
             "problems": self.problems_view, "completions": self.completions_view, "tests": self.tests_view,
@@ -356,10 +371,12 @@ class EditingAdmin(admin.ModelAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Edit a policy, starting from the text of an earlier one; check it, and publish it."""
-        if not self.has_add_permission(request):
+        if not self.may_edit(request):
             raise PermissionDenied
         if request.method != "POST":
             return self._editor(request, PolicyForm(initial=self._start(request)), Submitted())
+        if "_check" not in request.POST and not self.has_add_permission(request):
+            raise PermissionDenied
         form = PolicyForm(request.POST)
         is_valid = form.is_valid()
         if not _is_theirs(request):
@@ -526,7 +543,7 @@ class EditingAdmin(admin.ModelAdmin):
             return JsonResponse({"refused": reason.message})
 
     def _sent(self, request: HttpRequest) -> TypedForm | HttpResponse:
-        if not self.has_add_permission(request):
+        if not self.may_edit(request):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])

@@ -1,0 +1,7 @@
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("policy", "0007_table_prefix")]
+
+    operations = [migrations.AlterModelOptions("policydraft", {"default_permissions": ("edit",)})]
