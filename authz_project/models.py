@@ -1,4 +1,6 @@
-"""Models of API keys and of login attempts."""
+"""Models of API keys, login attempts and provisioned users."""
+
+from uuid import uuid4
 
 from django.db import models
 
@@ -53,3 +55,32 @@ class LoginAttempts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.count} since {self.since}"
+
+
+def new_uid() -> str:
+    return str(uuid4())
+
+
+class ScimResource(models.Model):
+    """A user or group of an identity provider, as `authz_project.scim` got it."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=10)  # Users or Groups
+    uid = models.CharField(max_length=36, unique=True, default=new_uid)  # the protocol's id
+    name = models.CharField(max_length=512)  # its userName or displayName, as it is compared
+    external_id = models.CharField(max_length=512, null=True)  # noqa: DJ001 null is distinct from all others
+    resource = models.TextField()  # JSON
+    facts = models.TextField(default="[]")  # those that follow from a user, as JSON
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "scim_resource"
+        default_permissions = ()  # no page shows them
+        constraints = [
+            models.UniqueConstraint(fields=["environment", "kind", "name"], name="scim_resource_name"),
+            models.UniqueConstraint(fields=["environment", "kind", "external_id"], name="scim_resource_external_id"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.uid}"

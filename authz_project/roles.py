@@ -1,9 +1,9 @@
 """The roles of the admin: groups that `migrate` creates, and the sign-in by OpenID Connect gives.
 
-    viewer       sees policies, facts and history, and checks access
-    editor       also drafts policies, and changes facts
-    publisher    also drafts, publishes and activates policies, but does not change facts
-    key keeper   sees, creates, rotates and revokes API keys, and nothing else
+viewer       sees policies, facts and history, and checks access
+editor       also drafts policies, and changes facts
+publisher    also drafts, publishes and activates policies, but does not change facts
+key keeper   sees, creates, rotates and revokes API keys, and nothing else
 """
 
 from django.apps.registry import Apps

@@ -44,6 +44,7 @@ admin.autodiscover()
 urlpatterns = [
     path("", views.front),
     *paths_of(endpoints),
+    path("scim/v2/<path:place>", view_class("/scim/v2", views.Scim()).as_view()),
     *documents.urlpatterns,
     path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # for pages without an icon link
     path("admin", RedirectView.as_view(url="/admin/")),

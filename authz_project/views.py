@@ -6,12 +6,14 @@ from typing import ClassVar
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
+from django.utils.module_loading import import_string
 
 from authz_project.database import current
 from authz_project.environments import create_test_environment
 from authz_project.middleware import ADMIN_POLICY
 from authz_project.route import refusal_of
-from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
+from policy.active import Scope
+from policy.endpoint import Doc, Endpoint, Handler, QueryParameter, Request, Response, caller, ref
 from policy.templatetags.sentences import sentence
 
 API_VERSION = 0
@@ -137,3 +139,24 @@ def broken(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     assert isinstance(error, Exception), "Django handles no others"
     return answer_to(error, request)
+
+
+class Scim(Endpoint):
+    """Provisioning: all paths below `/scim/v2/`. The module that answers is imported if `serve --scim` is used."""
+
+    scopes: ClassVar = {"GET": Scope.READ} | dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.FACTS)
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        return dict.fromkeys(self.scopes, self.answered)
+
+    def answered(self, request: Request) -> Response:
+        if settings.SCIM_MAPPING is None:
+            raise Http404("Provisioning is not enabled.")
+        answer: Handler = import_string("authz_project.scim.answer")
+        return answer(request)
+
+    def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
+        """Return the error as SCIM has it."""
+        schemas = ["urn:ietf:params:scim:api:messages:2.0:Error"]
+        return {"schemas": schemas, "status": str(status), "detail": body.get("message")}

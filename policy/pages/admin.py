@@ -63,7 +63,10 @@ class PolicyVersionAdmin(EditingAdmin):
         return [name for name in self.list_display if name != "environment" or not is_one]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        shown = {"title": "Policy versions", "has_add_permission": self.may_edit(request)}  # the button opens the editor
+        shown = {
+            "title": "Policy versions",
+            "has_add_permission": self.may_edit(request),
+        }  # the button opens the editor
         return super().changelist_view(request, shown | (extra_context or {}))
 
     @admin.display(description="version", ordering="number")

@@ -144,7 +144,9 @@ def acts(there: There) -> dict[str, tuple[set[str], str, dict]]:
     versions, facts = "/admin/policy/policyversion", "/admin/facts/signature"
     keys, root = "/admin/authz_project/apikey", known["user"]
     selected = {"_selected_action": known["apikey"]}
-    token = re.search(r'name="selected" value="([^"]+)"', browser_of("viewer", "editor").get(f"{facts}/").content.decode())
+    token = re.search(
+        r'name="selected" value="([^"]+)"', browser_of("viewer", "editor").get(f"{facts}/").content.decode()
+    )
     more = 'has_role(User:cat, "reader", Doc:1)'
     added = 'has_role(User:ben, "reader", Doc:1)'
     passwords = {"password1": "Long-enough-9", "password2": "Long-enough-9", "usable_password": "true"}

@@ -245,7 +245,9 @@ def test_a_server_with_the_settings_signs_in(issuer, migrated_urls, tmp_path):
     told(issuer, "zoe", ["keys"])
     asked = {"OIDC_ISSUER": issuer, "OIDC_RP_CLIENT_ID": CLIENT, "OIDC_RP_CLIENT_SECRET": "s"}
     asked["OIDC_ROLES"] = "keys=key keeper"
-    server = start_service(tmp_path, migrated_urls("sqlite", "sso"), "--workers", "1", SECRET_KEY=secrets.token_hex(), **asked)
+    server = start_service(
+        tmp_path, migrated_urls("sqlite", "sso"), "--workers", "1", SECRET_KEY=secrets.token_hex(), **asked
+    )
     try:
         browser = requests.Session()
         login = browser.get(f"{server.origin}/admin/login/", timeout=30)

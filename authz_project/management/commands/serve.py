@@ -9,6 +9,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from authz_project.system_checks import connection_findings, migration_findings
 from checks.decisions.log import opened
 from policy.core.config import STANDARD_OUTPUT
 from policy.core.journal import by_command
+from policy.errors import AuthzError
 from policy.management.command import ServiceCommand, counted
 from policy.models import default_environment
 from policy.replicas.reading import ReplicaStatus, looked_at, state_of
@@ -70,6 +72,12 @@ class Command(ServiceCommand):
             "--metrics-host", default="127.0.0.1", help="Address for --metrics-port (default: %(default)s)."
         )
         parser.add_argument(
+            "--scim",
+            type=Path,
+            metavar="FILE",
+            help="Enable provisioning by SCIM at /scim/v2, with the mapping to facts in this file (default: off).",
+        )
+        parser.add_argument(
             "--no-first-key",
             action="store_true",
             help="Do not create the first API key, which would be printed. Create it with `api_keys create`.",
@@ -96,6 +104,7 @@ class Command(ServiceCommand):
         metrics_host: str,
         metrics_port: int | None,
         health_port: int | None,
+        scim: Path | None,
         **options: Any,
     ) -> None:
         if dev:
@@ -110,6 +119,8 @@ class Command(ServiceCommand):
         if health_port is not None:
             refuse_taken_port(host, health_port)
         refuse_too_few_files(threads)
+        if scim is not None:
+            settings.SCIM_MAPPING = scim_mapping(scim)
         with alone():
             call_command("migrate", verbosity=0)
             said_of_keys = self.prepare_keys(dev, not no_first_key)
@@ -191,6 +202,17 @@ def metrics_served(host: str, port: int) -> AbstractContextManager[Target]:
     connections.close_all()
     served: AbstractContextManager[Target] = import_string("authz_project.metrics.served")(host, port, database)
     return served
+
+
+def scim_mapping(file: Path) -> object:
+    if not find_spec("scim2_models"):
+        raise CommandError('--scim requires an extra: run pip install "authz-project[scim]"')
+    try:
+        return import_string("authz_project.scim.mapping_of")(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as reason:
+        raise CommandError(f"cannot read {file}: {getattr(reason, 'strerror', None) or reason}") from None
+    except AuthzError as reason:
+        raise CommandError(f"{file}: {reason.message}") from None
 
 
 def replicas_that_belong_here() -> list[ReplicaStatus]:
