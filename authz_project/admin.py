@@ -197,7 +197,7 @@ class EnvironmentAdmin(ChangingAdmin):
         return ["slug", *self._lifecycle] if environment else []
 
     def get_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[Any]:
-        return ["slug", "name", *(self._lifecycle if environment else ())]
+        return ["slug", "name", "needs_approval", *(self._lifecycle if environment else ())]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         may_view = any(request.user.has_perm(f"authz_facts.{what}_signature") for what in ("view", "change"))

@@ -248,6 +248,9 @@ def _signs(
     told = f", with {warnings} warning{'s'[: warnings > 1]}" if warnings else ""
     yield Sign("Policy", "warn" if warnings else "good", f"Version {version.number}{told}", url_of("policy"))
     yield _sign_of_tests(version, program)
+    if waiting := publishing.open_requests(environment.pk).first():
+        url = reverse("admin:authz_policy_policyversion_change", args=[waiting.version_id])
+        yield Sign("Approval", "warn", f"Version {waiting.version.number} waits for approval", url)
     if not may_go(request, "facts"):
         return
     unused = publishing.ignored_facts(environment.pk, program)

@@ -306,6 +306,12 @@ def _labelled(label: str) -> ApiKey:
     raise NotFound(f"{len(latest)} keys have this label. Use one of: {named}")
 
 
+def maker_of(author: str) -> str:
+    """Return who created a key, which is the author of a change: `key 3 "deployment"` -> `admin ann`."""
+    found = re.match(r"key (\d{1,18})", author)
+    return ApiKey.objects.filter(pk=found[1]).values_list("created_by", flat=True).first() or "" if found else ""
+
+
 # ---- key rotation -------------------------------------------------------------------------------------------------
 # Rotation replaces a key by a successor with a new secret, while the old one stays valid for a while (overlap).
 

@@ -30,6 +30,13 @@ class Environment(models.Model):
     # The oldest revision as of which all facts are still known; earlier history was pruned, or never kept.
     horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
 
+    needs_approval = models.BooleanField(
+        "two persons to publish",
+        default=False,
+        db_default=False,
+        help_text="Publishing and activating a policy make a request, which another publisher approves.",
+    )
+
     class Meta:
         db_table = "authz_environment"
         ordering = ["slug"]
@@ -107,6 +114,29 @@ class PolicyDraft(models.Model):
 
     def __str__(self) -> str:
         return f"{self.environment.slug}, {self.saved_at:%Y-%m-%dT%H:%MZ}"
+
+
+class PublishRequest(models.Model):
+    """A request to make a version active, which another person approves or rejects."""
+
+    version = models.ForeignKey(PolicyVersion, on_delete=models.CASCADE, related_name="requests")
+    replaces = models.PositiveIntegerField()  # the number of the version that was active; 0 for none
+    force = models.BooleanField()  # activate it even if its tests fail
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    author = models.TextField()  # as in revisions
+    created_at = models.DateTimeField(auto_now_add=True)
+    outcome = models.TextField(blank=True, default="")  # approved or rejected; empty while it is open
+    reviewer = models.TextField(blank=True, default="")  # as in revisions
+    comment = models.TextField(blank=True, default="")  # the reviewer's
+    decided_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "authz_publish_request"
+        default_permissions = ()  # whoever may activate versions decides
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.version}, by {self.author}"
 
 
 def environment_named(slug: str) -> Environment | None:

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from secrets import randbits
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, transaction
 from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from policy import rules
@@ -21,11 +22,12 @@ from policy.core.clock import new_moment
 from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.language.source import Problem, Source, Span
-from policy.models import Environment, PolicyDraft, PolicyVersion
+from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from policy.rules.program import Program
 
 # ---- The results of a policy's tests, for the test runner, publishing and commands --------------------------------
 
+User = AbstractBaseUser | AnonymousUser
 LineName = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
 
 
@@ -241,9 +243,13 @@ class Published:
     draft: CheckedDraft | None = None  # None if the policy was already active, and its tests were not run again
     ignored: Ignored = Ignored()
     is_unchanged: bool = False
+    is_requested: bool = False  # the version is not active: another person is to approve it
 
     @property
     def message(self) -> str:
+        if self.is_requested:
+            requested = f"policy version {self.version.number} is not active until another publisher approves it"
+            return "; ".join([requested, *remarks_on(self.draft, self.ignored)])
         if self.is_unchanged:
             return f"policy version {self.version.number} is already active; nothing changed"
         remarks = remarks_on(self.draft, self.ignored)
@@ -282,6 +288,10 @@ deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_a
 )
 
 
+# Returns the author of an API key, by the key as the author of a change; empty if there is none.
+maker_of: Callable[[str], str] = _of_app_above("authz_project.keys.maker_of")
+
+
 # ---- use cases -----------------------------------------------------------------------------------------------
 
 
@@ -296,8 +306,13 @@ def publish(
     by: By = NOBODY,
     note: str = "",
     replaces: int | None = None,
+    user: User | None = None,
+    may_publish: bool = True,
 ) -> Published:
     """Make the text the environment's active policy. `within` opens the transaction for it.
+
+    If the environment needs approval, or the author may not publish, only store it as a version, with a request by the
+    author, who is `user` if logged in.
 
     `force` publishes despite failing tests, but never an invalid text. If the text is already active, no version is
     stored, and the note is dropped.
@@ -314,13 +329,9 @@ def publish(
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
     figures = _figures(drafted)
     is_nested = connection.in_atomic_block
-    with within():
-        turn = advance(environment_id)
-        if unchanged := _unchanged(environment_id, digest):
-            _record(environment_id, turn.offset, unchanged.version, by)
-            return unchanged
-        _check_replaced(environment_id, replaces)
-        version = PolicyVersion.objects.create(
+
+    def create_version() -> PolicyVersion:
+        return PolicyVersion.objects.create(
             pk=2**30 + randbits(30) if is_nested else None,  # a number that no rollback gives to another text
             environment_id=environment_id,
             number=_next_number(environment_id),
@@ -331,6 +342,17 @@ def publish(
             note=note,
             **asdict(figures),
         )
+
+    with within():
+        if not may_publish or needs_approval(environment_id):
+            return _request(environment_id, create_version, drafted, _Requested(by, force, replaces, user))
+        turn = advance(environment_id)
+        _check_needs_no_approval(environment_id)
+        if unchanged := _unchanged(environment_id, digest):
+            _record(environment_id, turn.offset, unchanged.version, by)
+            return unchanged
+        _check_replaced(environment_id, replaces)
+        version = create_version()
         _point(environment_id, version)
         _record(environment_id, turn.offset, version, by)
         transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
@@ -365,8 +387,12 @@ def activate(
     within: Transaction = changing,
     by: By = NOBODY,
     replaces: int | None = None,
+    user: User | None = None,
+    approval: Callable[[], None] | None = None,
 ) -> Published:
     """Activate a previously published version. Its tests are run again: a newer engine may return different results.
+
+    If the environment needs approval, only request it, as `publish` does; `approval` records one in the transaction.
 
     `force` activates it despite failing tests. If the version is already active, no tests are run. `replaces` is as in
     `publish`.
@@ -379,9 +405,15 @@ def activate(
     _check_replaced(environment_id, replaces)
     drafted = _tested(program, force=force)
     with within():
+        if approval is None and needs_approval(environment_id):
+            return _request(environment_id, lambda: chosen, drafted, _Requested(by, force, replaces, user))
         turn = advance(environment_id)
+        if approval is None:
+            _check_needs_no_approval(environment_id)
         if turn.policy_version_id != chosen.pk:
             _check_replaced(environment_id, replaces)
+        if approval is not None:
+            approval()
         _point(environment_id, chosen)
         _record(environment_id, turn.offset, chosen, by)
     is_unchanged = turn.policy_version_id == chosen.pk
@@ -391,6 +423,96 @@ def activate(
 def tried(program: Program) -> CheckedDraft:
     """Run the policy's tests and return the results, whether the tests pass or not."""
     return _tested(program, force=True)
+
+
+# ---- approval by a second person ------------------------------------------------------------------------------
+# `publish` and `activate` are the only ways to an active policy, so that whoever calls them, with a key, a command or
+# the editor, only makes a request if the environment needs approval.
+
+
+class NotApproved(AuthzError):
+    """The request is not open, is out of date, or may not be approved by this person."""
+
+
+class _Requested(NamedTuple):
+    by: By
+    force: bool
+    replaces: int | None
+    user: User | None
+
+
+def needs_approval(environment_id: int) -> bool:
+    return Environment.objects.filter(pk=environment_id, needs_approval=True).exists()
+
+
+def _check_needs_no_approval(environment_id: int) -> None:
+    if needs_approval(environment_id):  # by a change that was committed while this one waited for its turn
+        raise NotApproved("the environment has just been changed: publishing needs approval now; try again")
+
+
+def _request(
+    environment_id: int, version_of: Callable[[], PolicyVersion], drafted: CheckedDraft, asked: _Requested
+) -> Published:
+    """Store the request in the transaction that is open. It takes no turn: nothing changes for callers."""
+    environment = Environment.objects.select_for_update().get(pk=environment_id)
+    _check_replaced(environment_id, asked.replaces)
+    replaces, digest = active_number(environment_id) or 0, _digest(drafted.program.source.text)
+    same = open_requests(environment_id).filter(replaces=replaces, author=asked.by.author, version__digest=digest)
+    request = same.first() or PublishRequest.objects.create(
+        version=version_of(), replaces=replaces, force=asked.force, author=asked.by.author,
+        user_id=asked.user.pk if asked.user else None,
+    )  # fmt: skip
+    ignored = ignored_facts(environment_id, drafted.program)
+    return Published(request.version, environment.offset, drafted, ignored, is_requested=True)
+
+
+def open_requests(environment_id: int) -> QuerySet[PublishRequest]:
+    return PublishRequest.objects.filter(version__environment_id=environment_id, outcome="").select_related("version")
+
+
+def outdated_because(request: PublishRequest) -> str:
+    """Return why the request can no longer be approved; empty if it can."""
+    environment = request.version.environment_id
+    if (active_number(environment) or 0) != request.replaces:
+        return "the active policy has changed since the request"
+    drafts = PolicyDraft.objects.filter(user_id=request.user_id, environment_id=environment)
+    if request.user_id and drafts.exclude(source=request.version.source).exists():
+        return "its author has changed the draft since the request"
+    return ""
+
+
+def is_own(request: PublishRequest, user: User) -> bool:
+    """Return whether the user made the request, or the key that made it."""
+    maker = maker_of(request.author) if request.author.startswith("key ") else request.author
+    return request.user_id == user.pk or maker == f"admin {user.get_username()}"
+
+
+def approve(request: PublishRequest, by: By, user: User, comment: str = "") -> Published:
+    """Activate the version of an open request, as another person than its author."""
+    if is_own(request, user):
+        raise NotApproved("you made this request, or the key that made it; another publisher must approve it")
+
+    def approval() -> None:
+        _decide(request, "approved", by, comment)
+        if reason := outdated_because(request):
+            raise NotApproved(f"{reason}; request it again")
+
+    version = request.version
+    return activate(version.environment_id, version.number, force=request.force, by=by, approval=approval)
+
+
+def reject(request: PublishRequest, by: By, comment: str) -> None:
+    with changing():
+        _decide(request, "rejected", by, comment)
+
+
+def _decide(request: PublishRequest, outcome: str, by: By, comment: str) -> None:
+    """Close the request, unless somebody else has: one update, which only one of them makes."""
+    if fault := note_fault(comment):
+        raise MalformedRequest("comment", fault)
+    decided = {"outcome": outcome, "reviewer": by.author, "comment": comment, "decided_at": timezone.now()}
+    if not PublishRequest.objects.filter(pk=request.pk, outcome="").update(**decided):
+        raise NotApproved("the request is no longer open")
 
 
 # ---- versions ------------------------------------------------------------------------------------------------
@@ -480,8 +602,6 @@ def _active_ids(environment_id: int) -> QuerySet:
 # ---- Drafts: unpublished policy texts, saved on the server while they are edited ----------------------------------
 # Each save gives the draft a new random stamp, and must name the stamp that its author last saw. This is optimistic
 # locking: a text saved meanwhile in another window, or on another machine, is never overwritten unseen.
-
-User = AbstractBaseUser | AnonymousUser
 
 
 @dataclass(frozen=True, slots=True)

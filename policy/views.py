@@ -120,7 +120,7 @@ class PolicyEndpoint(Endpoint):
             body=PolicyBody,
             parameters=PublishFlags,
             statuses={
-                UNCHANGED: "The policy is already active; nothing changed.",
+                UNCHANGED: "The policy is already active, or waits for approval; nothing changed for callers.",
                 400: "The policy does not compile, one of its tests fails, or the request is malformed.",
             },
             refused_body="PolicyRefused",
@@ -148,7 +148,7 @@ class PolicyEndpoint(Endpoint):
             **flags.validated_data,
         )
         response = changed(_message(published, suggesting), published.offset)
-        response.status = UNCHANGED if published.is_unchanged else 200
+        response.status = UNCHANGED if published.is_unchanged or published.is_requested else 200
         return response
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:

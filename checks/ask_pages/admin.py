@@ -176,6 +176,16 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         shown["lines"] = len(text.splitlines())
         return self._page(request, "preview", version, **shown, **trouble)
 
+    def _impact(self, version: PolicyVersion) -> dict[str, object]:
+        """Return what a requested version would change, for the page that asks to approve it."""
+        try:
+            found = preview(
+                version.environment_id, version.source, version.filename or "", seconds=_EDITOR_SECONDS, explains=False
+            )
+        except AuthzError:  # the page says so itself
+            return {}
+        return {"found": found, **previewed(found, version.environment.slug, _EDITOR_FLIPS)}
+
     # ---- beside the editor ------------------------------------------------------------------------------------------
 
     def panes(self, request: HttpRequest) -> list[Pane]:
@@ -256,8 +266,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     def _page(
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
     ) -> TemplateResponse:
+        if name == "activate" and version is not None and shown.get("asked") and self._may_compare(request):
+            shown |= self._impact(version)
         page = super()._page(request, name, version, **shown)
-        if name in ("ask", "picture", "preview", "review", "editor"):
+        if name in ("activate", "ask", "picture", "preview", "review", "editor"):
             page.template_name = f"admin/authz_checks/{name}.html"
         return page
 

@@ -16,7 +16,7 @@ from policy import publishing
 from policy.active import program_of_version
 from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
-from policy.models import Environment, PolicyVersion
+from policy.models import Environment, PolicyVersion, PublishRequest
 from policy.pages.editing import EditingAdmin, may_view_facts
 from policy.pages.highlight import difference, excerpts_of_problems, highlighted_lines, trial_of
 from policy.publishing import ActiveVersionChanged, Ignored, PolicyTestsFailed, Published, RecordedResults
@@ -117,6 +117,7 @@ class PolicyVersionAdmin(EditingAdmin):
         program = contents.get("program")
         if isinstance(program, Program) and request.GET.get("run") == "tests":
             contents["trial"] = trial_of(program, covering=True)
+        contents["asked"] = version.requests.filter(outcome="").exists()
         return self._page(request, "source", version, **contents, **_since_before(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -147,9 +148,10 @@ class PolicyVersionAdmin(EditingAdmin):
             return self._gone(request, object_id)
         if not self.has_change_permission(request, version):
             raise PermissionDenied
-        refusal = ""
+        refusal, asked = "", publishing.open_requests(version.environment_id).filter(version=version).first()
         if request.method == "POST":
-            answer = self._activate(request, version)
+            decides = "request" in request.POST
+            answer = self._decide(request, asked) if decides else self._activate(request, version)
             if isinstance(answer, HttpResponse):
                 return answer
             refusal = answer
@@ -159,18 +161,41 @@ class PolicyVersionAdmin(EditingAdmin):
         program = contents.get("program")
         if isinstance(program, Program) and version.pk != version.environment.policy_version_id:
             contents["trial"] = trial_of(program)
+        if asked is not None:
+            contents |= {
+                "outdated": publishing.outdated_because(asked), "is_own": publishing.is_own(asked, request.user),
+            }  # fmt: skip
         source_page = f"{_url('change', version)}#L"
         return self._page(
             request, "activate", version,
-            chosen=active, source_page=source_page, refusal=refusal, **contents, **_sides(rows),
+            chosen=active, source_page=source_page, refusal=refusal, asked=asked, **contents, **_sides(rows),
         )  # fmt: skip
+
+    def _decide(self, request: HttpRequest, asked: PublishRequest | None) -> HttpResponse | str:
+        """Approve or reject the open request that the page showed; otherwise as `_activate`."""
+        if asked is None or request.POST["request"] != str(asked.pk):
+            return "the request is no longer open"
+        comment, by = request.POST.get("comment", ""), by_admin(request)
+        try:
+            if "approve" not in request.POST:
+                publishing.reject(asked, by, comment)
+                self.log_change(request, asked.version, "Rejected the request.")
+                self.message_user(request, "The request is rejected.", messages.SUCCESS)
+                return HttpResponseRedirect(_url("change", asked.version))
+            published = publishing.approve(asked, by, request.user, comment)
+        except (AuthzError, Unavailable) as reason:
+            return reason.message.partition("\n")[0]
+        self.log_change(request, asked.version, "Approved the request, and activated.")
+        return self._done(request, published)
 
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | str:
         """Activate the version and return a redirect; return the reason for refusing if the page is to ask again."""
         by, force, where = by_admin(request), "force" in request.POST, version.environment_id
         replaces = whole_number(request.POST.get("seen", ""), MAX_VERSION) or 0
         try:
-            published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
+            published = publishing.activate(
+                where, version.number, force=force, by=by, replaces=replaces, user=request.user
+            )
         except PolicyTestsFailed:
             return "its tests fail. Select the box below to activate it anyway"
         except ActiveVersionChanged as reason:
@@ -178,7 +203,7 @@ class PolicyVersionAdmin(EditingAdmin):
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))
-        self.log_change(request, version, "Activated.")
+        self.log_change(request, version, "Requested to activate." if published.is_requested else "Activated.")
         return self._done(request, published)
 
     def _version(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
@@ -201,6 +226,7 @@ class PolicyVersionAdmin(EditingAdmin):
             "may_publish": self.has_add_permission(request),
             "may_activate": self.has_change_permission(request),
             "figures": RecordedResults.of_version(version) if version else None,
+            "requests": version.requests.all() if version else (),
         }
         return TemplateResponse(request, f"{_PAGES}/{name}.html", context | shown)
 
@@ -209,7 +235,11 @@ class PolicyVersionAdmin(EditingAdmin):
             published = replace(published, ignored=Ignored())
         message = published.message[0].upper() + published.message[1:] + "."
         drafted = published.draft
-        is_doubtful = published.ignored.count or (drafted and (drafted.untested or not drafted.report.success))
+        is_doubtful = (
+            published.is_requested
+            or published.ignored.count
+            or (drafted and (drafted.untested or not drafted.report.success))
+        )
         self.message_user(request, message, messages.WARNING if is_doubtful else messages.SUCCESS)
         if not self.has_view_or_change_permission(request):
             return HttpResponseRedirect(reverse("admin:index"))

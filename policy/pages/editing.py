@@ -214,8 +214,8 @@ def check(sent: dict, with_facts: bool) -> Submitted:
     return _outcome(sent, partial(_checked, with_facts))
 
 
-def publish(sent: dict, by: By) -> Submitted:
-    return _outcome(sent, partial(_published, by))
+def publish(sent: dict, by: By, user: publishing.User, may_publish: bool) -> Submitted:
+    return _outcome(sent, partial(_published, by, user, may_publish))
 
 
 def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
@@ -249,10 +249,11 @@ def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     return Submitted(note=f"{note}; not published", excerpts=warnings)
 
 
-def _published(by: By, sent: dict, source: Source) -> Submitted:
-    where, name, force, note = sent["environment"].pk, source.filename, sent["force"], sent["note"]
-    replaces = sent["seen"] or 0
-    published = publishing.publish(where, source.text, name, force=force, by=by, note=note, replaces=replaces)
+def _published(by: By, user: publishing.User, may_publish: bool, sent: dict, source: Source) -> Submitted:
+    published = publishing.publish(
+        sent["environment"].pk, source.text, source.filename, force=sent["force"], by=by, note=sent["note"],
+        replaces=sent["seen"] or 0, user=user, may_publish=may_publish,
+    )  # fmt: skip
     return Submitted(published=published)
 
 
@@ -375,8 +376,6 @@ class EditingAdmin(admin.ModelAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return self._editor(request, PolicyForm(initial=self._start(request)), Submitted())
-        if "_check" not in request.POST and not self.has_add_permission(request):
-            raise PermissionDenied
         form = PolicyForm(request.POST)
         is_valid = form.is_valid()
         if not _is_theirs(request):
@@ -384,12 +383,16 @@ class EditingAdmin(admin.ModelAdmin):
         if not is_valid:
             return self._editor(request, form, Submitted(trouble="not published. Correct the errors below"))
         sent = form.cleaned_data
-        outcome = check(sent, may_view_facts(request)) if "_check" in request.POST else publish(sent, by_admin(request))
+        if "_check" in request.POST:
+            outcome = check(sent, may_view_facts(request))
+        else:
+            outcome = publish(sent, by_admin(request), request.user, self.has_add_permission(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
         publishing.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])
         if not outcome.published.is_unchanged:
-            self.log_addition(request, outcome.published.version, "published")
+            what = "requested to publish" if outcome.published.is_requested else "published"
+            self.log_addition(request, outcome.published.version, what)
         return self._done(request, outcome.published)
 
     def _start(self, request: HttpRequest) -> dict[str, object]:
@@ -437,6 +440,7 @@ class EditingAdmin(admin.ModelAdmin):
             force=bool(sent.get("force")),
             panes=self.panes(request),
             is_bound=form.is_bound,
+            only_requests=not self.has_add_permission(request) or environment.needs_approval,
         )
 
     def panes(self, request: HttpRequest) -> list[Pane]:
