@@ -289,7 +289,7 @@ def version_of(row: ScimResource) -> str:
 # ---- requests -----------------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class ScimRequest(NamedTuple):
     """A request: what it names, and the URL of the interface."""
 
     request: Request
@@ -321,7 +321,7 @@ class Asked(NamedTuple):
 def answer(request: Request) -> Response:
     """Answer a request below `/scim/v2/`; errors of the protocol become its error messages."""
     kind, _, uid = request.headers["PATH_INFO"].removeprefix(ROOT).strip("/").partition("/")
-    asked = Asked(request, kind, uid, public_url_of(request.headers) + ROOT)
+    asked = ScimRequest(request, kind, uid, public_url_of(request.headers) + ROOT)
     try:
         with LENIENT:
             return _answer(asked)
@@ -331,7 +331,7 @@ def answer(request: Request) -> Response:
         return _refused(Error.from_validation_errors(reason)[0])
 
 
-def _answer(asked: Asked) -> Response:
+def _answer(asked: ScimRequest) -> Response:
     about = {"ServiceProviderConfig": _config, "ResourceTypes": _resource_types, "Schemas": _schemas}
     match asked.request.method, asked.kind in MODELS, bool(asked.uid):
         case "GET", False, _ if asked.kind in about:
@@ -354,7 +354,7 @@ def _answer(asked: Asked) -> Response:
     raise NotFoundException(detail="this endpoint does not exist")
 
 
-def _created(asked: Asked) -> Response:
+def _created(asked: ScimRequest) -> Response:
     sent = MODELS[asked.kind].model_validate(asked.request.data, scim_ctx=Context.RESOURCE_CREATION_REQUEST)
 
     def create(directory: Directory) -> ScimResource:
@@ -367,7 +367,7 @@ def _created(asked: Asked) -> Response:
     return response
 
 
-def _changed(asked: Asked, changed: Callable[[Asked, Resource], Resource]) -> Response:
+def _changed(asked: ScimRequest, changed: Callable[[ScimRequest, Resource], Resource]) -> Response:
     def change(directory: Directory) -> ScimResource:
         row = directory.row(asked.kind, asked.uid, asked.expected)
         return directory.save(row, changed(asked, resource_of(row)))
@@ -379,13 +379,13 @@ def _changed(asked: Asked, changed: Callable[[Asked, Resource], Resource]) -> Re
     return response
 
 
-def _replacement(asked: Asked, before: Resource) -> Resource:
+def _replacement(asked: ScimRequest, before: Resource) -> Resource:
     sent = MODELS[asked.kind].model_validate(asked.request.data, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST)
     sent.replace(before)
     return sent
 
 
-def _patched(asked: Asked, before: Resource) -> Resource:
+def _patched(asked: ScimRequest, before: Resource) -> Resource:
     kind = PatchOp[MODELS[asked.kind]]
     sent = kind.model_validate(_without_ids(asked.request.data), scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     sent.patch(before)
@@ -401,7 +401,7 @@ def _without_ids(body: Any) -> Any:
     return body
 
 
-def _list(asked: Asked, params: dict[str, Any]) -> Response:
+def _list(asked: ScimRequest, params: dict[str, Any]) -> Response:
     kinds = [asked.kind] if asked.kind in MODELS else [*MODELS]
     model = reduce(or_, [MODELS[kind] for kind in kinds])
     search = SearchRequest[model].model_validate(params, scim_ctx=Context.SEARCH_REQUEST)
@@ -428,7 +428,7 @@ def _listed(model: Any, page: list[Resource], total: int, start: int = 1, search
 
 
 def _one(
-    asked: Asked, row: ScimResource, status: int = 200, context: Context = Context.RESOURCE_QUERY_RESPONSE
+    asked: ScimRequest, row: ScimResource, status: int = 200, context: Context = Context.RESOURCE_QUERY_RESPONSE
 ) -> Response:
     search = SearchRequest[MODELS[asked.kind]].model_validate(dict(asked.request.query_params.items()))
     response = _response(_described(row, asked.url), context, search, status)
@@ -457,7 +457,7 @@ def _refused(error: Error) -> Response:
 # ---- discovery ----------------------------------------------------------------------------------------------------
 
 
-def _about(asked: Asked, found: Any) -> Response:
+def _about(asked: ScimRequest, found: Any) -> Response:
     caller(asked.request)
     if not isinstance(found, list):
         return _response(found, Context.RESOURCE_QUERY_RESPONSE)

@@ -163,7 +163,7 @@ class SignIn(_Behind, OIDCAuthenticationRequestView):
     """Sends the browser to the provider."""
 
 
-class Callback(_Behind, OIDCAuthenticationCallbackView):
+class SignInReturn(_Behind, OIDCAuthenticationCallbackView):
     """Receives the browser from the provider."""
 
     def login_success(self) -> HttpResponse:
@@ -187,5 +187,5 @@ def _failed(request: HttpRequest) -> HttpResponse:
 
 urlpatterns = [
     path("authenticate/", SignIn.as_view(), name="oidc_authentication_init"),
-    path("callback/", Callback.as_view(), name="oidc_authentication_callback"),
+    path("callback/", SignInReturn.as_view(), name="oidc_authentication_callback"),
 ]

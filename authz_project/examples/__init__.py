@@ -18,7 +18,7 @@ from facts.wire import Fact, fact_from_json
 from policy.core.journal import By, changing
 from policy.errors import AuthzError, NotFound
 from policy.models import Environment
-from policy.publishing import active_version, publish
+from policy.publishing import NotApproved, active_version, publish
 
 FOLDER = Path(__file__).with_name("worlds")
 NAMES = ("code", "documents", "saas", "company", "clinic")  # in the recommended order
@@ -124,9 +124,11 @@ def load(environment_id: int, example: Example, by: By) -> LoadedExample:
         _check_facts(environment_id, example)
         return LoadedExample(number, len(example.stored_facts), is_unchanged=True)
     within = partial(_changing_what_is_empty, environment_id, example)
-    version = publish(environment_id, example.policy, example.filename, within=within, by=by).version
+    published = publish(environment_id, example.policy, example.filename, within=within, by=by)
+    if published.is_requested:
+        raise NotApproved(f"{published.message}. Load the example again then")
     stored = loading.load(environment_id, enumerate(example.stored_facts, 1), by=by)
-    return LoadedExample(version.number, stored.read)
+    return LoadedExample(published.version.number, stored.read)
 
 
 @contextmanager

@@ -235,11 +235,8 @@ class PolicyVersionAdmin(EditingAdmin):
             published = replace(published, ignored=Ignored())
         message = published.message[0].upper() + published.message[1:] + "."
         drafted = published.draft
-        is_doubtful = (
-            published.is_requested
-            or published.ignored.count
-            or (drafted and (drafted.untested or not drafted.report.success))
-        )
+        is_untested = drafted and (drafted.untested or not drafted.report.success)
+        is_doubtful = published.is_requested or published.ignored.count or is_untested
         self.message_user(request, message, messages.WARNING if is_doubtful else messages.SUCCESS)
         if not self.has_view_or_change_permission(request):
             return HttpResponseRedirect(reverse("admin:index"))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from django.apps import apps
@@ -96,7 +97,11 @@ def pages(there: There) -> Iterator[tuple[str, str]]:
         known = there.arguments() | {"object_id": there.arguments().get(short.partition("_")[0], 1)}
         known |= {"id": known["object_id"], "name": "ask" if name == "go" else "clinic", "number": 1}
         known |= {"environment_id": there.api.environment.pk, "app_label": "auth"}
-        yield short, "/admin/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(known[found[1]]), pattern)
+        yield short, "/admin/" + re.sub(r"<(?:\w+:)?(\w+)>", partial(_argument, known), pattern)
+
+
+def _argument(known: dict[str, object], found: re.Match[str]) -> str:
+    return str(known[found[1]])
 
 
 def walked(patterns: list, before: str = "") -> Iterator[tuple[str | None, str]]:

@@ -233,7 +233,7 @@ def test_what_entra_sends(directory):
     group = directory.group("Engineering")
     directory.patch(f"/Groups/{group}", {"op": "Add", "path": "members", "value": [{"$ref": None, "value": user}]})
     assert WRITER in directory.facts("Test_User")
-    listed = directory.ask("GET", f'/Groups?excludedAttributes=members&filter=displayName eq "engineering"').data
+    listed = directory.ask("GET", '/Groups?excludedAttributes=members&filter=displayName eq "engineering"').data
     assert "members" not in listed["Resources"][0]
     directory.patch(f"/Groups/{group}", {"op": "Remove", "path": "members", "value": [{"$ref": None, "value": user}]})
     assert WRITER not in directory.facts("Test_User")

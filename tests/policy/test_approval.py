@@ -6,6 +6,7 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 from django.test import Client
 
+from authz_project import examples
 from authz_project.keys import create_key
 from authz_project.roles import create_groups
 from policy import publishing
@@ -124,6 +125,14 @@ def test_a_setting_that_changes_while_somebody_publishes_counts(people, where, m
     assert active_number(where) == 1
 
 
+def test_an_example_waits_for_approval(environment):
+    type(environment).objects.update(needs_approval=True)
+    example = examples.examples()[0]
+    with pytest.raises(NotApproved, match="Load the example again"):
+        examples.load(environment.pk, example, By("x"))
+    assert active_number(environment.pk) is None
+
+
 def test_what_cannot_be_published_cannot_be_requested(api, where):
     assert api.post("/policy", {"src": "nonsense"}).status_code == 400
     assert api.post("/policy", {"src": FAILING}).json()["error_type"] == "TestsFailed"
@@ -155,7 +164,7 @@ def test_another_publisher_sees_the_impact_and_approves(people, api, where):
 
 
 def test_whoever_made_the_key_cannot_approve_what_it_requested(people, environment, where):
-    _, token = create_key(environment, "deployment", by=by(people["ann"]))
+    create_key(environment, "deployment", by=by(people["ann"]))
     author = f'key {environment.api_keys.get(label="deployment").pk} "deployment"'
     publish(where, WIDER, None, by=By(author))
     request = PublishRequest.objects.get()
