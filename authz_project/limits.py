@@ -97,8 +97,19 @@ class LoginForm(AdminAuthenticationForm):
         count(one, every)  # before the password is checked, so that concurrent attempts count, too
         cleaned = super().clean()
         LoginAttempts.objects.filter(key=one).delete()
-        LoginAttempts.objects.filter(key=every, count__gt=0).update(count=F("count") - 1)
+        discount_sign_in(self.request)
         return cleaned
+
+
+def count_sign_in(request: HttpRequest) -> None:
+    """Count a sign-in that begins elsewhere; raise `ValidationError` if too many of the address did not succeed."""
+    every = _key(address_of(request))
+    refuse_after({every: FOR_ALL_NAMES})
+    count(every)
+
+
+def discount_sign_in(request: HttpRequest) -> None:
+    LoginAttempts.objects.filter(key=_key(address_of(request)), count__gt=0).update(count=F("count") - 1)
 
 
 def refuse_after(limits: dict[str, int]) -> None:

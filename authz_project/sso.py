@@ -19,13 +19,14 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.contrib.auth.models import Group, User
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import SuspiciousOperation, ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
+from authz_project.limits import count_sign_in, discount_sign_in
 from policy.endpoint import public_url_of
 
 log = logging.getLogger("authz.sso")
@@ -39,6 +40,7 @@ _DISCOVERED = {
 }
 _FAULTS = (requests.RequestException, jwt.PyJWTError, SuspiciousOperation, LookupError, TypeError, ValueError)
 _NAME_CLAIMS = ("preferred_username", "email", "sub")  # the first one that there is names the account
+_SECONDS_TO_RETURN = 900  # from the provider
 _USERNAME = re.compile(r"[\w.@+-]+")  # as Django has it
 _GROUP_CLAIMS = ("groups", "roles")
 
@@ -160,7 +162,16 @@ class _Behind:
 
 
 class SignIn(_Behind, OIDCAuthenticationRequestView):
-    """Sends the browser to the provider."""
+    """Sends the browser to the provider. Each time stores a session, so that the number per address is limited."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        try:
+            count_sign_in(request)
+        except ValidationError as reason:
+            return _failed(request, reason.message)
+        request.session.set_expiry(_SECONDS_TO_RETURN)
+        answer: HttpResponse = super().get(request)
+        return answer
 
 
 class SignInReturn(_Behind, OIDCAuthenticationCallbackView):
@@ -168,6 +179,7 @@ class SignInReturn(_Behind, OIDCAuthenticationCallbackView):
 
     def login_success(self) -> HttpResponse:
         answer: HttpResponse = super().login_success()
+        discount_sign_in(self.request)
         self.request.session.set_expiry(settings.OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS)
         return answer
 
@@ -180,8 +192,10 @@ def _told(reason: Exception) -> str:
     return str(reason) if type(reason) is SuspiciousOperation else type(reason).__name__
 
 
-def _failed(request: HttpRequest) -> HttpResponse:
-    messages.error(request, "Sign-in failed, or no role is given to your groups. Ask an administrator.")
+def _failed(
+    request: HttpRequest, why: str = "Sign-in failed, or no role is given to your groups. Ask an administrator."
+) -> HttpResponse:
+    messages.error(request, why)
     return HttpResponseRedirect(reverse("admin:login"))
 
 

@@ -10,11 +10,13 @@ import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import include, path
 from oidc_provider_mock import run_server_in_thread
 
 from authz_project import sso, urls
+from authz_project.limits import FOR_ALL_NAMES
 from authz_project.roles import create_groups
 from authz_project.settings import roles
 from tests.service import start_service
@@ -156,6 +158,19 @@ def test_the_request_to_the_provider_has_state_nonce_and_challenge(provider, set
     assert sent["redirect_uri"] == ["https://authz.example.org/admin/oidc/callback/"]
     assert (sent["response_type"], sent["code_challenge_method"]) == (["code"], ["S256"])
     assert all(len(sent[name][0]) >= 32 for name in ("state", "nonce", "code_challenge"))
+
+
+def test_sign_ins_that_come_to_nothing_are_limited_per_address(provider):
+    provider("ann", ["staff"])
+    for _ in range(FOR_ALL_NAMES + 2):
+        assert signed_in("ann")[1]["Location"] == "/admin/facts/signature/"
+    for _ in range(FOR_ALL_NAMES):
+        assert "oauth2/authorize" in Client().get(START)["Location"]
+    sessions = Session.objects.count()
+    browser = Client()
+    assert browser.get(START)["Location"] == "/admin/login/" and Session.objects.count() == sessions
+    assert "Too many failed logins" in browser.get("/admin/login/").content.decode()
+    assert "oauth2/authorize" in Client().get(START, REMOTE_ADDR="192.0.2.7")["Location"]
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
