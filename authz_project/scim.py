@@ -18,6 +18,7 @@ import email_validator
 import orjson
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from pydantic import ValidationError
 from scim2_models import (
     AuthenticationScheme,
@@ -43,6 +44,7 @@ from scim2_models import (
     SearchRequest,
     ServiceProviderConfig,
     Sort,
+    TooManyException,
     UniquenessException,
     User,
 )
@@ -59,6 +61,7 @@ from policy.yaml_text import LocatedMap, YamlRejected, document_from_yaml
 ROOT = "/scim/v2"
 CONTENT_TYPE = "application/scim+json"
 MOST = 200  # resources per page
+MOST_SEARCHED = 5_000  # resources that a filter is applied to; each takes up to a millisecond
 
 # ---- the mapping --------------------------------------------------------------------------------------------------
 # Names in braces are replaced by attributes. While a text is parsed as a fact, a private character stands for each, so
@@ -333,7 +336,8 @@ def answer(request: Request) -> Response:
 
 def _answer(asked: ScimRequest) -> Response:
     about = {"ServiceProviderConfig": _config, "ResourceTypes": _resource_types, "Schemas": _schemas}
-    match asked.request.method, asked.kind in MODELS, bool(asked.uid):
+    method = "GET" if asked.request.method == "HEAD" else asked.request.method
+    match method, asked.kind in MODELS, bool(asked.uid):
         case "GET", False, _ if asked.kind in about:
             return _about(asked, about[asked.kind](asked.url))
         case "GET", True, False:
@@ -344,7 +348,7 @@ def _answer(asked: ScimRequest) -> Response:
             return _one(asked, asked.directory().row(asked.kind, asked.uid))
         case "POST", True, False:
             return _created(asked)
-        case ("PUT" | "PATCH") as method, True, True:
+        case "PUT" | "PATCH", True, True:
             return _changed(asked, _replacement if method == "PUT" else _patched)
         case "DELETE", True, True:
             asked.written(lambda directory: directory.remove(directory.row(asked.kind, asked.uid, asked.expected)))
@@ -408,18 +412,34 @@ def _list(asked: ScimRequest, params: dict[str, Any]) -> Response:
     rows = asked.directory().rows.filter(kind__in=kinds).order_by("pk")
     found: Any = rows
     if search.filter is not None:
-        if exact := _EXACT.fullmatch(params["filter"].strip()):
-            column = "external_id" if exact[1].lower() == "externalid" else "name"
-            text = str(orjson.loads(exact[2]))
-            rows = rows.filter(**{column: text if column == "external_id" else _key(text)}) if "\0" not in text else ()
-        found = [row for row in rows if search.filter.match(_described(row, asked.url))]
+        rows = _narrowed(rows, kinds, params["filter"].strip())
+        looked_at = list(rows[: MOST_SEARCHED + 1])
+        if len(looked_at) > MOST_SEARCHED:
+            detail = f"this filter would search more than {MOST_SEARCHED:,} resources; begin it with userName eq …"
+            raise TooManyException(detail=detail)
+        found = [row for row in looked_at if search.filter.match(_described(row, asked.url))]
     total = len(found) if isinstance(found, list) else found.count()
     start, count = search.start_index or 1, min(MOST if search.count is None else search.count, MOST)
     page = [_described(row, asked.url) for row in found[start - 1 : start - 1 + count]]
     return _listed(model, page, total, start, search)
 
 
-_EXACT = re.compile(r'(userName|displayName|externalId)\s+eq\s+("(?:[^"\\]|\\.)*")', re.IGNORECASE)
+# A filter that can hold for one resource only: `userName eq "ann"`, alone or with more that must hold, too.
+_EXACT = re.compile(r'(\w+)\s+eq\s+("(?:[^"\\]|\\.)*")(?:\s+and\s+(?!.*\bor\b).*)?', re.IGNORECASE | re.DOTALL)
+_COLUMNS = {
+    "Users": {"username": "name", "externalid": "external_id", "id": "uid"},
+    "Groups": {"displayname": "name", "externalid": "external_id", "id": "uid"},
+}
+
+
+def _narrowed(rows: QuerySet[ScimResource], kinds: list[str], text: str) -> QuerySet[ScimResource]:
+    """Return the rows for which the filter may hold, by an index if it begins with one of these attributes."""
+    exact = _EXACT.fullmatch(text)
+    column = _COLUMNS[kinds[0]].get(exact[1].lower()) if exact and len(kinds) == 1 else None
+    if exact is None or column is None:
+        return rows
+    value = str(orjson.loads(exact[2]))
+    return rows.none() if "\0" in value else rows.filter(**{column: _key(value) if column == "name" else value})
 
 
 def _listed(model: Any, page: list[Resource], total: int, start: int = 1, search: Any = None) -> Response:

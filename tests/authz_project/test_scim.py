@@ -13,6 +13,7 @@ from django.test import Client
 from scim2_client.engines.wsgi import WSGISCIMClient
 from scim2_tester import Status, check_server
 
+from authz_project import scim
 from authz_project.keys import create_key
 from authz_project.management.commands.serve import scim_mapping
 from authz_project.models import ScimResource
@@ -56,7 +57,7 @@ class Directory:
             method, f"/scim/v2{path}", sent, "application/scim+json", headers=key
         )
         assert answer.status_code == status, answer.content
-        assert status >= 204 or answer["Content-Type"] == "application/scim+json"
+        assert status >= 204 or method == "HEAD" or answer["Content-Type"] == "application/scim+json"
         answer.data = json.loads(answer.content) if answer.content else None
         return answer
 
@@ -277,6 +278,24 @@ def test_lists_come_in_pages(directory):
     assert (page["totalResults"], page["itemsPerPage"], page["startIndex"]) == (5, 2, 2)
     assert directory.ask("GET", "/Users?count=0").data["totalResults"] == 5
     assert directory.ask("GET", '/Users?filter=userName sw "user"&startIndex=5').data["itemsPerPage"] == 1
+
+
+def test_filters_by_name_use_an_index_and_others_search_a_limited_number(directory, monkeypatch):
+    ann, ben = directory.user("ann", displayName="ben", externalId="1"), directory.user("ben")
+    group = directory.group("ann", ben)
+    monkeypatch.setattr(scim, "MOST_SEARCHED", 1)
+
+    def found(path: str) -> list[str]:
+        return [each["id"] for each in directory.ask("GET", path).data["Resources"]]
+
+    assert found('/Users?filter=userName eq "ANN"') == found('/Users?filter=externalId eq "1"') == [ann]
+    assert found(f'/Groups?filter=id eq "{group}" and members eq "{ben}"') == [group]
+    for text in ('displayName eq "ben"', 'userName eq "ann" and title pr or userName eq "ben"', "title pr"):
+        assert directory.ask("GET", f"/Users?filter={text}", None, 400).data["scimType"] == "tooMany"
+    monkeypatch.setattr(scim, "MOST_SEARCHED", 10)
+    assert found('/Users?filter=displayName eq "ben"') == [ann]
+    assert found('/Users?filter=userName eq "ann" and title pr or userName eq "ben"') == [ben]
+    assert directory.ask("HEAD", "/Users").content == b""
 
 
 def test_a_resource_that_has_changed_is_not_overwritten(directory):
