@@ -29,7 +29,7 @@ ROLES: dict[str, tuple[tuple[type[models.Model], str], ...]] = {
 
 def create_groups(using: str, apps: Apps, **_: object) -> None:
     """Create the groups that are missing, after a migration. Existing ones are left as they are."""
-    needed = {Group, *(model for given in ROLES.values() for model, _ in given)}
+    needed: set[type[models.Model]] = {Group, *(model for given in ROLES.values() for model, _ in given)}
     known = {model._meta.label for model in apps.get_models()}
     if not known >= {model._meta.label for model in needed}:  # migrated to an earlier state
         return

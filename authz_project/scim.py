@@ -51,7 +51,15 @@ from scim2_models import (
 
 from authz_project.models import ScimResource
 from facts import store
-from facts.wire import Fact, FactPattern, fact_from_json, fact_to_json, pattern_from_json, pattern_from_text
+from facts.wire import (
+    Fact,
+    FactPattern,
+    exact_pattern,
+    fact_from_json,
+    fact_to_json,
+    pattern_from_json,
+    pattern_from_text,
+)
 from policy.active import confirm
 from policy.core.journal import By
 from policy.endpoint import OFFSET, Request, Response, caller, public_url_of, unconfirmed_caller
@@ -186,6 +194,11 @@ def _members(resource: Resource | None) -> set[str]:
     return {str(member.value) for member in listed}
 
 
+def _of(message: Any, model: Any) -> Any:
+    """Return a message of the protocol about resources of the model."""
+    return message[model]
+
+
 class Directory:
     """The resources of an environment in one transaction, and the changes of facts that follow from theirs."""
 
@@ -255,7 +268,7 @@ class Directory:
             row.facts = orjson.dumps([fact_to_json(fact) for fact in sorted(after, key=str)]).decode()
             row.save(update_fields=["facts"])
         if self._gone or self._left:
-            exact = [store.exact_pattern(fact) for fact in self._gone - new]
+            exact = [exact_pattern(fact) for fact in self._gone - new]
             yield store.Deletes([*exact, *self._left])
         if new:
             yield store.Inserts(sorted(new, key=str))
@@ -390,7 +403,7 @@ def _replacement(asked: ScimRequest, before: Resource) -> Resource:
 
 
 def _patched(asked: ScimRequest, before: Resource) -> Resource:
-    kind = PatchOp[MODELS[asked.kind]]
+    kind = _of(PatchOp, MODELS[asked.kind])
     sent = kind.model_validate(_without_ids(asked.request.data), scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     sent.patch(before)
     return before
@@ -408,7 +421,7 @@ def _without_ids(body: Any) -> Any:
 def _list(asked: ScimRequest, params: dict[str, Any]) -> Response:
     kinds = [asked.kind] if asked.kind in MODELS else [*MODELS]
     model = reduce(or_, [MODELS[kind] for kind in kinds])
-    search = SearchRequest[model].model_validate(params, scim_ctx=Context.SEARCH_REQUEST)
+    search = _of(SearchRequest, model).model_validate(params, scim_ctx=Context.SEARCH_REQUEST)
     rows = asked.directory().rows.filter(kind__in=kinds).order_by("pk")
     found: Any = rows
     if search.filter is not None:
@@ -443,14 +456,14 @@ def _narrowed(rows: QuerySet[ScimResource], kinds: list[str], text: str) -> Quer
 
 
 def _listed(model: Any, page: list[Resource], total: int, start: int = 1, search: Any = None) -> Response:
-    listed = ListResponse[model](total_results=total, start_index=start, items_per_page=len(page), resources=page)
+    listed = _of(ListResponse, model)(total_results=total, start_index=start, items_per_page=len(page), resources=page)
     return _response(listed, Context.RESOURCE_QUERY_RESPONSE, search)
 
 
 def _one(
     asked: ScimRequest, row: ScimResource, status: int = 200, context: Context = Context.RESOURCE_QUERY_RESPONSE
 ) -> Response:
-    search = SearchRequest[MODELS[asked.kind]].model_validate(dict(asked.request.query_params.items()))
+    search = _of(SearchRequest, MODELS[asked.kind]).model_validate(dict(asked.request.query_params.items()))
     response = _response(_described(row, asked.url), context, search, status)
     response.headers["ETag"] = version_of(row)
     return response
@@ -495,7 +508,7 @@ def _config(url: str) -> ServiceProviderConfig:
         filter=Filter(supported=True, max_results=MOST), change_password=ChangePassword(supported=False),
         sort=Sort(supported=False), etag=ETag(supported=True),
         authentication_schemes=[AuthenticationScheme(
-            type="oauthbearertoken", name="API key", description="A key with the scopes read and facts", primary=True,
+            type=AuthenticationScheme.Type.oauthbearertoken, name="API key", description="A key with the scopes read and facts", primary=True,
         )],
         meta=Meta(resource_type="ServiceProviderConfig", location=f"{url}/ServiceProviderConfig"),
     )  # fmt: skip

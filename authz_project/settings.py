@@ -107,7 +107,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 
 # `serve` sets these, by its options.
 DEV_SERVER = False
-SCIM_MAPPING: object = None  # an `authz_project.scim.ScimMapping`
+SCIM_MAPPING: Any = None  # an `authz_project.scim.ScimMapping`
 METRICS_FOLDER = ""  # where workers write their metrics
 HEALTH_LISTENER: tuple[str, int] | None = None  # host and port of health checks
 

@@ -63,7 +63,7 @@ def _discovered(issuer: str) -> dict[str, str]:
     return found
 
 
-class ProviderBackend(OIDCAuthenticationBackend):
+class ProviderBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
     """Authenticates the code that the provider sent, and gives the user the roles of the provider's groups."""
 
     get_settings = staticmethod(_setting)
@@ -161,7 +161,7 @@ class _Behind:
         return answer
 
 
-class SignIn(_Behind, OIDCAuthenticationRequestView):
+class SignIn(_Behind, OIDCAuthenticationRequestView):  # type: ignore[misc]
     """Sends the browser to the provider. Each time stores a session, so that the number per address is limited."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
@@ -174,7 +174,7 @@ class SignIn(_Behind, OIDCAuthenticationRequestView):
         return answer
 
 
-class SignInReturn(_Behind, OIDCAuthenticationCallbackView):
+class SignInReturn(_Behind, OIDCAuthenticationCallbackView):  # type: ignore[misc]
     """Receives the browser from the provider."""
 
     def login_success(self) -> HttpResponse:

@@ -475,8 +475,8 @@ def outdated_because(request: PublishRequest) -> str:
     environment = request.version.environment_id
     if (active_number(environment) or 0) != request.replaces:
         return "the active policy has changed since the request"
-    drafts = PolicyDraft.objects.filter(user_id=request.user_id, environment_id=environment)
-    if request.user_id and drafts.exclude(source=request.version.source).exists():
+    drafts = PolicyDraft.objects.filter(user=request.user, environment_id=environment)
+    if drafts.exclude(source=request.version.source).exists():
         return "its author has changed the draft since the request"
     return ""
 
