@@ -508,7 +508,8 @@ def _config(url: str) -> ServiceProviderConfig:
         filter=Filter(supported=True, max_results=MOST), change_password=ChangePassword(supported=False),
         sort=Sort(supported=False), etag=ETag(supported=True),
         authentication_schemes=[AuthenticationScheme(
-            type=AuthenticationScheme.Type.oauthbearertoken, name="API key", description="A key with the scopes read and facts", primary=True,
+            type=AuthenticationScheme.Type.oauthbearertoken, name="API key", primary=True,
+            description="A key with the scopes read and facts",
         )],
         meta=Meta(resource_type="ServiceProviderConfig", location=f"{url}/ServiceProviderConfig"),
     )  # fmt: skip

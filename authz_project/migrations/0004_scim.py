@@ -5,7 +5,7 @@ from authz_project.models import new_uid
 
 
 class Migration(migrations.Migration):
-    dependencies = [("authz_project", "0003_key_scopes"), ("policy", "0007_table_prefix")]
+    dependencies = [("authz_project", "0003_key_scopes"), ("authz_policy", "0007_table_prefix")]
 
     operations = [
         migrations.CreateModel(
@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 (
                     "environment",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="policy.environment"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="authz_policy.environment"
                     ),
                 ),
             ],

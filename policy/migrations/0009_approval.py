@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("policy", "0008_roles"),
+        ("authz_policy", "0008_roles"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                 (
                     "version",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="requests", to="policy.policyversion"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="requests", to="authz_policy.policyversion"
                     ),
                 ),
             ],
