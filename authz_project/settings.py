@@ -276,10 +276,6 @@ OIDC_ROLES = roles(env.list("OIDC_ROLES", default=[]))
 OIDC_RP_CLIENT_ID = env.str("OIDC_RP_CLIENT_ID", default="")
 OIDC_RP_CLIENT_SECRET = env.str("OIDC_RP_CLIENT_SECRET", default="")
 OIDC_RP_SCOPES = env.str("OIDC_RP_SCOPES", default="openid email profile")
-OIDC_RP_SIGN_ALGO = "RS256"  # all providers support it
-OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS = 8 * 3600  # then users sign in again, and get the roles of that time
-OIDC_USE_PKCE = True
-OIDC_TIMEOUT = 10  # seconds
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 if OIDC_ISSUER:
     if not re.match(r"https://|http://(localhost|127\.0\.0\.1)[:/]", OIDC_ISSUER):

@@ -31,6 +31,15 @@ from policy.endpoint import public_url_of
 
 log = logging.getLogger("authz.sso")
 
+SESSION_SECONDS = 8 * 3600  # then users sign in again, and get the roles of that time
+_TIMEOUT = 10  # seconds
+# Settings of the library that are always the same here.
+_FIXED = {
+    "OIDC_RP_SIGN_ALGO": "RS256",  # all providers support it
+    "OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS": SESSION_SECONDS,
+    "OIDC_USE_PKCE": True,
+    "OIDC_TIMEOUT": _TIMEOUT,
+}
 # Names in the provider's configuration by the library's settings.
 _DISCOVERED = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
@@ -46,7 +55,9 @@ _GROUP_CLAIMS = ("groups", "roles")
 
 
 def _setting(name: str, *default: Any) -> Any:
-    """Return a setting of the library: discovered, ours, or its default."""
+    """Return a setting of the library: fixed, discovered, from the environment, or its default."""
+    if name in _FIXED:
+        return _FIXED[name]
     if name in _DISCOVERED:
         return _discovered(settings.OIDC_ISSUER)[_DISCOVERED[name]]
     return getattr(settings, name, *default)
@@ -55,7 +66,7 @@ def _setting(name: str, *default: Any) -> Any:
 @cache
 def _discovered(issuer: str) -> dict[str, str]:
     """Return the provider's configuration. Failures are not cached."""
-    answer = requests.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=settings.OIDC_TIMEOUT)
+    answer = requests.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=_TIMEOUT)
     answer.raise_for_status()
     found: dict[str, str] = answer.json()
     if found["issuer"] != issuer:
@@ -91,7 +102,7 @@ class ProviderBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
 
     def retrieve_matching_jwk(self, token: str) -> Any:
         """Return the key that the token names, or the only key: the library requires a name."""
-        answer = requests.get(self.OIDC_OP_JWKS_ENDPOINT, timeout=settings.OIDC_TIMEOUT)
+        answer = requests.get(self.OIDC_OP_JWKS_ENDPOINT, timeout=_TIMEOUT)
         answer.raise_for_status()
         name = jwt.get_unverified_header(token).get("kid")
         (key,) = (key for key in jwt.PyJWKSet.from_dict(answer.json()).keys if name in (None, key.key_id))
@@ -168,7 +179,7 @@ class SignIn(_Behind, OIDCAuthenticationRequestView):  # type: ignore[misc]
         try:
             count_sign_in(request)
         except ValidationError as reason:
-            return _failed(request, reason.message)
+            return _failed(request, str(reason.message))
         request.session.set_expiry(_SECONDS_TO_RETURN)
         answer: HttpResponse = super().get(request)
         return answer
@@ -180,7 +191,7 @@ class SignInReturn(_Behind, OIDCAuthenticationCallbackView):  # type: ignore[mis
     def login_success(self) -> HttpResponse:
         answer: HttpResponse = super().login_success()
         discount_sign_in(self.request)
-        self.request.session.set_expiry(settings.OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS)
+        self.request.session.set_expiry(SESSION_SECONDS)
         return answer
 
     def login_failure(self) -> HttpResponse:

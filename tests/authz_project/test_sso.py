@@ -76,7 +76,7 @@ def names(user: User) -> set[str]:
     return {group.name for group in user.groups.all()}
 
 
-def test_groups_at_the_provider_are_roles_here(provider, settings):
+def test_groups_at_the_provider_are_roles_here(provider):
     provider("ann", ["team", "ops", "unknown", 7])
     browser, answer = signed_in("ann")
     assert (answer.status_code, answer["Location"]) == (302, "/admin/facts/signature/")
@@ -86,7 +86,7 @@ def test_groups_at_the_provider_are_roles_here(provider, settings):
         True, False, "ann@example.org", False,
     )  # fmt: skip
     assert browser.get("/admin/authz_project/apikey/").status_code == 200
-    assert browser.session.get_expiry_age() == settings.OIDC_RENEW_ID_TOKEN_EXPIRY_SECONDS
+    assert browser.session.get_expiry_age() == sso.SESSION_SECONDS
 
 
 def test_leaving_a_group_takes_its_role_from_all_sessions_at_the_next_sign_in(provider):
