@@ -60,11 +60,12 @@ ENTRIES = (
     NavigationEntry(
         "history", "History", (_FACTS,), ("authz_facts_signature_history", "authz_facts_signature_revision", _REVIEW)
     ),
+    NavigationEntry("decisions", "Decisions", (_POLICY, _FACTS), ("decisions",)),
     NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
     NavigationEntry("facts", "Facts", (_FACTS,), ("authz_facts_",)),
     NavigationEntry("keys", "API keys", (_KEYS,), ("authz_project_apikey",)),
 )
-SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
+SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "decisions", "keys")
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
 _WITHOUT_ENVIRONMENT = {"keys"}  # pages about all environments
 
@@ -79,7 +80,7 @@ class NavigationLink:
 def links(request: HttpRequest) -> list[NavigationLink]:
     """Return the entries that the user may open."""
     here = entry_of_page(request)
-    entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
+    entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name) and is_shown(name)]
     return [NavigationLink(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
 
 
@@ -100,6 +101,11 @@ def url_of(name: str) -> str:
 def may_go(request: HttpRequest, name: str) -> bool:
     """Return whether the user may view or change all models that an entry requires."""
     return all(may_view(request, model) for model in _BY_NAME[name].needs)
+
+
+def is_shown(name: str) -> bool:
+    """Return whether the navigation has the entry: that of decisions only if they are logged."""
+    return name != "decisions" or bool(settings.DECISION_LOG)
 
 
 def may_view(request: HttpRequest, model: str) -> bool:
@@ -393,6 +399,8 @@ def _address(name: str, environment: Environment) -> str:
             return f"{reverse('admin:authz_facts_signature_changelist')}?environment={environment.pk}"
         case "history":
             return f"{reverse('admin:authz_facts_signature_history')}?environment={environment.pk}"
+        case "decisions":
+            return f"{reverse('admin:decisions')}?environment={environment.slug}"
         case "editor":
             return f"{reverse('admin:authz_policy_policyversion_add')}?environment={environment.slug}"
         case "versions":

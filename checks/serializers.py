@@ -1,6 +1,6 @@
 """Decode the request bodies of checks and lists, and describe them by JSON schemas."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 from rest_framework import serializers
 
@@ -167,6 +167,7 @@ CALL = JsonType(call_from_json, ref("Call"))
 CALLS = JsonType(calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
 CONSTRAINTS = JsonType(constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
 CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
+TEXT = JsonType(partial(wire.id_from_json, STRING), ref("Id"))
 FLAG = JsonType(flag_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})
 PAGE_TOKEN = JsonType(any_json, {"type": "string"})
@@ -304,6 +305,14 @@ class FactQuery(serializers.Serializer):
 class Expectation(serializers.Serializer):
     request_id = DecodedField(NAME)
     expected = DecodedField(FLAG)
+
+
+class AgentEvent(serializers.Serializer):
+    """An event in a session of an agent. All other members, such as `tool_name` or `message`, are stored as sent."""
+
+    agent_id = DecodedField(TEXT)
+    session_id = DecodedField(TEXT)
+    users = DecodedField(VALUES, optional=True, absent=(), help_text="The users on whose behalf the agent acts.")
 
 
 def actions_queries_from_json(raw: object, path: str) -> list[dict]:

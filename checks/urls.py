@@ -1,8 +1,12 @@
 """URLs of the endpoints for checks, below /api."""
 
 from checks import views
+from checks.decisions.log import EVENTS
+from policy.endpoint import Endpoint
 
-endpoints = {
+KINDS_OF_EVENTS = ("tool_call_request", "tool_call_response", "tool_call_error", "message_from_user", "message_to_user")
+
+endpoints: dict[str, Endpoint] = {
     "authorize": views.Authorize(),
     "actions": views.Actions(),
     "list": views.List(),
@@ -13,4 +17,5 @@ endpoints = {
     "bulk_actions": views.BulkActions(),
     "explain": views.Explain(),
     "expect": views.Expect(),
+    **{EVENTS + kind: views.RecordEvent() for kind in KINDS_OF_EVENTS},
 }

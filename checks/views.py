@@ -14,7 +14,7 @@ from checks import serializers
 from checks.asking import ask, by_rows, paging, run
 from checks.asking.ask import confirmed
 from checks.asking.question import Asked, Cache, Query, Question, SnapshotState, allow, by_ids
-from checks.decisions.log import note
+from checks.decisions.log import note, record
 from checks.engine.compile import AnswerRow
 from checks.explain import explain
 from checks.explain.explain import explanation_to_json
@@ -449,6 +449,27 @@ class Expect(Asking):
     def post(self, request: Request) -> Response:
         decoded(self.body, request.data)
         return changed("noted", current_offset(caller(request).environment_id))
+
+
+class RecordEvent(Asking):
+    """Stores what an agent does in the decision log, as the published clients send it."""
+
+    body = serializers.AgentEvent
+    docs: ClassVar = {
+        "POST": Doc(
+            "Record an event of an agent",
+            ref("Message"),
+            "Stored in the decision log. If there is none, nothing is stored, and the message says so.",
+            has_offset=True,
+        )
+    }
+
+    def post(self, request: Request) -> Response:
+        decoded(self.body, request.data)
+        who = caller(request)
+        offset = current_offset(who.environment_id)
+        has_log = record(request, who, offset)
+        return changed("recorded" if has_log else "not recorded: DECISION_LOG is not set", offset)
 
 
 def moment_asked(request: Request, who: Caller) -> Moment | None:

@@ -276,6 +276,7 @@ BODIES: dict[str, type[serializers.Serializer]] = {
     "Query": questions.EvaluateQuery,
     "FactQuery": questions.FactQuery,
     "Expectation": questions.Expectation,
+    "AgentEvent": questions.AgentEvent,
     "Evaluation": authzen.Evaluation,
     "Evaluations": authzen.Evaluations,
     "SubjectSearch": authzen.SubjectSearch,

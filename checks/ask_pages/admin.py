@@ -21,6 +21,7 @@ from checks.ask_pages.pages import ask_page, program_or_none, sections, short_ad
 from checks.ask_pages.question import filled, page_url, suggestions
 from checks.compare.preview import preview, previewed
 from checks.compare.review_page import ReviewForm, review_for_page
+from checks.decisions.page import page_of_log
 from checks.picture.drawing import layout_of_sheet, picture_of
 from checks.picture.graph import sheets_of
 from checks.picture.page import KINDS as FILE_KINDS
@@ -31,7 +32,7 @@ from facts.pages.admin import FactAdmin
 from policy.endpoint import public_url_of
 from policy.errors import AuthzError
 from policy.language.source import Source
-from policy.models import Environment, PolicyVersion
+from policy.models import Environment, PolicyVersion, default_environment, environment_named
 from policy.pages.admin import PolicyVersionAdmin
 from policy.pages.editing import LatestOnly, Pane, editor_url_name, program_of
 from policy.publishing import active_version
@@ -73,6 +74,19 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             for name, view in pages.items()
         ]
         return extra + super().get_urls()
+
+    def site_urls(self):
+        """Return the URL of the page of decisions, which belongs to no version."""
+        return [path("decisions/", self.admin_site.admin_view(self.decisions_view), name="decisions")]
+
+    def decisions_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the decision log."""
+        if not self._may_compare(request):
+            raise PermissionDenied
+        environment = environment_named(request.GET.get("environment", "")) or default_environment()
+        shown = page_of_log(request, environment) | {"environments": Environment.objects.all()}
+        context = self.admin_site.each_context(request) | {"title": "Decisions", "opts": self.opts} | shown
+        return TemplateResponse(request, "admin/authz_checks/decisions.html", context)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -196,7 +196,7 @@ def _commands(asked: PageQuestion) -> Iterator[str]:
     if any(each is not None and each.ids == (ANY,) for each in (asked.actor, asked.action, asked.resource)):
         return  # the command has no notation for any value
     assert asked.resource is not None, "only of what changed, the resources may be open"
-    options = [*_environment(asked), *[f"--context={_text_of(fact)}" for fact in asked.context]]
+    options = [*_environment(asked), *[f"--context={fact_text(fact)}" for fact in asked.context]]
     options += [f"--{name.replace('_', '-')}={value}" for name, value in _moment(asked).items()]
     resource = asked.resource.type if asked.kind.name == "list" else written(Value(*_value(asked.resource)))
     words = [] if asked.kind.name == "actions" else [asked.action.one]
@@ -244,6 +244,6 @@ def _when(moment: AsOf | None) -> str:
     return str(moment) if isinstance(moment, int) or moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
-def _text_of(fact: Fact) -> str:
+def fact_text(fact: Fact) -> str:
     """Return the fact in the command's notation: each argument with its type, in quotes."""
     return f"{fact.predicate}({', '.join(f'{arg.type}:{json_text(arg.id)}' for arg in fact.args)})"

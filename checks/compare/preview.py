@@ -221,6 +221,8 @@ def _given_of_line(
         raise line
     if line.environment != environment_id:
         raise BadLogLine(number, f"it belongs to environment {line.environment}")
+    if line.is_event:
+        raise BadLogLine(number, "it is an event of an agent")
     if line.context_facts_left_out:
         raise BadLogLine(number, "the log entry has no context facts")
     read: Callable[[LogLine, Program | None], AskedTogether] = import_string(_READER)

@@ -68,10 +68,12 @@ class Memo(Generic[Remembered]):
 # {"count": 2, "results": ["a", "b"]}                         of a list; of a long one the first, and a digest of all
 # {"count": 3, "allowed": 1, "results": [true, false, …]}     of many decisions, also AuthZEN's
 # {"characters": 120, "digest": "5f1c…"}                      of SQL
+# {"recorded": true}                                          of an event of an agent, which nothing is decided about
 
 SHOWN = 20  # results of a list to keep
 
 Summary = dict[str, Any]
+RECORDED: Summary = {"recorded": True}
 
 
 def _results_of(body: Any) -> Any:
@@ -85,6 +87,8 @@ def _results_of(body: Any) -> Any:
 
 def summary_of(body: Any) -> Summary:
     """Return the summary of a response body."""
+    if body is RECORDED:
+        return RECORDED
     results = _results_of(body)
     if results is None:
         return {"characters": len(body["sql"]), "digest": _digest(body["sql"].encode())}
@@ -120,6 +124,8 @@ def is_denial(summary: Summary) -> bool:
 def shown(summary: Summary) -> str:
     """Return the summary in a few words: `allowed`, `2 found`, `1 of 3 allowed`."""
     allowed, count = summary.get("allowed"), summary.get("count")
+    if summary == RECORDED:
+        return "recorded"
     if count is None:
         return f"SQL of {summary['characters']:,} characters" if allowed is None else "allowed" if allowed else "denied"
     return f"{count:,} found" if allowed is None else f"{allowed:,} of {count:,} allowed"
@@ -129,7 +135,7 @@ def is_summary(found: dict[str, Any]) -> bool:
     """Return whether an object has the form of a summary."""
     if "count" in found:
         return isinstance(found["count"], int) and isinstance(found.get("results"), list)
-    return isinstance(found.get("allowed"), bool) or isinstance(found.get("characters"), int)
+    return isinstance(found.get("allowed"), bool) or isinstance(found.get("characters"), int) or found == RECORDED
 
 
 # ---- counts of decisions ---------------------------------------------------------------------------------------------
@@ -323,6 +329,9 @@ _OVERHEAD, _A_RESULT = 1_000, 100  # bytes: minimum size of an entry, and approx
 _MOST_NAMES = 10_000
 _CONTEXT = "context_facts"
 _AUTHZEN = "/access/"  # prefix of its paths
+EVENTS = "agents/event/"  # prefix of the endpoints that record events of agents, below /api
+_NAMES_OF_EVENT = ("agent_id", "session_id", "users", "tool_name", "timestamp")  # the rest is what was said or done
+_LARGEST_MEMBER = 10_000  # bytes of a member of an event, as JSON
 _PUBLISHED = b',"is_published_client":true'
 
 
@@ -375,8 +384,20 @@ def note(request: LoggedRequest, who: Caller, answer: object, revision: int, ver
     """Queue an answered question if it is in the sample, or if denials are logged. Never raises an `Exception`."""
     if spans.is_on:
         _notice(answer)
-    if writer is None:
-        return
+    if writer is not None:
+        _queue(writer, request, who, answer, revision, version_id)
+
+
+def record(request: LoggedRequest, who: Caller, revision: int) -> bool:
+    """Queue an event of an agent if it is in the sample; return whether there is a log."""
+    if writer is not None:
+        _queue(writer, request, who, RECORDED, revision, None)
+    return writer is not None
+
+
+def _queue(
+    writer: Writer[LogEntry], request: LoggedRequest, who: Caller, answer: object, revision: int, version_id: int | None
+) -> None:
     try:
         share = settings.DECISION_LOG_SAMPLE  # of all questions
         is_drawn = share >= 1 or random() < share  # noqa: S311  not a secret
@@ -466,7 +487,10 @@ def line_of(entry: LogEntry) -> bytes | None:
     if not (is_drawn or is_denial):
         return None
     more = _PUBLISHED if is_published else b""
-    if not settings.DECISION_LOG_CONTEXT:
+    if answer is RECORDED:
+        question, left_out = event_of(question, settings.DECISION_LOG_CONTEXT)
+        more += b',"context_facts_left_out":%d' % left_out if left_out else b""
+    elif not settings.DECISION_LOG_CONTEXT:
         question, left_out = _without_context_of(path, question)
         more += b',"context_facts_left_out":%d' % left_out if left_out else b""
     if b"\n" in question or b"\r" in question:  # in JSON, a raw newline can only be whitespace between tokens
@@ -540,6 +564,26 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
     return orjson.dumps(body), left_out
 
 
+def event_of(body: bytes, has_contents: bool) -> tuple[bytes, int]:
+    """Return an event with large members replaced by their size and digest.
+
+    Without contents, only its names are kept; the number is that of the other members.
+    """
+    if has_contents and len(body) <= _LARGEST_MEMBER:
+        return body, 0
+    event = orjson.loads(body)
+    kept = {name: value for name, value in event.items() if has_contents or name in _NAMES_OF_EVENT}
+    return orjson.dumps({name: _short(value) for name, value in kept.items()}), len(event) - len(kept)
+
+
+def _short(member: object) -> object:
+    try:
+        text = orjson.dumps(member)
+    except orjson.JSONEncodeError:
+        return {"characters": 0, "digest": ""}  # it nests too deep to be encoded again
+    return member if len(text) <= _LARGEST_MEMBER else {"characters": len(text), "digest": _digest(text)}
+
+
 writer = Writer(settings.DECISION_LOG, line_of) if settings.DECISION_LOG else None
 
 
@@ -574,6 +618,11 @@ class LogLine:
     microseconds: int
     is_published_client: bool = False
     context_facts_left_out: int = 0
+
+    @property
+    def is_event(self) -> bool:
+        """Return whether it is an event of an agent, which cannot be asked again."""
+        return self.answer == RECORDED
 
     @property
     def at(self) -> int:

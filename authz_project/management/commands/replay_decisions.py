@@ -62,6 +62,8 @@ def _told(
             counts["unreadable"] += 1
             yield True, line.message
             continue
+        if line.is_event:
+            continue
         try:
             found = replayed(line, _endpoints_for(line), is_now)
         except NotAsked as reason:

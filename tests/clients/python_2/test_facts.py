@@ -135,7 +135,12 @@ def test_parity_handles_are_told_what_was_expected(world, expected_first):
 
 
 @only_newest
-def test_agents_may_report_what_nobody_keeps(world):
-    agent = world.oso.for_agents("agent", uuid4(), [world.ann])
+def test_every_event_of_an_agent_is_accepted(world, caplog):
+    """The client only logs what is refused. That events are stored, see `tests/checks/test_decision_page.py`."""
+    agent = world.oso.for_agents("agent", uuid4(), [world.ann], run=1)
     agent.tool_call_request("look", {"at": "this"})
-    agent.message_to_user("hello")
+    agent.tool_call_response("look", {"seen": True}, took=3)
+    agent.tool_call_error("look", error="nothing there")
+    agent.message_from_user("look")
+    agent.message_to_user("seen")
+    assert [record for record in caplog.records if record.name.startswith("oso_cloud")] == []
