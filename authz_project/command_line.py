@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Decisions": {
         "ask": "check access, list actions, resources or actors, and explain decisions",
         "review_access": "list who gained and lost access between two moments",
+        "mcp": "serve checks to AI agents by the Model Context Protocol (needs authz-project[mcp])",
         "replay_decisions": "repeat the requests of a decision log and compare the answers",
         "ask_local": "print the SQL that answers a request in your own database",
         "check_bindings": "report problems in data bindings",

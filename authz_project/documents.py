@@ -40,10 +40,12 @@ FRONT = "index"
 ORDER = {
     "Get started": (FRONT, "tutorial", "concepts"),
     "Write policies": ("language", "patterns", "editors"),
-    "Integrate": ("interface", "testing", "django", "local-sql", "syncing", "explaining", "proving", "time", "authzen", "agents"),
+    "Integrate": (
+        "interface", "testing", "django", "local-sql", "syncing", "explaining", "proving", "time", "authzen", "agents",
+    ),
     "Operate": ("commands", "settings", "operations", "scale", "performance"),
     "More": ("glossary", "security", "limitations", "comparison", "moving", "inside", "contributing"),
-}
+}  # fmt: skip
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # allowed image types
 
 

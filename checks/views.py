@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from array import array
 from functools import cached_property, partial
+from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
 import orjson
@@ -14,6 +15,7 @@ from checks import serializers
 from checks.asking import ask, by_rows, paging, run
 from checks.asking.ask import confirmed
 from checks.asking.question import Asked, Cache, Query, Question, SnapshotState, allow, by_ids
+from checks.compare.preview import preview, preview_to_json
 from checks.decisions.log import note, record
 from checks.engine.compile import AnswerRow
 from checks.explain import explain
@@ -37,10 +39,11 @@ from policy.endpoint import (
     ref,
     unconfirmed_caller,
 )
-from policy.errors import MalformedRequest
+from policy.errors import MalformedRequest, Unavailable
 from policy.moments import Moment, moment_of
 from policy.replicas.reading import AttemptResult, read
 from policy.values import STRING
+from policy.views import PolicyBody, publishing_refusal
 
 log = logging.getLogger("authz.request")
 
@@ -253,6 +256,9 @@ def _note(who: Caller, state: SnapshotState) -> None:
     _latest[who.environment_id] = state
 
 
+PREVIEW_SECONDS = 4.0
+MOST_DIFFERENCES = 20  # of each kind of question
+
 # ---- endpoints for each kind of question ----------------------------------------------------------------------------
 
 ANY_ACTION = Asked(STRING)
@@ -431,6 +437,44 @@ class Explain(Answering):
             raise MalformedRequest("would_allow", "not supported with `as_of` and `policy_version`")
         explanation = explain.explain(who, question, moment, with_ways)
         return explanation_to_json(explanation, is_query), explanation
+
+
+class PreviewPolicy(Endpoint):
+    """What a policy would change, without publishing it. It takes seconds, so a process runs one at a time."""
+
+    scopes: ClassVar = {"POST": Scope.POLICY}
+    body = PolicyBody
+    docs: ClassVar = {
+        "POST": Doc(
+            "Preview a policy",
+            ref("PolicyPreview"),
+            "Compiles the policy, runs its tests, and compares decisions over the stored facts with those of the "
+            "active policy, for up to 4 seconds. Nothing is stored.",
+            statuses={503: "Another preview is running, or the database is unreachable or overloaded. Try again."},
+            refused_body="PolicyRefused",
+            has_offset=True,
+        )
+    }
+    _running = Lock()
+
+    def post(self, request: Request) -> Response:
+        who = caller(request)
+        body = PolicyBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        if not self._running.acquire(blocking=False):
+            raise Unavailable("another preview is running; try again")
+        try:
+            offset = current_offset(who.environment_id)
+            found = preview(
+                who.environment_id, body.validated_data["src"], body.validated_data["filename"] or "",
+                seconds=PREVIEW_SECONDS, most=MOST_DIFFERENCES, explains=False,
+            )  # fmt: skip
+        finally:
+            self._running.release()
+        return Response(preview_to_json(found), headers={OFFSET: str(offset)})
+
+    def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
+        return publishing_refusal(status, body)
 
 
 class Expect(Asking):

@@ -152,12 +152,15 @@ class PolicyEndpoint(Endpoint):
         return response
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
-        """Add the `error_type` that clients expect in errors of publishing, except for 401, 403 and 429.
+        return publishing_refusal(status, body) if request.method == "POST" else body
 
-        An existing `error_type` is kept.
-        """
-        is_at_the_door = status in (401, 403, 429)
-        return {"error_type": "Generic", **body} if request.method == "POST" and not is_at_the_door else body
+
+def publishing_refusal(status: int, body: dict[str, object]) -> dict[str, object]:
+    """Add the `error_type` that clients expect in errors of publishing, except for 401, 403 and 429.
+
+    An existing `error_type` is kept.
+    """
+    return body if status in (401, 403, 429) else {"error_type": "Generic", **body}
 
 
 class PolicyMetadata(Endpoint):

@@ -212,22 +212,33 @@ ANSWERS: dict[str, Schema] = {
             ),
         ],
     },
+    "PolicyPreview": answered(
+        "",
+        {
+            "decisions": text("How many decisions would change, and which ones were compared."),
+            "differ": _whole("How many of the compared answers differ.", minimum=0),
+            "differences": many(
+                answered("", {"check": text(), "allowed": {"type": "boolean", "description": "By the new policy."}}),
+                "Some of them.",
+            ),
+            "tests": text("The results of the policy's tests."),
+            "failed_tests": many(text(), "Their names."),
+            "unused_facts": many(text(), "Kinds of stored facts that the policy does not use."),
+        },
+    ),
     "Metadata": answered("", {"metadata": answered("", {"resources": _map_of(ref("ResourceMetadata"))})}),
     "ResourceMetadata": answered(
         "What a block declares and inherits. `global` is always present.",
         {"roles": many(text()), "permissions": many(text()), "relations": _map_of(text())},
     ),
     # ---- explanations
-    "Explanation": {
-        "anyOf": [
-            answered("", _VERSION | _GOAL, _UNUSED | _WOULD_ALLOW),
-            answered(
-                "For a query: a proof or obstacles for each call.",
-                _VERSION | {"allowed": {"type": "boolean"}, "calls": many(answered("", _GOAL))},
-                _UNUSED,
-            ),
-        ]
-    },
+    "Explanation": {"anyOf": [ref("ExplainedCheck"), ref("ExplainedQuery")]},
+    "ExplainedCheck": answered("", _VERSION | _GOAL, _UNUSED | _WOULD_ALLOW),
+    "ExplainedQuery": answered(
+        "For a query: a proof or obstacles for each call.",
+        _VERSION | {"allowed": {"type": "boolean"}, "calls": many(answered("", _GOAL))},
+        _UNUSED,
+    ),
     "Reason": answered(
         "One step, with the steps it depends on in `because`.",
         {"kind": {"enum": list(_KINDS)}, "text": text("The step as one line of text.")},

@@ -29,7 +29,7 @@ from policy.errors import AuthzError
 from policy.language.source import NOWHERE
 from policy.models import PolicyVersion
 from policy.pages.highlight import excerpts_of_failures
-from policy.publishing import CheckedDraft
+from policy.publishing import CheckedDraft, results_of
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule
 from policy.values import STRING
@@ -295,6 +295,18 @@ def _beside(sides: Sides, contexts: Contexts) -> Sides:
     """Return the sides with one question's context facts, which count for no other question."""
     before, after = (side.beside(context) if context else side for side, context in zip(sides, contexts))
     return before, after
+
+
+def preview_to_json(found: Preview) -> dict[str, object]:
+    report = found.draft.report
+    return {
+        "decisions": found.decisions,
+        "differ": found.differ,
+        "differences": [{"check": flip.text, "allowed": flip.is_allowed} for flip in found.flips],
+        "tests": results_of(report) if report.tests else "none",
+        "failed_tests": [test.name for test in report.tests if test.failures],
+        "unused_facts": [f"{unused.signature}: {unused.facts}" for unused in found.unused],
+    }
 
 
 # ---- explaining --------------------------------------------------------------------------------------------------

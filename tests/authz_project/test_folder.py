@@ -50,6 +50,7 @@ WITH_DATABASE = (
 TOLD_OTHERWISE = {
     "check --deploy": 0,
     "drain_outbox ../bindings.yaml": 1,
+    "mcp": 1,
     "replay_decisions ../facts.jsonl": 0,
     "sync_facts ../bindings.yaml": 1,
     "verify ../none.sqlite3": 1,
