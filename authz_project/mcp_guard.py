@@ -14,6 +14,7 @@ the agent too. After any error, it does not run. Needs `pip install "authz-proje
 
 import functools
 import inspect
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -28,6 +29,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams
 
 from authz_project.client import AsyncAuthzClient, evaluations
+
+log = logging.getLogger("authz.mcp_guard")
 
 DENIED = -32001  # as the profile wants
 MAPPING = "x-authzen-mapping"
@@ -121,7 +124,8 @@ class ToolGuard(Extension):
         try:
             answer = await self._authz(evaluations(body))
             decisions = [each["decision"] for each in answer["evaluations"]]
-        except Exception:
+        except Exception as reason:
+            log.warning("tool %r was not called, because the authorization service did not answer: %s", name, reason)
             raise MCPError(INTERNAL_ERROR, "Authorization service unavailable") from None
         if len(decisions) != len(body["evaluations"]) or not all(each is True for each in decisions):
             raise MCPError(DENIED, f"Access denied: {name}")
