@@ -27,6 +27,7 @@ from pygments.util import ClassNotFound
 from authz_project import documents as library
 from authz_project.documents import Document, documents, path_of
 from authz_project.environments import facts_text
+from policy.endpoint import public_url_of
 from policy.errors import Unavailable
 from policy.pages.highlight import highlighted_lines
 
@@ -366,16 +367,26 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_safe
-def picture(request: HttpRequest, name: str) -> HttpResponse:
+def file(request: HttpRequest, name: str) -> HttpResponse:
+    """Return an image, or a page as Markdown; `all.md` has all pages."""
     path = library.pictures().get(name)
-    if path is None:
-        raise Http404
-    kind = library.PICTURES[path.suffix]
-    return HttpResponse(path.read_bytes(), content_type=kind, headers=_HEADERS)
+    if path is not None:
+        return HttpResponse(path.read_bytes(), content_type=library.PICTURES[path.suffix], headers=_HEADERS)
+    if name == library.WHOLE:
+        return _answer(library.whole(), kind="text/markdown")
+    if name.removesuffix(".md") in library.names():
+        return _answer(library.document(name.removesuffix(".md")).text, kind="text/markdown")
+    raise Http404
 
 
-def _answer(content: str, status: int = 200) -> HttpResponse:
-    return HttpResponse(content, status=status, headers=_HEADERS)
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    """Return `llms.txt`: the list of pages for language models."""
+    return _answer(library.overview(public_url_of(request.META)), kind="text/plain")
+
+
+def _answer(content: str, status: int = 200, kind: str = "text/html") -> HttpResponse:
+    return HttpResponse(content, f"{kind}; charset=utf-8", status, headers=_HEADERS)
 
 
 @lru_cache(maxsize=100)

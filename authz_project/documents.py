@@ -29,7 +29,8 @@ urlpatterns: list[URLPattern] = [
     path("docs/index/", RedirectView.as_view(url="/docs/")),
     path("docs/<slug:name>", RedirectView.as_view(url="/docs/%(name)s/")),
     path("docs/<slug:name>/", _view("page"), name="docs_page"),
-    path("docs/<str:name>", _view("picture"), name="docs_picture"),
+    path("docs/<str:name>", _view("file"), name="docs_file"),
+    path("llms.txt", _view("overview")),
 ]
 
 
@@ -46,6 +47,7 @@ ORDER = {
     "Operate": ("commands", "settings", "operations", "scale", "performance"),
     "More": ("glossary", "security", "limitations", "comparison", "moving", "inside", "contributing"),
 }  # fmt: skip
+WHOLE = "all.md"  # all pages in one file
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # allowed image types
 
 
@@ -86,6 +88,17 @@ def document(name: str) -> Document:
     """Return a page from the list, from the current contents of its file."""
     path = FOLDER / f"{name}.md"
     return _document(name, path.stat().st_mtime_ns)
+
+
+def whole() -> str:
+    """Return all pages as one Markdown text."""
+    return "\n".join(each.text for each in documents())
+
+
+def overview(address: str) -> str:
+    """Return the first page, which lists all others, with absolute links to Markdown: see https://llmstxt.org."""
+    listed = re.sub(r"\]\((?=[\w-]+\.md)", f"]({address}/docs/", document(FRONT).text)
+    return f"{listed}\nAll pages in one file: {address}/docs/{WHOLE}\n"
 
 
 def pictures() -> dict[str, Path]:

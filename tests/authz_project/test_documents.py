@@ -302,3 +302,20 @@ def test_pages_say_what_they_are_part_of(db, path):
     kind = {"sqlite": "SQLite 3.", "postgresql": "PostgreSQL"}[db]
     assert f"authz {__version__} · Python {platform.python_version()} · {kind}" in told
     assert db == "postgresql" or str(connection.settings_dict["NAME"]) not in told
+
+
+# ---- for language models -------------------------------------------------------------------------------------------
+
+
+def test_pages_are_served_as_markdown(browser):
+    listed = browser.get("/llms.txt", headers={"Host": "localhost"})
+    assert listed["Content-Type"] == "text/plain; charset=utf-8"
+    names = re.findall(r"\]\(http://localhost/docs/([\w-]+)\.md", listed.content.decode())
+    assert {*names, library.FRONT} == library.names()
+    for name in names:
+        page = browser.get(f"/docs/{name}.md")
+        assert page["Content-Type"] == "text/markdown; charset=utf-8"
+        assert page.content.decode() == library.document(name).text
+    whole = browser.get("/docs/all.md").content.decode()
+    assert all(each.text in whole for each in PAGES) and "http://localhost/docs/all.md" in listed.content.decode()
+    assert browser.get("/docs/none.md").status_code == browser.get("/docs/inside.py").status_code == 404
