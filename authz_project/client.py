@@ -77,7 +77,7 @@ class _Client:
             retry_after = response.headers.get("Retry-After", "")
             seconds = int(retry_after) if retry_after.isdecimal() else None
             raise RequestRefused(str(message or response.reason_phrase), response.status_code, seconds)
-        if call.path in _CHANGES:
+        if call.method == "POST" and call.path in _CHANGES:
             self._seen = max(self._seen, int(response.headers.get(_OFFSET, "0")))
         return cast(T, body)
 
@@ -220,6 +220,19 @@ def history(
 ) -> Call[types.History]:
     """List the revisions that changed such facts, newest first."""
     return Call("GET", "/api/history", query={**_filters(predicate, args), "page_token": page_token})
+
+
+def review(
+    start: int | str | None = None, end: int | str | None = None, at: int | str | None = None, *, actor: str = "",
+    action: str = "", resource_type: str = "", page_token: str | None = None,
+) -> Call[types.AccessReview]:  # fmt: skip
+    """List who gained and lost access from `start` to `end`, or who had it `at` a moment; each by revision or time.
+
+    To continue, repeat it with the `next_page_token`, until that is null. `actor` is `User`, or `User:ann`.
+    """
+    moments = {"from": start, "to": end, "at": at}
+    wanted = {"actor": actor, "action": action, "resource_type": resource_type, "page_token": page_token}
+    return Call("GET", "/api/review_access", query={**moments, **wanted}, wait=10)
 
 
 def changes(

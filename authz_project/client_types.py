@@ -4,6 +4,25 @@
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+AccessReview = TypedDict(
+    "AccessReview",
+    {
+        "results": "list[AccessReviewResult]",
+        "not_answered": list[str],
+        "next_page_token": "str | None",
+    },
+)
+
+AccessReviewResult = TypedDict(
+    "AccessReviewResult",
+    {
+        "state": "Literal['has', 'gained', 'lost', 'kept']",
+        "actor": "Value",
+        "action": str,
+        "resource": "Value",
+    },
+)
+
 Actions = TypedDict(
     "Actions",
     {

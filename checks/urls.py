@@ -16,6 +16,7 @@ endpoints: dict[str, Endpoint] = {
     "query": views.QueryEndpoint(),
     "bulk_actions": views.BulkActions(),
     "explain": views.Explain(),
+    "review_access": views.ReviewAccess(),
     "preview_policy": views.PreviewPolicy(),
     "expect": views.Expect(),
     **{EVENTS + kind: views.RecordEvent() for kind in KINDS_OF_EVENTS},

@@ -16,6 +16,7 @@ from checks.asking import ask, by_rows, paging, run
 from checks.asking.ask import confirmed
 from checks.asking.question import Asked, Cache, Query, Question, SnapshotState, allow, by_ids
 from checks.compare.preview import preview, preview_to_json
+from checks.compare.review_page import review_to_json
 from checks.decisions.log import note, record
 from checks.engine.compile import AnswerRow
 from checks.explain import explain
@@ -29,6 +30,7 @@ from policy.endpoint import (
     OFFSET,
     Doc,
     Endpoint,
+    QueryParameter,
     Request,
     Response,
     caller,
@@ -256,6 +258,8 @@ def _note(who: Caller, state: SnapshotState) -> None:
     _latest[who.environment_id] = state
 
 
+A_MOMENT = "a revision number or an RFC 3339 time"
+REFUSED_REVIEW = "A parameter is malformed, or a moment has no policy or is no longer available."
 PREVIEW_SECONDS = 4.0
 MOST_DIFFERENCES = 20  # of each kind of question
 
@@ -475,6 +479,38 @@ class PreviewPolicy(Endpoint):
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
         return publishing_refusal(status, body)
+
+
+class ReviewAccess(Endpoint):
+    """Who gained and lost access between two moments, or who has it at one. Each page takes about a second."""
+
+    scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {
+        "GET": Doc(
+            "Review access",
+            ref("AccessReview"),
+            "Complete, in pages, some of which may be empty. Each moment uses the policy that was active then.",
+            parameters=(
+                QueryParameter("from", f"The start of a comparison: {A_MOMENT}."),
+                QueryParameter("to", f"Its end: {A_MOMENT} (default: now)."),
+                QueryParameter("at", f"The moment to list: {A_MOMENT}."),
+                QueryParameter("actor", "Only this actor, such as `User:ann`, or actors of this type, such as `User`."),
+                QueryParameter("action", "Only this action."),
+                QueryParameter("resource_type", "Only resources of this type."),
+                QueryParameter("page_token", "The `next_page_token` of the previous page."),
+            ),
+            statuses={400: REFUSED_REVIEW},
+            has_offset=True,
+        )
+    }
+
+    def get(self, request: Request) -> Response:
+        who = caller(request)
+        names = {"start": "from", "end": "to", "actor_type": "actor", "after": "page_token"}
+        names |= {name: name for name in ("at", "action", "resource_type", "filter")}
+        sent = {field: request.query_params.get(name, "") for field, name in names.items()}
+        body, revision = review_to_json(who.environment_id, sent)
+        return Response(body, headers={OFFSET: str(revision)})
 
 
 class Expect(Asking):

@@ -12,9 +12,9 @@ import django
 from django.utils.module_loading import import_string
 
 ROOTS = (
-    "Actions", "ActivePolicy", "ChangeMade", "Changes", "Decision", "Decisions", "EvaluatedMany", "ExplainedCheck",
-    "Fact", "FactPattern", "History", "Listing", "Message", "Metadata", "NewFact", "PolicyPreview", "Solutions",
-    "StoredFact", "Value",
+    "AccessReview", "Actions", "ActivePolicy", "ChangeMade", "Changes", "Decision", "Decisions", "EvaluatedMany",
+    "ExplainedCheck", "Fact", "FactPattern", "History", "Listing", "Message", "Metadata", "NewFact", "PolicyPreview",
+    "Solutions", "StoredFact", "Value",
 )  # fmt: skip
 HEAD = '''"""Types of answers and facts, generated from the OpenAPI document by `python -m tests.client_types`."""
 

@@ -255,6 +255,25 @@ ANSWERS: dict[str, Schema] = {
             "because": many(ref("Reason")),
         },
     ),
+    "AccessReview": answered(
+        "",
+        {
+            "results": many(
+                answered(
+                    "An id of `*` stands for every value that no other result is about.",
+                    {
+                        "state": text("`has` at one moment; `gained` or `lost`, or `kept`: an exception to those.")
+                        | {"enum": ["has", "gained", "lost", "kept"]},
+                        "actor": _ENTITY,
+                        "action": text(),
+                        "resource": _ENTITY,
+                    },
+                )
+            ),
+            "not_answered": many(text(), "Access that cannot be listed, with the reason."),
+            "next_page_token": _or_null("string", "null after the last page."),
+        },
+    ),
     # ---- AuthZEN
     "Evaluated": answered(
         "",

@@ -170,10 +170,8 @@ class ShownLine(NamedTuple):
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
-    page_start = review_walk.page_start_from_text(sent["after"])
-    asked = _moments_sent(sent)
-    moments = moments_of_page(environment.pk, asked, page_start)
-    found = reviewed(Review(environment.pk, moments, _wanted(sent)), review_walk.Filter(sent["filter"]), page_start)
+    page_start, asked = review_walk.page_start_from_text(sent["after"]), _moments_sent(sent)
+    moments, found = _page_of(environment.pk, sent, asked, page_start)
     again = tuple(asked_of_page(asked, moments, page_start))
     fields = {name: text for name, text in sent.items() if text and name != "after"}
     return stretch_shown(found, lambda after: page_url("review", version.pk, fields | after)) | {
@@ -184,6 +182,35 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
         "lines": [_shown_line(line, moments, again, environment.slug) for line in found.lines],
         "command": _command(environment, sent),
     }
+
+
+def _page_of(
+    environment_id: int, sent: Mapping[str, str], asked: Sequence[AsOf | None], start: review_walk.PageStart | None
+) -> tuple[tuple[Moment, ...], review_walk.ReviewLines]:
+    moments = moments_of_page(environment_id, asked, start)
+    review = Review(environment_id, moments, _wanted(sent))
+    return moments, reviewed(review, review_walk.Filter(sent["filter"]), start)
+
+
+def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[str, object], int]:
+    """Return a page of a review, for programs, and the revision that it ends with. `sent` is as for the page."""
+    if bool(sent["start"]) == bool(sent["at"]):
+        raise MalformedRequest("from", "is required to compare two moments, or `at` to list access at one")
+    if sent["at"] and sent["end"]:
+        raise MalformedRequest("to", "requires `from`")
+    start = review_walk.page_start_from_text(sent["after"])
+    moments, found = _page_of(environment_id, sent, _moments_sent(sent), start)
+    body = {
+        "results": [_line_to_json(line) for line in found.lines],
+        "not_answered": [str(each) for each in found.not_answered],
+        "next_page_token": review_walk.page_start_text(found.next) if found.next else None,
+    }
+    return body, moments[-1].revision
+
+
+def _line_to_json(line: Access) -> dict[str, object]:
+    actor, resource = ({"type": value.type, "id": value.id} for value in (line.actor, line.resource))
+    return {"state": line.state, "actor": actor, "action": line.action.id, "resource": resource}
 
 
 def stretch_shown(found: review_walk.ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
