@@ -66,19 +66,8 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "export OTEL_EXPORTER_OTLP_ENDPOINT=https://traces.example.org:4318 OTEL_SERVICE_NAME=authz": "nobody is there",
 }
 FOR_OTHER_PROGRAMS = {
-    "nginx",
-    "ini",
-    "logrotate",
-    "jsonl",
-    "js",
-    "lua",
-    "toml",
-    "jsonc",
-    "ts",
-    "go",
-    "prometheus",
-    "django",
-}
+    "nginx", "ini", "logrotate", "jsonl", "js", "lua", "toml", "jsonc", "ts", "go", "prometheus", "django",
+}  # fmt: skip
 OF_POLICIES = {"facts", "ask", "problems"}
 PRINTED = {"text", "json", "sql"}
 ELSEWHERE = {  # pages whose samples a test of their own runs

@@ -1,0 +1,121 @@
+"""Policy previews and access reviews over HTTP."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+
+from authz_project.keys import create_key
+from checks import views
+from checks.compare import review_walk
+from policy.active import Scope
+from policy.models import PolicyVersion
+from tests.checks.conftest import POLICY, fact, remove, store
+
+DRAFT = POLICY.replace('"write" if "writer";', '"write" if "reader";')
+WRITES = {"check": 'allow(User:ann, "write", Repo:a)', "allowed": True}
+
+
+def key_with(repos, scope: Scope) -> dict[str, str]:
+    _, token = create_key(repos.environment, "limited", scopes=[scope])
+    return {"Authorization": f"Bearer {token}"}
+
+
+# ---- previews ------------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_names_the_differences_and_changes_nothing(repos):
+    found = repos.post("/preview_policy", {"src": DRAFT, "filename": "draft.polar"})
+    assert found.status_code == 200, found.content
+    assert WRITES in found.json()["differences"] and found.json()["differ"] >= len(found.json()["differences"]) > 0
+    assert PolicyVersion.objects.filter(environment=repos.environment).count() == 1
+    assert found.headers["OsoOffset"] == repos.get("/facts").headers["OsoOffset"]
+
+
+def test_tests_that_fail_and_facts_without_use_are_named(repos):
+    failing = 'actor User {} resource Repo { permissions = ["p"]; } '
+    failing += 'test "t" { assert allow(User{"a"}, "p", Repo{"r"}); }'
+    found = repos.post("/preview_policy", {"src": failing}).json()
+    assert found["failed_tests"] == ["t"] and "1 of 1" in found["tests"]
+    assert "is_root(User): 1" in found["unused_facts"]
+
+
+def test_a_policy_that_does_not_compile_is_refused_as_by_publishing(repos):
+    refused = repos.post("/preview_policy", {"src": "actor"})
+    assert refused.status_code == 400
+    assert refused.json() == repos.post("/policy", {"src": "actor"}).json()
+
+
+@pytest.mark.parametrize("scope", [Scope.READ, Scope.FACTS])
+def test_a_preview_needs_the_scope_of_publishing(repos, scope):
+    refused = repos.request("POST", "/preview_policy", {"src": DRAFT}, **key_with(repos, scope))
+    assert refused.status_code == 403
+    assert repos.request("POST", "/preview_policy", {"src": POLICY}, **key_with(repos, Scope.POLICY)).status_code == 200
+
+
+def test_one_preview_runs_at_a_time(repos):
+    with views.PreviewPolicy._running:
+        refused = repos.post("/preview_policy", {"src": DRAFT})
+    assert refused.status_code == 503 and "another preview" in refused.json()["message"]
+    assert repos.post("/preview_policy", {"src": "actor"}).status_code == 400
+    assert repos.post("/preview_policy", {"src": DRAFT}).status_code == 200, "the one before has ended"
+
+
+# ---- reviews -------------------------------------------------------------------------------------------------------
+
+
+def asked(repos, query: dict[str, str]):
+    return repos.get(f"/review_access?{urlencode(query)}")
+
+
+def review(repos, query: dict[str, str]) -> dict:
+    found = asked(repos, query)
+    assert found.status_code == 200, found.content
+    return found.json()
+
+
+def test_a_review_lists_what_was_gained_and_lost(repos):
+    store(repos, fact("has_role", "User:cat", "reader", "Repo:a"))
+    before = repos.get("/facts").headers["OsoOffset"]
+    remove(repos, fact("has_role", "User:cat", "reader", "Repo:a"))
+    store(repos, fact("has_role", "User:cat", "writer", "Repo:c"))
+    found = review(repos, {"from": before, "actor": "User:cat"})
+    lines = [(line["state"], line["actor"]["id"], line["action"], line["resource"]["id"]) for line in found["results"]]
+    assert sorted(lines) == [
+        ("gained", "cat", "read", "c"),
+        ("gained", "cat", "write", "c"),
+        ("lost", "cat", "read", "a"),
+    ]
+    assert found["next_page_token"] is None and found["not_answered"] == []
+    had = review(repos, {"at": before, "actor": "User:cat", "action": "read"})["results"]
+    assert {(line["state"], line["resource"]["id"]) for line in had} == {("has", "a"), ("has", "p")}
+
+
+def test_pages_of_a_review_follow_each_other(repos, monkeypatch):
+    store(repos, *(fact("has_role", "User:dan", "reader", f"Repo:r{number:03}") for number in range(30)))
+    query = {"at": repos.get("/facts").headers["OsoOffset"], "actor": "User:dan", "action": "read"}
+    whole = review(repos, query)["results"]
+    monkeypatch.setattr(review_walk, "PAGE", 10)
+    found, pages, token = [], 0, ""
+    while token is not None:
+        page = review(repos, query | {"page_token": token})
+        found, pages, token = found + page["results"], pages + 1, page["next_page_token"]
+    assert found == whole and len(found) == 31 and pages >= 4
+
+
+@pytest.mark.parametrize(("query", "told"), [
+    ({}, "from: is required"), ({"from": "1", "at": "1"}, "from: is required"),
+    ({"at": "1", "to": "1"}, "to: requires"),
+    ({"from": "soon"}, "from"), ({"from": "99"}, "99"), ({"from": "1", "page_token": "x"}, "not a valid cursor"),
+    ({"from": "1", "actor": "Usr"}, "no actor type `Usr`"), ({"from": "3", "to": "2"}, "after the end"),
+])  # fmt: skip
+def test_a_malformed_review_is_refused(repos, query, told):
+    store(repos, fact("is_public", "Repo:q"))
+    refused = asked(repos, query)
+    assert refused.status_code == 400 and told in refused.json()["message"], refused.content
+
+
+def test_a_review_needs_a_key_that_reads(repos):
+    refused = repos.request("GET", "/review_access?at=1", None, **key_with(repos, Scope.FACTS))
+    assert refused.status_code == 403
