@@ -92,7 +92,7 @@ class DecisionFilter(forms.Form):
     actor = forms.CharField(required=False, widget=forms.TextInput({"placeholder": "User:alice"}))
     action = forms.CharField(label="Action or tool", required=False)
     resource = forms.CharField(required=False, widget=forms.TextInput({"placeholder": "Repo:anvil, or Repo"}))
-    outcome = forms.ChoiceField(choices=OUTCOMES.items, required=False)
+    outcome = forms.ChoiceField(label="Result", choices=OUTCOMES.items, required=False)
     since = forms.CharField(label="From", required=False, widget=forms.TextInput({"placeholder": "2026-11-03T14:00Z"}))
     until = forms.CharField(label="To", required=False, widget=forms.TextInput({"placeholder": "now"}))
     text = forms.CharField(
@@ -298,7 +298,7 @@ def _row(line: LogLine, version_key: int | None, url: str = "") -> DecisionRow:
     given = given_by_line(line)
     text = _event_text(line) if line.is_event else str(given)
     mood = "" if line.is_event or "characters" in line.answer else "no" if is_denial(line.answer) else "yes"
-    explained = explain_url(line, given.questions[0], version_key) if version_key and given.questions else ""
+    explained = explain_url(line, given.questions[0], version_key) if version_key and len(given.questions) == 1 else ""
     time = text_of(line.at)[:19].replace("T", " ")
     return DecisionRow(line, time, _cut(text or line.endpoint, _LONGEST), shown(line.answer), mood, url, explained)
 
