@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
+import requests
+from django.core.management import CommandError, call_command
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
@@ -149,3 +154,46 @@ def test_writes_are_offered_only_where_they_are_allowed(environment):
     talk(environment, conversation, "--allow-writes")
     facts = environment.get("/facts", params={"args.0.id": "cat"}).json()
     assert [each["expires_at"] for each in facts] == [END]
+
+
+# ---- options -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "options", "told"), [
+    ("", (), "AUTHZ_KEY is not set"), ("e_x", ("--http", "8765", "--allow-writes"), "--allow-writes is not supported"),
+])  # fmt: skip
+def test_what_cannot_be_served_is_told(monkeypatch, key, options, told):
+    monkeypatch.setenv("AUTHZ_KEY", key)
+    with pytest.raises(CommandError, match=told):
+        call_command("mcp", *options)
+
+
+def test_http_is_served_to_this_machine_by_its_own_names(environment):
+    """A page of a browser that resolves its own name to this machine is refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    variables = {
+        "PYTHONPATH": str(ROOT),
+        "AUTHZ_KEY": environment.key,
+        "DJANGO_SETTINGS_MODULE": "authz_project.settings",
+    }
+    command = [sys.executable, "-c", COMMAND, "mcp", "--url", environment.origin, "--http", str(port)]
+    process = subprocess.Popen(command, env=os.environ | variables)
+
+    async def tools() -> set[str]:
+        async with Client(f"http://127.0.0.1:{port}/mcp") as session:
+            return {tool.name for tool in (await session.list_tools()).tools}
+
+    try:
+        url = f"http://127.0.0.1:{port}/mcp"
+        while process.poll() is None:
+            try:
+                assert requests.post(url, headers={"Host": "evil.example"}, json={}, timeout=60).status_code == 421
+                break
+            except requests.ConnectionError:
+                time.sleep(0.1)
+        assert anyio.run(tools) == READING
+    finally:
+        process.terminate()
+        process.wait(30)
