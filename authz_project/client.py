@@ -23,7 +23,7 @@ from authz_project import client_types as types
 
 T = TypeVar("T")
 
-Reference = tuple[str, str]  # a type and an id: ("User", "ann")
+TypedId = tuple[str, str]  # a type and an id: ("User", "ann")
 TIMEOUT = 10.0  # seconds
 _OFFSET = "OsoOffset"
 
@@ -127,47 +127,49 @@ class AsyncAuthzClient(_Client):
 # ---- checks and lists -----------------------------------------------------------------------------------------------
 
 
-class Given(TypedDict, total=False):
+class QuestionOptions(TypedDict, total=False):
     """What a question may be given besides: an earlier moment, another policy version, and context facts."""
 
     as_of: int | str
     policy_version: int
-    context_facts: Sequence[types.Fact]
+    context_facts: Sequence[types.FactJson]
 
 
-def _about(actor: Reference, resource: Reference) -> dict[str, Any]:
+def _about(actor: TypedId, resource: TypedId) -> dict[str, Any]:
     (actor_type, actor_id), (resource_type, resource_id) = actor, resource
     there = {"resource_type": resource_type, "resource_id": resource_id}
     return {"actor_type": actor_type, "actor_id": actor_id, **there}
 
 
-def _value(reference: Reference) -> types.Value:
+def _value(reference: TypedId) -> types.ValueJson:
     return {"type": reference[0], "id": reference[1]}
 
 
-def check(actor: Reference, action: str, resource: Reference, **given: Unpack[Given]) -> Call[types.Decision]:
+def check(actor: TypedId, action: str, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.DecisionJson]:
     return Call("POST", "/api/authorize", {**_about(actor, resource), "action": action, **given})
 
 
-def check_each(checks: Sequence[tuple[Reference, str, Reference]], **given: Unpack[Given]) -> Call[types.Decisions]:
+def check_each(
+    checks: Sequence[tuple[TypedId, str, TypedId]], **given: Unpack[QuestionOptions]
+) -> Call[types.DecisionsJson]:
     bodies = [{"actor": _value(who), "action": action, "resource": _value(what)} for who, action, what in checks]
     return Call("POST", "/api/authorize_each", {"checks": bodies, **given})
 
 
-def actions(actor: Reference, resource: Reference, **given: Unpack[Given]) -> Call[types.Actions]:
+def actions(actor: TypedId, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.ActionsJson]:
     return Call("POST", "/api/actions", {**_about(actor, resource), **given})
 
 
 def resources(
-    actor: Reference, action: str, resource_type: str, page_token: str | None = None, **given: Unpack[Given]
-) -> Call[types.Listing]:
+    actor: TypedId, action: str, resource_type: str, page_token: str | None = None, **given: Unpack[QuestionOptions]
+) -> Call[types.ListingJson]:
     """List ids in pages of 10,000. To continue, repeat it with the `next_page_token`, until that is null or absent."""
     about = {"actor_type": actor[0], "actor_id": actor[1], "action": action, "resource_type": resource_type}
     page = {"page_size": 10_000, "page_token": page_token}
     return Call("POST", "/api/list", {**about, **page, **given})
 
 
-def who(actor_type: str, action: str, resource: Reference, **given: Unpack[Given]) -> Call[types.Solutions]:
+def who(actor_type: str, action: str, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.SolutionsJson]:
     """List the actors who may do it, as `actor` of each result; null stands for every actor."""
     constraints = {
         "actor": {"type": actor_type, "ids": None},
@@ -179,14 +181,14 @@ def who(actor_type: str, action: str, resource: Reference, **given: Unpack[Given
 
 
 def explain(
-    actor: Reference, action: str, resource: Reference, would_allow: bool = False, **given: Unpack[Given]
-) -> Call[types.ExplainedCheck]:
+    actor: TypedId, action: str, resource: TypedId, would_allow: bool = False, **given: Unpack[QuestionOptions]
+) -> Call[types.ExplainedCheckJson]:
     """Explain a check; with `would_allow`, also search for up to 4 seconds for what would allow it."""
     ways = {"would_allow": True} if would_allow else {}
     return Call("POST", "/api/explain", {**_about(actor, resource), "action": action, **ways, **given})
 
 
-def evaluations(body: Mapping[str, object]) -> Call[types.EvaluatedMany]:
+def evaluations(body: Mapping[str, object]) -> Call[types.EvaluatedManyJson]:
     """Send a request of AuthZEN's Access Evaluations API."""
     return Call("POST", "/access/v1/evaluations", body)
 
@@ -197,27 +199,27 @@ _CHANGES = ("/api/batch", "/api/policy")
 
 
 def change_facts(
-    inserts: Sequence[types.NewFact] = (), deletes: Sequence[types.FactPattern] = ()
-) -> Call[types.ChangeMade]:
+    inserts: Sequence[types.NewFactJson] = (), deletes: Sequence[types.FactPatternJson] = ()
+) -> Call[types.ChangeMadeJson]:
     """Delete, then insert facts, all or none."""
     return Call("POST", "/api/batch", [{"deletes": [*deletes]}, {"inserts": [*inserts]}])
 
 
-def _filters(predicate: str | None, args: Sequence[Reference]) -> dict[str, Any]:
+def _filters(predicate: str | None, args: Sequence[TypedId]) -> dict[str, Any]:
     names = {f"args.{place}.{name}": text for place, arg in enumerate(args) for name, text in zip(("type", "id"), arg)}
     return {"predicate": predicate, **names}
 
 
 def facts(
-    predicate: str | None = None, args: Sequence[Reference] = (), as_of: int | str | None = None
-) -> Call[list[types.StoredFact]]:
+    predicate: str | None = None, args: Sequence[TypedId] = (), as_of: int | str | None = None
+) -> Call[list[types.StoredFactJson]]:
     """List stored facts whose first arguments are these."""
     return Call("GET", "/api/facts", query={**_filters(predicate, args), "as_of": as_of})
 
 
 def history(
-    predicate: str | None = None, args: Sequence[Reference] = (), page_token: str | None = None
-) -> Call[types.History]:
+    predicate: str | None = None, args: Sequence[TypedId] = (), page_token: str | None = None
+) -> Call[types.HistoryJson]:
     """List the revisions that changed such facts, newest first."""
     return Call("GET", "/api/history", query={**_filters(predicate, args), "page_token": page_token})
 
@@ -225,7 +227,7 @@ def history(
 def review(
     start: int | str | None = None, end: int | str | None = None, at: int | str | None = None, *, actor: str = "",
     action: str = "", resource_type: str = "", page_token: str | None = None,
-) -> Call[types.AccessReview]:  # fmt: skip
+) -> Call[types.AccessReviewJson]:  # fmt: skip
     """List who gained and lost access from `start` to `end`, or who had it `at` a moment; each by revision or time.
 
     To continue, repeat it with the `next_page_token`, until that is null. `actor` is `User`, or `User:ann`.
@@ -237,24 +239,24 @@ def review(
 
 def changes(
     after: int | str = 0, limit: int = 1_000, wait: int = 0, predicates: Sequence[str] = ()
-) -> Call[types.Changes]:
+) -> Call[types.ChangesJson]:
     """Read the change feed. To continue, repeat it with `after` set to `next`."""
     query = {"after": after, "limit": limit, "wait": wait, "predicate": [*predicates]}
     return Call("GET", "/api/changes", query=query, wait=wait)
 
 
-def policy(version: int | None = None) -> Call[types.ActivePolicy]:
+def policy(version: int | None = None) -> Call[types.ActivePolicyJson]:
     return Call("GET", "/api/policy", query={"id": version})
 
 
-def metadata(version: int | None = None) -> Call[types.Metadata]:
+def metadata(version: int | None = None) -> Call[types.MetadataJson]:
     return Call("GET", "/api/policy_metadata", query={"version": version})
 
 
-def publish(src: str, filename: str = "", note: str = "") -> Call[types.Message]:
+def publish(src: str, filename: str = "", note: str = "") -> Call[types.MessageJson]:
     return Call("POST", "/api/policy", {"src": src, "filename": filename, "note": note})
 
 
-def preview(src: str, filename: str = "") -> Call[types.PolicyPreview]:
+def preview(src: str, filename: str = "") -> Call[types.PolicyPreviewJson]:
     """Compare decisions by a policy with those by the active one, without publishing it; up to 4 seconds."""
     return Call("POST", "/api/preview_policy", {"src": src, "filename": filename}, wait=15)

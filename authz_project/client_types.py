@@ -1,338 +1,230 @@
 """Types of answers and facts, generated from the OpenAPI document by `python -m tests.client_types`."""
 
-# ruff: noqa: E501, RUF036, UP013  generated; classes of these names would be those of the service
+# ruff: noqa: E501, RUF036  generated
+# fmt: off
+
+from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-AccessReview = TypedDict(
-    "AccessReview",
-    {
-        "results": "list[AccessReviewResult]",
-        "not_answered": list[str],
-        "next_page_token": "str | None",
-    },
-)
 
-AccessReviewResult = TypedDict(
-    "AccessReviewResult",
-    {
-        "state": "Literal['has', 'gained', 'lost', 'kept']",
-        "actor": "Value",
-        "action": str,
-        "resource": "Value",
-    },
-)
+class AccessReviewJson(TypedDict):
+    results: list[AccessReviewResultJson]
+    not_answered: list[str]
+    next_page_token: str | None
 
-Actions = TypedDict(
-    "Actions",
-    {
-        "results": list[str],
-    },
-)
 
-ActivePolicy = TypedDict(
-    "ActivePolicy",
-    {
-        "policy": "ActivePolicyPolicy | None",
-    },
-)
+class AccessReviewResultJson(TypedDict):
+    state: Literal['has', 'gained', 'lost', 'kept']
+    actor: ValueJson
+    action: str
+    resource: ValueJson
 
-ActivePolicyPolicy = TypedDict(
-    "ActivePolicyPolicy",
-    {
-        "src": str,
-        "filename": "str | None",
-    },
-)
 
-Argument = TypedDict(
-    "Argument",
-    {
-        "type": str,
-        "id": NotRequired["str | None"],
-    },
-)
+class ActionsJson(TypedDict):
+    results: list[str]
 
-Change = TypedDict(
-    "Change",
-    {
-        "revision": int,
-        "at": str,
-        "author": str,
-        "kind": str,
-        "inserted": "list[ChangeInserted]",
-        "deleted": "list[StoredFact]",
-        "policy_version": "int | None",
-        "part": NotRequired[int],
-        "parts": NotRequired[int],
-    },
-)
 
-ChangeInserted = TypedDict(
-    "ChangeInserted",
-    {
-        "predicate": str,
-        "args": "list[Value]",
-        "expires_at": NotRequired[str],
-    },
-)
+class ActivePolicyJson(TypedDict):
+    policy: ActivePolicyPolicyJson | None
 
-ChangeMade = TypedDict(
-    "ChangeMade",
-    {
-        "message": str,
-        "warnings": NotRequired[list[str]],
-    },
-)
 
-Changes = TypedDict(
-    "Changes",
-    {
-        "changes": "list[Change]",
-        "next": "int | str",
-        "more": bool,
-    },
-)
+class ActivePolicyPolicyJson(TypedDict):
+    src: str
+    filename: str | None
 
-Decision = TypedDict(
-    "Decision",
-    {
-        "allowed": bool,
-    },
-)
 
-Decisions = TypedDict(
-    "Decisions",
-    {
-        "results": list[bool],
-    },
-)
+class ArgumentJson(TypedDict):
+    type: str
+    id: NotRequired[str | None]
 
-Evaluated = TypedDict(
-    "Evaluated",
-    {
-        "decision": bool,
-        "context": NotRequired["dict[str, Any]"],
-    },
-)
 
-EvaluatedMany = TypedDict(
-    "EvaluatedMany",
-    {
-        "evaluations": "list[Evaluated]",
-    },
-)
+class ChangeJson(TypedDict):
+    revision: int
+    at: str
+    author: str
+    kind: str
+    inserted: list[ChangeInsertedJson]
+    deleted: list[StoredFactJson]
+    policy_version: int | None
+    part: NotRequired[int]
+    parts: NotRequired[int]
 
-ExplainedCheck = TypedDict(
-    "ExplainedCheck",
-    {
-        "policy_version": "int | None",
-        "goal": str,
-        "allowed": bool,
-        "proof": "Reason | None",
-        "obstacles": "list[Reason]",
-        "note": str,
-        "unused_context_facts": NotRequired[list[str]],
-        "complete": NotRequired["Literal[False]"],
-        "message": NotRequired[str],
-        "would_allow": NotRequired["ExplainedCheckWouldAllow"],
-    },
-)
 
-ExplainedCheckWouldAllow = TypedDict(
-    "ExplainedCheckWouldAllow",
-    {
-        "changes": "list[ExplainedCheckWouldAllowChange]",
-        "notes": list[str],
-    },
-)
+class ChangeInsertedJson(TypedDict):
+    predicate: str
+    args: list[ValueJson]
+    expires_at: NotRequired[str]
 
-ExplainedCheckWouldAllowChange = TypedDict(
-    "ExplainedCheckWouldAllowChange",
-    {
-        "insert": "list[Fact]",
-        "delete": "list[Fact]",
-    },
-)
 
-Fact = TypedDict(
-    "Fact",
-    {
-        "predicate": str,
-        "args": "list[Value]",
-    },
-)
+class ChangeMadeJson(TypedDict):
+    message: str
+    warnings: NotRequired[list[str]]
 
-FactPattern = TypedDict(
-    "FactPattern",
-    {
-        "predicate": str,
-        "args": "list[None | Argument]",
-    },
-)
 
-History = TypedDict(
-    "History",
-    {
-        "results": "list[HistoryResult]",
-        "next_page_token": "str | None",
-        "horizon": int,
-    },
-)
+class ChangesJson(TypedDict):
+    changes: list[ChangeJson]
+    next: int | str
+    more: bool
 
-HistoryResult = TypedDict(
-    "HistoryResult",
-    {
-        "revision": int,
-        "at": str,
-        "author": str,
-        "kind": str,
-        "inserted": "list[ChangeInserted]",
-        "deleted": "list[ChangeInserted]",
-        "policy_version": "int | None",
-    },
-)
 
-Listing = TypedDict(
-    "Listing",
-    {
-        "results": list[str],
-        "next_page_token": NotRequired["str | None"],
-    },
-)
+class DecisionJson(TypedDict):
+    allowed: bool
 
-Message = TypedDict(
-    "Message",
-    {
-        "message": str,
-    },
-)
 
-Metadata = TypedDict(
-    "Metadata",
-    {
-        "metadata": "MetadataMetadata",
-    },
-)
+class DecisionsJson(TypedDict):
+    results: list[bool]
 
-MetadataMetadata = TypedDict(
-    "MetadataMetadata",
-    {
-        "resources": "dict[str, ResourceMetadata]",
-    },
-)
 
-NewFact = TypedDict(
-    "NewFact",
-    {
-        "predicate": str,
-        "args": "list[Value]",
-        "expires_at": NotRequired["str | None"],
-    },
-)
+class EvaluatedJson(TypedDict):
+    decision: bool
+    context: NotRequired[dict[str, Any]]
 
-PolicyPreview = TypedDict(
-    "PolicyPreview",
-    {
-        "decisions": str,
-        "differ": int,
-        "differences": "list[PolicyPreviewDifference]",
-        "tests": str,
-        "failed_tests": list[str],
-        "unused_facts": list[str],
-    },
-)
 
-PolicyPreviewDifference = TypedDict(
-    "PolicyPreviewDifference",
-    {
-        "check": str,
-        "allowed": bool,
-    },
-)
+class EvaluatedManyJson(TypedDict):
+    evaluations: list[EvaluatedJson]
 
-Reason = TypedDict(
-    "Reason",
-    {
-        "kind": "Literal['rule', 'part', 'fact', 'comparison', 'absence', 'again', 'unexplained', 'obstacle', 'missing', 'false', 'present']",
-        "text": str,
-        "fact": NotRequired["ReasonFact"],
-        "source": NotRequired["Literal['stored', 'context', 'policy']"],
-        "rule": NotRequired["ReasonRule"],
-        "bindings": NotRequired["dict[str, ReasonFactArg]"],
-        "met": NotRequired[list[str]],
-        "note": NotRequired[str],
-        "since": NotRequired["ReasonSince"],
-        "until": NotRequired["ReasonSince"],
-        "expires_at": NotRequired[str],
-        "because": NotRequired["list[Reason]"],
-    },
-)
 
-ReasonFact = TypedDict(
-    "ReasonFact",
-    {
-        "predicate": str,
-        "args": "list[ReasonFactArg]",
-    },
-)
+class ExplainedCheckJson(TypedDict):
+    policy_version: int | None
+    goal: str
+    allowed: bool
+    proof: ReasonJson | None
+    obstacles: list[ReasonJson]
+    note: str
+    unused_context_facts: NotRequired[list[str]]
+    complete: NotRequired[Literal[False]]
+    message: NotRequired[str]
+    would_allow: NotRequired[ExplainedCheckWouldAllowJson]
 
-ReasonFactArg = TypedDict(
-    "ReasonFactArg",
-    {
-        "type": str,
-        "id": "str | None",
-    },
-)
 
-ReasonRule = TypedDict(
-    "ReasonRule",
-    {
-        "text": str,
-        "line": "int | None",
-    },
-)
+class ExplainedCheckWouldAllowJson(TypedDict):
+    changes: list[ExplainedCheckWouldAllowChangeJson]
+    notes: list[str]
 
-ReasonSince = TypedDict(
-    "ReasonSince",
-    {
-        "revision": "int | None",
-        "at": "str | None",
-        "author": "str | None",
-        "kind": "str | None",
-        "before": NotRequired[int],
-    },
-)
 
-ResourceMetadata = TypedDict(
-    "ResourceMetadata",
-    {
-        "roles": list[str],
-        "permissions": list[str],
-        "relations": "dict[str, str]",
-    },
-)
+class ExplainedCheckWouldAllowChangeJson(TypedDict):
+    insert: list[FactJson]
+    delete: list[FactJson]
 
-Solutions = TypedDict(
-    "Solutions",
-    {
-        "results": "list[dict[str, str | None]]",
-    },
-)
 
-StoredFact = TypedDict(
-    "StoredFact",
-    {
-        "predicate": str,
-        "args": "list[Value]",
-        "expires_at": NotRequired[str],
-    },
-)
+class FactJson(TypedDict):
+    predicate: str
+    args: list[ValueJson]
 
-Value = TypedDict(
-    "Value",
-    {
-        "type": str,
-        "id": str,
-    },
-)
+
+class FactPatternJson(TypedDict):
+    predicate: str
+    args: list[None | ArgumentJson]
+
+
+class HistoryJson(TypedDict):
+    results: list[HistoryResultJson]
+    next_page_token: str | None
+    horizon: int
+
+
+class HistoryResultJson(TypedDict):
+    revision: int
+    at: str
+    author: str
+    kind: str
+    inserted: list[ChangeInsertedJson]
+    deleted: list[ChangeInsertedJson]
+    policy_version: int | None
+
+
+class ListingJson(TypedDict):
+    results: list[str]
+    next_page_token: NotRequired[str | None]
+
+
+class MessageJson(TypedDict):
+    message: str
+
+
+class MetadataJson(TypedDict):
+    metadata: MetadataMetadataJson
+
+
+class MetadataMetadataJson(TypedDict):
+    resources: dict[str, ResourceMetadataJson]
+
+
+class NewFactJson(TypedDict):
+    predicate: str
+    args: list[ValueJson]
+    expires_at: NotRequired[str | None]
+
+
+class PolicyPreviewJson(TypedDict):
+    decisions: str
+    differ: int
+    differences: list[PolicyPreviewDifferenceJson]
+    tests: str
+    failed_tests: list[str]
+    unused_facts: list[str]
+
+
+class PolicyPreviewDifferenceJson(TypedDict):
+    check: str
+    allowed: bool
+
+
+class ReasonJson(TypedDict):
+    kind: Literal['rule', 'part', 'fact', 'comparison', 'absence', 'again', 'unexplained', 'obstacle', 'missing', 'false', 'present']
+    text: str
+    fact: NotRequired[ReasonFactJson]
+    source: NotRequired[Literal['stored', 'context', 'policy']]
+    rule: NotRequired[ReasonRuleJson]
+    bindings: NotRequired[dict[str, ReasonFactArgJson]]
+    met: NotRequired[list[str]]
+    note: NotRequired[str]
+    since: NotRequired[ReasonSinceJson]
+    until: NotRequired[ReasonSinceJson]
+    expires_at: NotRequired[str]
+    because: NotRequired[list[ReasonJson]]
+
+
+class ReasonFactJson(TypedDict):
+    predicate: str
+    args: list[ReasonFactArgJson]
+
+
+class ReasonFactArgJson(TypedDict):
+    type: str
+    id: str | None
+
+
+class ReasonRuleJson(TypedDict):
+    text: str
+    line: int | None
+
+
+class ReasonSinceJson(TypedDict):
+    revision: int | None
+    at: str | None
+    author: str | None
+    kind: str | None
+    before: NotRequired[int]
+
+
+class ResourceMetadataJson(TypedDict):
+    roles: list[str]
+    permissions: list[str]
+    relations: dict[str, str]
+
+
+class SolutionsJson(TypedDict):
+    results: list[dict[str, str | None]]
+
+
+class StoredFactJson(TypedDict):
+    predicate: str
+    args: list[ValueJson]
+    expires_at: NotRequired[str]
+
+
+class ValueJson(TypedDict):
+    type: str
+    id: str

@@ -13,7 +13,7 @@ from mcp.types import ToolAnnotations
 
 from authz_project import client, documents
 from authz_project import client_types as types
-from authz_project.client import AsyncAuthzClient, Call, Reference, RequestRefused
+from authz_project.client import AsyncAuthzClient, Call, RequestRefused, TypedId
 from facts.wire import END, fact_from_text, fact_to_json, pattern_from_text, value_from_text
 from policy.errors import AuthzError
 
@@ -66,25 +66,25 @@ def _document(name: str) -> str:
     return documents.document(name).text
 
 
-def _reference(text: str) -> Reference:
+def _reference(text: str) -> TypedId:
     value = value_from_text(text)
     return value.type, value.id
 
 
-def _fact(text: str) -> types.Fact:
+def _fact(text: str) -> types.FactJson:
     found: Any = fact_to_json(fact_from_text(text))
     return found
 
 
-def _pattern(text: str) -> types.FactPattern:
+def _pattern(text: str) -> types.FactPatternJson:
     pattern = pattern_from_text(text)
     parts = ({"type": arg.type, "id": arg.id} for arg in pattern.args)
     args: Any = [{name: part for name, part in each.items() if part is not None} or None for each in parts]
     return {"predicate": pattern.predicate, "args": args}
 
 
-def _given(context_facts: Sequence[str], as_of: int | str | None) -> client.Given:
-    given: client.Given = {}
+def _given(context_facts: Sequence[str], as_of: int | str | None) -> client.QuestionOptions:
+    given: client.QuestionOptions = {}
     if context_facts:
         given["context_facts"] = [_fact(text) for text in context_facts]
     if as_of is not None:

@@ -4,7 +4,6 @@ python -m tests.client_types > authz_project/client_types.py
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,10 +17,14 @@ ROOTS = (
 )  # fmt: skip
 HEAD = '''"""Types of answers and facts, generated from the OpenAPI document by `python -m tests.client_types`."""
 
-# ruff: noqa: E501, RUF036, UP013  generated; classes of these names would be those of the service
+# ruff: noqa: E501, RUF036  generated
+# fmt: off
+
+from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 '''
+SUFFIX = "Json"  # classes without it are those of the service
 SIMPLE = {"string": "str", "integer": "int", "boolean": "bool", "null": "None", "object": "dict[str, Any]"}
 
 
@@ -39,14 +42,12 @@ class Types:
         if name not in self.written:
             self.written[name] = None
             self.written[name] = dict(self._members(schema, name))
-        return name
+        return f"{name}{SUFFIX}"
 
     def _members(self, schema: dict, name: str) -> Iterator[tuple[str, str]]:
         for member, inner in schema["properties"].items():
             found = self.of(inner, name + "".join(word.title() for word in member.removesuffix("s").split("_")))
-            is_built_in = set(re.findall(r"[^\[\]]+", found)) <= {*SIMPLE.values(), "list"}
-            quoted = found if is_built_in else f'"{found}"'
-            yield member, quoted if member in schema["required"] else f"NotRequired[{quoted}]"
+            yield member, found if member in schema["required"] else f"NotRequired[{found}]"
 
     def of(self, schema: dict, place: str) -> str:
         match schema:
@@ -75,7 +76,7 @@ class Types:
         members = dict(self._members(schema, place))
         same = next((name for name, other in self.written.items() if other == members), place)
         self.written.setdefault(same, members)
-        return same
+        return f"{same}{SUFFIX}"
 
 
 def text(schemas: Mapping[str, dict[str, Any]]) -> str:
@@ -85,8 +86,8 @@ def text(schemas: Mapping[str, dict[str, Any]]) -> str:
         types.named(name)
     blocks = [HEAD]
     for name, members in sorted(types.written.items()):
-        lines = "".join(f'        "{member}": {written},\n' for member, written in members.items())
-        blocks.append(f'{name} = TypedDict(\n    "{name}",\n    {{\n{lines}    }},\n)\n')
+        lines = "".join(f"    {member}: {written}\n" for member, written in members.items())
+        blocks.append(f"\nclass {name}{SUFFIX}(TypedDict):\n{lines}")
     return "\n".join(blocks)
 
 
