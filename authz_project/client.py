@@ -23,7 +23,7 @@ from authz_project import client_types as types
 
 T = TypeVar("T")
 
-TypedId = tuple[str, str]  # a type and an id: ("User", "ann")
+EntityRef = tuple[str, str]  # a type and an id: ("User", "ann")
 TIMEOUT = 10.0  # seconds
 _OFFSET = "OsoOffset"
 
@@ -135,33 +135,35 @@ class QuestionOptions(TypedDict, total=False):
     context_facts: Sequence[types.FactJson]
 
 
-def _about(actor: TypedId, resource: TypedId) -> dict[str, Any]:
+def _about(actor: EntityRef, resource: EntityRef) -> dict[str, Any]:
     (actor_type, actor_id), (resource_type, resource_id) = actor, resource
     there = {"resource_type": resource_type, "resource_id": resource_id}
     return {"actor_type": actor_type, "actor_id": actor_id, **there}
 
 
-def _value(reference: TypedId) -> types.ValueJson:
+def _value(reference: EntityRef) -> types.ValueJson:
     return {"type": reference[0], "id": reference[1]}
 
 
-def check(actor: TypedId, action: str, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.DecisionJson]:
+def check(
+    actor: EntityRef, action: str, resource: EntityRef, **given: Unpack[QuestionOptions]
+) -> Call[types.DecisionJson]:
     return Call("POST", "/api/authorize", {**_about(actor, resource), "action": action, **given})
 
 
 def check_each(
-    checks: Sequence[tuple[TypedId, str, TypedId]], **given: Unpack[QuestionOptions]
+    checks: Sequence[tuple[EntityRef, str, EntityRef]], **given: Unpack[QuestionOptions]
 ) -> Call[types.DecisionsJson]:
     bodies = [{"actor": _value(who), "action": action, "resource": _value(what)} for who, action, what in checks]
     return Call("POST", "/api/authorize_each", {"checks": bodies, **given})
 
 
-def actions(actor: TypedId, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.ActionsJson]:
+def actions(actor: EntityRef, resource: EntityRef, **given: Unpack[QuestionOptions]) -> Call[types.ActionsJson]:
     return Call("POST", "/api/actions", {**_about(actor, resource), **given})
 
 
 def resources(
-    actor: TypedId, action: str, resource_type: str, page_token: str | None = None, **given: Unpack[QuestionOptions]
+    actor: EntityRef, action: str, resource_type: str, page_token: str | None = None, **given: Unpack[QuestionOptions]
 ) -> Call[types.ListingJson]:
     """List ids in pages of 10,000. To continue, repeat it with the `next_page_token`, until that is null or absent."""
     about = {"actor_type": actor[0], "actor_id": actor[1], "action": action, "resource_type": resource_type}
@@ -169,7 +171,9 @@ def resources(
     return Call("POST", "/api/list", {**about, **page, **given})
 
 
-def who(actor_type: str, action: str, resource: TypedId, **given: Unpack[QuestionOptions]) -> Call[types.SolutionsJson]:
+def who(
+    actor_type: str, action: str, resource: EntityRef, **given: Unpack[QuestionOptions]
+) -> Call[types.SolutionsJson]:
     """List the actors who may do it, as `actor` of each result; null stands for every actor."""
     constraints = {
         "actor": {"type": actor_type, "ids": None},
@@ -181,7 +185,7 @@ def who(actor_type: str, action: str, resource: TypedId, **given: Unpack[Questio
 
 
 def explain(
-    actor: TypedId, action: str, resource: TypedId, would_allow: bool = False, **given: Unpack[QuestionOptions]
+    actor: EntityRef, action: str, resource: EntityRef, would_allow: bool = False, **given: Unpack[QuestionOptions]
 ) -> Call[types.ExplainedCheckJson]:
     """Explain a check; with `would_allow`, also search for up to 4 seconds for what would allow it."""
     ways = {"would_allow": True} if would_allow else {}
@@ -205,20 +209,20 @@ def change_facts(
     return Call("POST", "/api/batch", [{"deletes": [*deletes]}, {"inserts": [*inserts]}])
 
 
-def _filters(predicate: str | None, args: Sequence[TypedId]) -> dict[str, Any]:
+def _filters(predicate: str | None, args: Sequence[EntityRef]) -> dict[str, Any]:
     names = {f"args.{place}.{name}": text for place, arg in enumerate(args) for name, text in zip(("type", "id"), arg)}
     return {"predicate": predicate, **names}
 
 
 def facts(
-    predicate: str | None = None, args: Sequence[TypedId] = (), as_of: int | str | None = None
+    predicate: str | None = None, args: Sequence[EntityRef] = (), as_of: int | str | None = None
 ) -> Call[list[types.StoredFactJson]]:
     """List stored facts whose first arguments are these."""
     return Call("GET", "/api/facts", query={**_filters(predicate, args), "as_of": as_of})
 
 
 def history(
-    predicate: str | None = None, args: Sequence[TypedId] = (), page_token: str | None = None
+    predicate: str | None = None, args: Sequence[EntityRef] = (), page_token: str | None = None
 ) -> Call[types.HistoryJson]:
     """List the revisions that changed such facts, newest first."""
     return Call("GET", "/api/history", query={**_filters(predicate, args), "page_token": page_token})

@@ -13,7 +13,7 @@ from mcp.types import ToolAnnotations
 
 from authz_project import client, documents
 from authz_project import client_types as types
-from authz_project.client import AsyncAuthzClient, Call, RequestRefused, TypedId
+from authz_project.client import AsyncAuthzClient, Call, RequestRefused, EntityRef
 from facts.wire import END, fact_from_text, fact_to_json, pattern_from_text, value_from_text
 from policy.errors import AuthzError
 
@@ -45,9 +45,9 @@ def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 def mcp_server(authz: AsyncAuthzClient, allow_writes: bool = False) -> MCPServer:
     server = MCPServer("authz", instructions=_ABOUT, log_level="WARNING")
-    for tool in _Reading(authz).tools:
+    for tool in ReadTools(authz).tools:
         server.add_tool(told(tool), annotations=ToolAnnotations(read_only_hint=True))
-    for tool in _Writing(authz).tools if allow_writes else ():
+    for tool in WriteTools(authz).tools if allow_writes else ():
         server.add_tool(told(tool), annotations=ToolAnnotations(destructive_hint=True))
 
     @server.resource("authz://policy", title="Active policy", mime_type="text/plain")
@@ -66,7 +66,7 @@ def _document(name: str) -> str:
     return documents.document(name).text
 
 
-def _reference(text: str) -> TypedId:
+def _reference(text: str) -> EntityRef:
     value = value_from_text(text)
     return value.type, value.id
 
@@ -92,7 +92,7 @@ def _given(context_facts: Sequence[str], as_of: int | str | None) -> client.Ques
     return given
 
 
-class _Tools:
+class AgentTools:
     """Tools, whose docstrings are sent to agents."""
 
     def __init__(self, authz: AsyncAuthzClient):
@@ -102,7 +102,7 @@ class _Tools:
         return {**await self._authz(call)}
 
 
-class _Reading(_Tools):
+class ReadTools(AgentTools):
     """Tools that change nothing."""
 
     def __init__(self, authz: AsyncAuthzClient):
@@ -163,7 +163,7 @@ def _cut(ids: list[str], has_next_page: bool = False) -> dict[str, Any]:
     return {"results": ids[:MOST_IDS], "more": has_next_page or len(ids) > MOST_IDS}
 
 
-class _Writing(_Tools):
+class WriteTools(AgentTools):
     """Tools that change facts and the policy, only offered with `--allow-writes`."""
 
     def __init__(self, authz: AsyncAuthzClient):
