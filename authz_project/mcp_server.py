@@ -13,7 +13,7 @@ from mcp.types import ToolAnnotations
 
 from authz_project import client, documents
 from authz_project import client_types as types
-from authz_project.client import AsyncAuthzClient, Call, RequestRefused, EntityRef
+from authz_project.client import AsyncAuthzClient, Call, EntityRef, RequestRefused
 from facts.wire import END, fact_from_text, fact_to_json, pattern_from_text, value_from_text
 from policy.errors import AuthzError
 
