@@ -12,8 +12,9 @@ from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
 from tests.test_revocation import REQUESTS
 
-NEEDED = {  # of what changes something; all else that wants a key but the greeting is reading
+NEEDED = {  # of what changes something, and of previews; all else that wants a key but the greeting is reading
     ("POST", "/api/policy"): Scope.POLICY,
+    ("POST", "/api/preview_policy"): Scope.POLICY,  # which compiles and runs what it is sent
     ("POST", "/api/batch"): Scope.FACTS,
     ("POST", "/api/facts"): Scope.FACTS,
     ("DELETE", "/api/facts"): Scope.FACTS,
