@@ -25,7 +25,7 @@ from facts.numbering import known_number, numbers_that_may_end, signature_number
 from facts.read import id_conditions, matching
 from facts.table import ChangeCounts, fact_table, fetch
 from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
-from policy.active import Caller, Scope, confirm, key_check, program_of_version
+from policy.active import Caller, Scope, active_program, confirm, key_check, program_of_version
 from policy.core import journal, spans
 from policy.core.clock import is_to_come
 from policy.core.config import settings
@@ -337,6 +337,11 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
         work = _make(environment_id, turn, [RevisionChanges(turn.offset, by, accepted)], limit)
         table.note_stored(work.inserted)
     return Applied(turn.offset, work.deleted, turn.policy_version_id)
+
+
+def check(environment_id: int, changes: Iterable[Change]) -> None:
+    """Raise what `apply` would raise about these changes, by the active policy."""
+    _accepted(active_program(environment_id), changes)
 
 
 def clear(environment_id: int, by: By = NOBODY) -> Applied:

@@ -7,14 +7,15 @@ from hashlib import sha256
 
 import orjson
 from django.db import transaction
+from django.db.models import F
 
 from facts import store
 from facts.accept import FactRejected
-from facts.store import Change, Inserts, changes_from_json
+from facts.store import Applied, Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
 from localsql.sync.config import ConfigRejected, DatabaseKind, Outbox, SourceFailed, shown
 from localsql.sync.sources import SqlConnection, connected, path_of
-from policy.core.journal import By, changing
+from policy.core.journal import By, changing, current_offset
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 
 # ---- identities ---------------------------------------------------------------------------------------------------
@@ -204,6 +205,27 @@ def _take(turn: OutboxTurn) -> None:
         raise DrainedElsewhere
 
 
+# ---- batches with a key, which their senders may send again ---------------------------------------------------------
+# Their keys are remembered as rows of one outbox, whose numbers are the beginnings of the keys' digests.
+
+KEYS = "Idempotency-Key"
+KEPT = 10_000  # keys
+
+
+def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By) -> Applied:
+    """Apply the changes, unless a batch with this key was applied."""
+    digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    number = int(digest[:15], 16)
+    with changing():
+        state, _ = OutboxState.objects.get_or_create(environment_id=environment_id, name=KEYS)
+        OutboxState.objects.filter(pk=state.pk).update(turn=F("turn") + 1)  # the same key twice at once: one waits
+        if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
+            return Applied(current_offset(environment_id))
+        made, _ = OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
+        OutboxRow.objects.filter(state=state, pk__lte=made.pk - KEPT).delete()
+        return store.apply(environment_id, late(changes), by)
+
+
 # ---- rows of an outbox -> changes of facts, in id order, exactly once each ----------------------------------------
 
 AUTHOR = By("outbox")
@@ -315,5 +337,8 @@ def changes_of(row: WrittenRow) -> list[Change]:
         said = orjson.loads(row.changes)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest("changes", f"is invalid JSON: {error}") from None
-    changes = changes_from_json(said, "changes")
+    return late(changes_from_json(said, "changes"))
+
+
+def late(changes: Sequence[Change]) -> list[Change]:
     return [replace(each, is_late=True) if isinstance(each, Inserts) else each for each in changes]

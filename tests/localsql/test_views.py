@@ -15,6 +15,8 @@ from django.db.models.expressions import RawSQL
 from sqlglot import exp
 
 from localsql.dialects import DIALECT_NAMES, DIALECTS
+from localsql.models import OutboxRow
+from localsql.sync import outbox
 from policy.models import Environment
 
 POLICY = """
@@ -332,3 +334,44 @@ def test_a_condition_goes_through_drivers_that_read_percent_signs(asked, postgre
     postgresql_caller.connection.execute("INSERT INTO org_role VALUES (%s, 'member', 8)", ("100%s",))
     select = f"SELECT id FROM repos WHERE id < %s AND {condition}"
     assert postgresql_caller.connection.execute(select, (5,)).fetchall() == [(2,)]
+
+
+ROLE = {"predicate": "has_role", "args": [{"type": t, "id": i} for t, i in zip(("User", "String", "Org"), "ame")]}
+ROLE["args"][1]["id"] = "member"
+
+
+@pytest.mark.parametrize("db", ["sqlite", "postgresql"], indirect=True)
+def test_a_batch_with_a_key_is_applied_once(api, monkeypatch):
+    """Whatever it says, and whatever happened since; as are others, until many keys are newer."""
+    api.post("/policy", {"src": POLICY})
+
+    def sent(key, *steps):
+        answer = api.post("/batch", list(steps), **{"Idempotency-Key": key})
+        assert answer.status_code == 200, answer.json()
+        return int(answer.headers["OsoOffset"])
+
+    first = sent("one", {"inserts": [ROLE]})
+    assert len(api.get("/facts").json()) == 1
+    assert sent("two", {"deletes": [ROLE]}) == first + 1
+    assert sent("one", {"inserts": [ROLE]}) == first + 1  # not applied: the revision is that of now
+    assert api.get("/facts").json() == []
+    monkeypatch.setattr(outbox, "KEPT", 2)
+    sent("three", {"inserts": [ROLE]})
+    assert OutboxRow.objects.count() == 2
+    assert sent("one", {"inserts": [ROLE]}) == first + 3
+    refused = api.post("/batch", [{"inserts": [AUDITOR | {"predicate": "no"}]}], **{"Idempotency-Key": "four"})
+    assert refused.status_code == 400
+    sent("four", {"inserts": [AUDITOR]})  # a batch that was refused may be corrected
+    late = ROLE | {"expires_at": "2020-01-01T00:00:00Z"}
+    sent("five", {"inserts": [late]})  # it waited too long: its fact has ended
+    assert [each["predicate"] for each in api.get("/facts").json()] == ["is_auditor"]
+
+
+def test_a_dry_run_changes_nothing(api, new_api):
+    api.post("/policy", {"src": POLICY})
+    before = api.get("/facts").headers["OsoOffset"]
+    assert api.post("/batch?dry_run=true", [{"inserts": [ROLE]}]).json() == {"message": "Batch is valid"}
+    refused = api.post("/batch?dry_run=true", [{"inserts": [AUDITOR | {"predicate": "no"}]}])
+    assert refused.status_code == 400 and "not used in policy" in refused.json()["message"]
+    assert (api.get("/facts").json(), api.get("/facts").headers["OsoOffset"]) == ([], before)
+    assert api.post("/batch?dry_run=false", [{"inserts": [ROLE]}]).json() == {"message": "Batch applied"}
