@@ -52,6 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ask_local": "print the SQL that answers a request in your own database",
         "check_bindings": "report problems in data bindings",
         "authz_bindings": "print data bindings of a Django project's models",
+        "authz_drain": "send the changes in a Django project's outbox to the server",
     },
     "History": {
         "follow_changes": "print changes as they happen",

@@ -1,12 +1,15 @@
 from importlib import import_module
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.conf import settings as django_settings
 from django.core import checks
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
-from policy.core.config import is_service
+from policy.core.config import is_service, settings
+
+ENGINE = ("policy", "facts", "checks", "localsql")
 
 
 class LocalSqlConfig(AppConfig):
@@ -15,18 +18,33 @@ class LocalSqlConfig(AppConfig):
     verbose_name = "Local SQL"
 
     def ready(self) -> None:
-        """Inside a project, find its `authz.py` modules; check them, and publish its policy after `migrate`."""
+        """Inside a project, find its `authz.py` modules; check them, and prepare its database after `migrate`."""
         if is_service():
             return
         autodiscover_modules("authz")
+        if settings.URL:
+            _leave_tables_to_the_server()
         checks.register(_check, "authz")
-        post_migrate.connect(_publish, sender=self)
+        post_migrate.connect(_migrated, sender=self)
+
+
+def _leave_tables_to_the_server() -> None:
+    """Let `migrate` create no tables of the engine, nor note that it did: the project may have its own engine later."""
+    configs = [each for each in apps.get_app_configs() if each.name in ENGINE]
+    without = dict.fromkeys([each.label for each in configs])
+    django_settings.MIGRATION_MODULES = {**django_settings.MIGRATION_MODULES, **without}
+    for model in (model for each in configs for model in each.get_models()):
+        model._meta.managed = False  # databases of tests have tables of models without migrations, too
+
+
+def _project() -> Any:
+    return import_module(f"localsql.django.{'remote' if settings.URL else 'project'}")
 
 
 def _check(app_configs: object, databases: Any = None, **options: object) -> list[checks.CheckMessage]:
-    return [*import_module("localsql.django.project").findings(databases)]
+    return [*_project().findings(databases)]
 
 
-def _publish(using: str, verbosity: int = 1, **options: object) -> None:
+def _migrated(using: str, verbosity: int = 1, **options: object) -> None:
     if using == "default":
-        import_module("localsql.django.project").publish_file(verbosity)
+        _project().migrated(verbosity)

@@ -2,7 +2,8 @@
 
 * `bindings`      what the project says of its models: `bind`, `type_of`
 * `tables`        bindings as tables of the engine; objects as values
-* `asking`        `authorize`, `actions`, `who`, `require`, `explain`, `facts`; `permitted`, the condition for querysets
+* `interface`     what both ways to ask have in common: `permitted`, `who`, `require`
+* `asking`        `authorize`, `actions`, `explain`, `facts` with the engine of the project; `remote` with a server
 * `views`         decorators, the permission backend and the admin's mixin; `rest` for Django REST framework
 * `testing`       assertions; `project` the system checks, and the policy file after `migrate`
 
@@ -15,17 +16,25 @@ from importlib import import_module
 from typing import Any
 
 from localsql.django.bindings import bind, type_of
+from policy.core.config import settings
 
 _PLACES = {
+    **dict.fromkeys(("permitted", "require", "who"), "interface"),
+    "ServerUnreachable": "remote",
     **dict.fromkeys(("PermissionBackend", "PermittedAdmin", "requires"), "views"),
     **dict.fromkeys(("Permitted", "PermittedFilter"), "rest"),
-    **dict.fromkeys(("actions", "authorize", "explain", "facts", "permitted", "require", "who"), "asking"),
 }
+_ASKING = ("actions", "authorize", "explain", "facts")
+_INNER = ("Condition", "publish_policy")
 
-__all__ = [*_PLACES, "bind", "type_of"]
+__all__ = [*_PLACES, *_ASKING, "bind", "type_of"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name in _ASKING or name in _INNER:
+        place = "remote" if settings.URL else "asking"
+    elif name in _PLACES:
+        place = _PLACES[name]
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{place}"), name)

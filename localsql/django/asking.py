@@ -1,23 +1,18 @@
-"""Check access inside a Django project, by statements on the connection and in the transaction of the caller."""
+"""Check access with the engine of the project, by statements on the connection and in the transaction of the caller."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
-from django.contrib.auth import get_user_model
-from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, Expression, F, Model, QuerySet
 from django.db.models.signals import post_save
-from django.db.models.sql.compiler import SQLCompiler
 
 from checks.asking import ask, run
 from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
@@ -37,14 +32,11 @@ from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
 from checks.engine.sql.bound import OUTER, OUTER_COLUMN
 from checks.engine.sql.text import IdKind, Text, embedded
 from checks.errors import CannotEnumerate, UnboundVariable
-from checks.explain.explain import Explanation, explanation_to_text
 from checks.explain.explain import explain as explained
 from facts.numbering import Marks
 from facts.store import Deletes, Inserts, apply
-from facts.wire import Argument, FactPattern
-from facts.wire import Fact as Stored
-from localsql.django.bindings import registry
-from localsql.django.tables import kind_of, value_of
+from localsql.django.interface import AccessCondition, Explained, facts_of, patterns_of
+from localsql.django.tables import value_of
 from policy.active import versions
 from policy.core.clock import timeline
 from policy.core.config import settings
@@ -52,63 +44,20 @@ from policy.core.journal import By
 from policy.core.memory import Recent
 from policy.errors import NotFound, Unavailable
 from policy.models import Environment, environment_named
+from policy.publishing import publish
 from policy.values import STRING, Value
-
-
-def permitted(user: object, action: str, model: type[Model], column: str | None = None) -> PermittedCondition:
-    """Return the condition that the user may perform the action on the object of the model that a row names.
-
-    The row is the object itself or, with `column`, has its key there, as a foreign key.
-    """
-    known = registry.type_of(model)
-    return PermittedCondition(column or known.column, action, known.name, value_of(user), None)
-
-
-def permitted_actors(model: type[Model], action: str, resource: object) -> PermittedCondition:
-    """Return the condition that the model's object may perform the action on the resource."""
-    known = registry.type_of(model)
-    return PermittedCondition(known.column, action, known.name, None, value_of(resource))
 
 
 def asked(value: Value) -> Asked:
     return Asked(value.type, (value.id,))
 
 
-class PermittedCondition(Expression):
-    """A condition on one column: the resource (given the actor), or the actor (given the resource)."""
+class PermittedCondition(AccessCondition):
+    """A condition by the project's own engine."""
 
-    output_field = BooleanField()
-    conditional = True
-    contains_aggregate = False
-
-    def __init__(self, column: Any, action: str, type_name: str, actor: Value | None, resource: Value | None):
-        super().__init__(output_field=BooleanField())
-        self.column: Any = F(column) if isinstance(column, str) else column
-        self.action, self.type_name, self.actor, self.resource = action, type_name, actor, resource
-
-    def get_source_expressions(self) -> list[Any]:
-        return [self.column]
-
-    def set_source_expressions(self, exprs: Sequence[Any]) -> None:
-        (self.column,) = exprs
-
-    def as_sql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any
-    ) -> tuple[str, tuple[Any, ...]]:
-        if connection.alias != DEFAULT_DB_ALIAS:
-            raise NotSupportedError(
-                f"this query uses the database `{connection.alias}`, but facts and policies are in "
-                f"`{DEFAULT_DB_ALIAS}`; use .using({DEFAULT_DB_ALIAS!r}), or check each object with authorize"
-            )
-        column, params = compiler.compile(self.column)
-        kind = kind_of(self.column.output_field, connection)
-        if kind is None or params:
-            raise NotSupportedError(
-                f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
-            )
+    def condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[str, tuple[Any, ...]]:
         with run.question_time():
-            is_page = compiler.query.high_mark is not None
-            text, slots = self._settled(column.replace("%%", "%"), kind, is_page)
+            text, slots = self._settled(column, kind, is_page)
         sql, pieces = embedded(text)
         return sql, tuple([_value(piece, slots) for piece in pieces])
 
@@ -300,8 +249,6 @@ def with_asker(act: Callable[[Trusted], T]) -> T:
         return act(asker())
 
 
-log = logging.getLogger("authz.denied")
-
 # ---- checks -------------------------------------------------------------------------------------------------------
 
 
@@ -317,44 +264,9 @@ def actions(user: object, resource: object) -> set[str]:
     return {"*" if name is None else name for (name,) in found.of_one}
 
 
-def who(action: str, resource: object, model: type[Model] | None = None) -> QuerySet[Any]:
-    """Return a queryset of the users (or of another model's objects) who may perform the action on the resource."""
-    model = model or get_user_model()
-    return cast("QuerySet[Any]", model._default_manager.filter(permitted_actors(model, action, resource)))
-
-
 def explain(user: object, action: str, resource: object) -> Explained:
     """Return why the user may perform the action on the resource, or why not; print it."""
     return Explained(with_asker(partial(explained, question=question_of(user, action, resource))))
-
-
-def require(user: object, action: str, resource: object) -> None:
-    """Raise `PermissionDenied` unless the user may perform the action on the resource.
-
-    What is missing is in its message with `DEBUG` only, as some error pages and APIs show messages to the client. The
-    logger `authz.denied` has it at level INFO.
-    """
-    if authorize(user, action, resource):
-        return
-    if not (settings.DEBUG or log.isEnabledFor(logging.INFO)):
-        raise PermissionDenied
-    reason = str(explain(user, action, resource))
-    log.info("%s", reason)
-    raise PermissionDenied(*((reason,) if settings.DEBUG else ()))
-
-
-class Explained:
-    """An explanation; `str` draws it as a tree."""
-
-    def __init__(self, explanation: Explanation):
-        self.explanation = explanation
-
-    @property
-    def allowed(self) -> bool:
-        return self.explanation.allowed
-
-    def __str__(self) -> str:
-        return "\n".join(explanation_to_text(self.explanation, "", is_coloured=False))
 
 
 def question_of(user: object, action: str, resource: object) -> Question:
@@ -366,7 +278,6 @@ def question_of(user: object, action: str, resource: object) -> Question:
 # ---- facts --------------------------------------------------------------------------------------------------------
 
 _BY = By("application")
-_PREDICATE_AND_ARGUMENTS = "a fact is a predicate and its arguments, such as ('has_role', user, 'viewer', folder)"
 
 
 class _Facts:
@@ -374,17 +285,11 @@ class _Facts:
 
     def insert(self, *facts: tuple[Any, ...], until: datetime | None = None) -> None:
         """Store facts, such as `("has_role", user, "viewer", folder)`. With `until`, they expire then."""
-        if until is not None and until.tzinfo is None:
-            raise ValueError("`until` has no time zone; use django.utils.timezone")
-        ends = None if until is None else round(until.timestamp() * 1_000_000)
-        stored = [Stored(name, tuple(map(value_of, args)), ends) for name, args in map(_parts, facts)]
-        self._apply(Inserts(stored, None))
+        self._apply(Inserts(facts_of(facts, until), None))
 
     def delete(self, *patterns: tuple[Any, ...]) -> int:
         """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
-        return self._apply(
-            Deletes([FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)])
-        )
+        return self._apply(Deletes(patterns_of(patterns)))
 
     def _apply(self, change: Inserts | Deletes) -> int:
         def act(trusted: Trusted) -> int:
@@ -407,20 +312,10 @@ def _within_caller() -> Iterator[None]:
         yield
 
 
-def _parts(fact: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-    match fact:
-        case (str() as predicate, *args) if args:
-            return predicate, args
-    raise TypeError(f"{_PREDICATE_AND_ARGUMENTS}, not {fact!r}")
+def publish_policy(text: str) -> Callable[[], object]:
+    """Publish a policy, as tests do; return what to call after the test. Its rollback takes the policy back."""
+    publish(asker().environment_id, text, "")
+    return lambda: None
 
 
-def _argument(thing: object) -> Argument:
-    if thing is None:
-        return Argument()
-    if isinstance(thing, type) and issubclass(thing, Model):
-        return Argument(registry.type_of(thing).name)
-    value: Value = value_of(thing)
-    return Argument(value.type, value.id)
-
-
-__all__ = ["actions", "authorize", "explain", "facts", "permitted", "require", "who"]
+Condition = PermittedCondition

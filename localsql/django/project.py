@@ -29,7 +29,7 @@ VENDORS = ("sqlite", "postgresql")
 # ---- the policy file ------------------------------------------------------------------------------------------------
 
 
-def publish_file(verbosity: int) -> None:
+def migrated(verbosity: int) -> None:
     """Publish the policy file if it changed, after its tests pass; create the environment if it is missing."""
     environment, _ = Environment.objects.get_or_create(
         slug=settings.ENVIRONMENT, defaults={"name": settings.ENVIRONMENT.capitalize()}
@@ -73,12 +73,12 @@ def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
             program = compile_source(Source(text_of_file(str(settings.POLICY)), str(settings.POLICY)))
         except AuthzError as refused:
             yield Error(f"the policy does not compile: {refused}", hint="Correct AUTHZ['POLICY'].", id="authz.E102")
-    yield from _of_bindings(program)
+    yield from findings_of_bindings(program)
     if databases and DEFAULT_DB_ALIAS in databases:
         yield from _of_database()
 
 
-def _of_bindings(program: Program | None) -> Iterator[CheckMessage]:
+def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
     connection = connections[DEFAULT_DB_ALIAS]
     for binding in registry.bindings:
         try:

@@ -6,5 +6,7 @@ from localsql.django.testing import Authorized
 
 
 @pytest.fixture
-def authz(db: None) -> Authorized:
-    return Authorized()
+def authz(db: None, request: pytest.FixtureRequest) -> Authorized:
+    found = Authorized()
+    found.addCleanup = request.addfinalizer
+    return found

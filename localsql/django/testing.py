@@ -11,25 +11,27 @@ With pytest, the fixture `authz` has the same methods: `pytest_plugins = ["local
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from localsql.django.asking import asker, authorize, explain, facts
-from policy.publishing import publish
+import localsql.django as authz
 
 
 class Authorized:
     """A mixin for Django's `TestCase`."""
 
+    addCleanup: Callable[[Callable[[], object]], object]
+
     def policy(self, text: str) -> None:
-        publish(asker().environment_id, text, "")
+        self.addCleanup(authz.publish_policy(text))
 
     def fact(self, predicate: str, *args: Any) -> None:
-        facts.insert((predicate, *args))
+        authz.facts.insert((predicate, *args))
 
     def assert_allowed(self, user: object, action: str, resource: object) -> None:
-        if not authorize(user, action, resource):
-            raise AssertionError(f"should be allowed:\n{explain(user, action, resource)}")
+        if not authz.authorize(user, action, resource):
+            raise AssertionError(f"should be allowed:\n{authz.explain(user, action, resource)}")
 
     def assert_denied(self, user: object, action: str, resource: object) -> None:
-        if authorize(user, action, resource):
-            raise AssertionError(f"should be denied:\n{explain(user, action, resource)}")
+        if authz.authorize(user, action, resource):
+            raise AssertionError(f"should be denied:\n{authz.explain(user, action, resource)}")

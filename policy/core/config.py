@@ -21,6 +21,8 @@ STANDARD_OUTPUT = "-"  # as the path of a log
 # Inside an application. The service's own defaults are in `authz_project/settings.py`.
 DEFAULTS: dict[str, Any] = {
     "ENVIRONMENT": "default",  # the slug of the environment that the application uses
+    "URL": None,  # of a server to ask, instead of the engine in the application
+    "KEY": "",  # the server's API key
     "POLICY": None,  # the policy file; `migrate` publishes it
     "ADMIN": False,  # whether the project's admin has the service's pages, too
     "PUBLISH_ON_MIGRATE": True,  # False: `migrate` only says that the file differs

@@ -51,7 +51,8 @@ COMMANDS = [
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
-    "sync_facts --help", "drain_outbox --help", "authz_bindings --help", "import_model openfga --help",
+    "sync_facts --help", "drain_outbox --help", "authz_bindings --help", "authz_drain --help",
+    "import_model openfga --help",
 ]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'

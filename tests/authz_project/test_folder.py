@@ -30,6 +30,7 @@ WITHOUT_DATABASE = {
     "import_model openfga ../model.fga": 0,
     "import_model spicedb ../schema.zed": 0,
     "authz_bindings": 0,
+    "authz_drain": 1,
     "load_example": 0,
     "version --changes": 0,
     "check": 0,

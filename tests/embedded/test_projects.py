@@ -2,13 +2,15 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.service import ROOT
+from tests.service import ROOT, Service
 
 WIKI = ROOT / "authz_project" / "examples" / "wiki"
 HEAVY = {"granian", "whitenoise", "prometheus_client", "sqlglot", "environ", "opentelemetry", "orjson", "ply"}
@@ -32,6 +34,38 @@ def test_the_example_passes_its_tests(kind, database_urls):
     url = "sqlite://:memory:" if kind == "sqlite" else database_urls(kind, "wiki")
     settings = {"DJANGO_SETTINGS_MODULE": "tests.embedded.settings", "WIKI_DATABASE_URL": url}
     assert "OK" in run("manage.py", "test", "tests.embedded.wiki", "--noinput", **settings)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_example_passes_its_tests_with_a_server_instead(kind, database_urls, services):
+    url = "sqlite://:memory:" if kind == "sqlite" else database_urls(kind, "wiki")
+    settings = with_server(services(kind)) | {"WIKI_DATABASE_URL": url}
+    tests = ("tests.embedded.wiki", "tests.embedded.wiki_remote")
+    assert "OK" in run("manage.py", "test", *tests, "--noinput", **settings)
+
+
+@pytest.mark.one_database
+def test_the_setting_alone_switches_and_a_server_needs_one_table(database_urls, services):
+    url, tables = database_urls("sqlite", "wiki"), "SELECT name FROM sqlite_master WHERE name LIKE 'authz%'"
+    remote = with_server(services("sqlite")) | {"WIKI_DATABASE_URL": url}
+    run("manage.py", "migrate", **remote)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        assert database.execute(tables).fetchall() == [("authz_outbox",)]
+    assert "no issues" in run("manage.py", "check", "--database", "default", **remote)
+    assert "No changes" in run("manage.py", "makemigrations", "--check", "--dry-run", **remote)
+    run("manage.py", "migrate", WIKI_DATABASE_URL=url)
+    ask = "from localsql.django import actions; print(actions(('User', 1), ('Document', 1)))"
+    for settings in ({"WIKI_DATABASE_URL": url}, remote):
+        assert "set()" in run("manage.py", "shell", "-c", ask, **settings)
+
+
+def with_server(service: Service) -> dict[str, str]:
+    client = service.fresh_client()
+    source = (WIKI / "policy.polar").read_text()
+    assert client.post("/policy", {"src": source, "filename": "policy.polar"}).status_code == 200
+    return {
+        "DJANGO_SETTINGS_MODULE": "tests.embedded.remote_settings", "AUTHZ_URL": client.origin, "AUTHZ_KEY": client.key,
+    }  # fmt: skip
 
 
 START = """

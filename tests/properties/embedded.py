@@ -20,10 +20,11 @@ from django.db import NotSupportedError, OperationalError, connection, models, t
 from django.db.models import Exists, OuterRef, Q
 from django.test import override_settings
 
+import localsql.django as authz
 from authz_project.keys import caller_of_token
 from checks.asking import run
 from checks.asking.question import BUILT_IN
-from localsql.django import actions, asking, authorize, bind, facts, permitted, type_of, who
+from localsql.django import asking, bind, remote, type_of
 from localsql.django.bindings import registry
 from localsql.django.tables import current
 from policy.errors import AuthzError
@@ -120,9 +121,9 @@ class Project:
             stored = [(signature.predicate, *row) for row, chosen in zip(rows, is_bound) if not chosen]
             if self.rng.random() < 0.5:
                 with transaction.atomic():
-                    facts.insert(*stored)
+                    authz.facts.insert(*stored)
             else:
-                facts.insert(*stored)
+                authz.facts.insert(*stored)
             if mine:
                 self.bind(signature, mine)
 
@@ -191,11 +192,11 @@ class Project:
     def asked(self, caller: Caller, question: Ask) -> Any:
         match question:
             case Authorize(actor, action, resource):
-                allowed = authorize(actor, action, resource)
+                allowed = authz.authorize(actor, action, resource)
                 self.compare_row(actor, action, resource, allowed)
                 return allowed
             case Actions(actor, resource):
-                return sorted(actions(actor, resource))
+                return sorted(authz.actions(actor, resource))
             case List(actor, action, type_name):
                 said = ask_adapter.ask(caller, question)
                 self.compare_rows(actor, action, type_name, said)
@@ -208,7 +209,7 @@ class Project:
         if model is None:
             return
         with _refused_for_rounds(self.waits):
-            condition = permitted(actor, action, model)
+            condition = authz.permitted(actor, action, model)
             one = _one(model, resource)
             way = self.rng.randrange(8)
             found = {
@@ -226,7 +227,7 @@ class Project:
             assert bool(found) == allowed, f"way {way} of permitted says {found} of {actor} {action} {resource}"
             users = self.everything.get(actor.type)
             if users is not None:
-                found = who(action, resource, users).filter(_one(users, actor)).exists()
+                found = authz.who(action, resource, users).filter(_one(users, actor)).exists()
                 assert found == allowed, f"who says {found} of {actor} {action} {resource}"
 
     def compare_rows(self, actor: Value, action: str, type_name: str, said: object) -> None:
@@ -235,10 +236,10 @@ class Project:
             return
         with _refused_for_rounds(self.waits):
             keys = {_text(key) for key in model.objects.values_list("key", flat=True)}
-            each = {key for key in keys if authorize(actor, action, Value(type_name, key))}
+            each = {key for key in keys if authz.authorize(actor, action, Value(type_name, key))}
             if not isinstance(said, Refused):
                 assert each == (keys if "*" in said else keys & {*said}), "lists and checks agree"
-            condition = permitted(actor, action, model)
+            condition = authz.permitted(actor, action, model)
             found = {_text(key) for key in model.objects.filter(condition).values_list("key", flat=True)}
             assert found == each, f"permitted has {sorted(found)}, not {sorted(each)}"
             union = model.objects.filter(condition).union(model.objects.filter(~condition))
@@ -263,12 +264,60 @@ class Project:
         for made in self.models:
             made.objects.all().delete()
         with _any_refusal():
-            facts.delete((self.rng.choice(BUILT_IN[2:]), None, None, None))
+            authz.facts.delete((self.rng.choice(BUILT_IN[2:]), None, None, None))
         with _any_refusal():
-            facts.insert(("has_role", Value("User", "rolled back"), "reader", Value("Repo", "rolled back")))
+            authz.facts.insert(("has_role", Value("User", "rolled back"), "reader", Value("Repo", "rolled back")))
         with _any_refusal():
-            authorize(Value("User", "u1"), "read", Value("Repo", "r1"))
+            authz.authorize(Value("User", "u1"), "read", Value("Repo", "r1"))
         transaction.savepoint_rollback(point)
+
+
+class RemoteProject(Project):
+    """Asks by HTTP requests, which this process answers itself; what has no such way is not asked."""
+
+    key = ""
+
+    def ask(self, caller: Caller, question: Ask) -> Any:
+        if caller.context or not isinstance(question, Authorize | Actions | List):
+            raise PastLimit
+        said = super().ask(caller, question)
+        if isinstance(said, Refused) and any(words in said.message for words in NOT_LOCAL):
+            self.waits["refused by local SQL"] += 1
+            raise PastLimit
+        return said
+
+    def asked(self, caller: Caller, question: Ask) -> Any:
+        if isinstance(question, List):
+            self.compare_rows(question.actor, question.action, question.resource_type, Refused(""))
+            raise PastLimit
+        self.waits["asked"] += 1
+        return super().asked(caller, question)
+
+    def call(self, path: str, body: object = None, key: str = "") -> Any:
+        headers = {"authorization": f"Bearer {self.key}", **({"idempotency-key": key} if key else {})}
+        send = ask_adapter.client.get if body is None else ask_adapter.client.post
+        options = {} if body is None else {"data": body, "format": "json"}
+        answer = send(f"/api{path}", headers=headers, **options)
+        if answer.status_code >= 300:
+            raise remote.ServerRefused(answer.status_code, answer.json()["message"])
+        return answer.json()
+
+
+# What local SQL refuses, and in which words.
+NOT_LOCAL = ("uses its own recursion twice", "which reads it as", "cannot list", "recursive", *LIMITS.values())
+
+
+@contextmanager
+def remote_project(rng: Random, key: str) -> Iterator[RemoteProject]:
+    made = RemoteProject(rng)
+    made.key = key
+    remote.migrated(0)
+    try:
+        storing = patch.object(ask_adapter, "store", made.store)
+        with override_settings(URL="http://authz.test", KEY=key), patch.object(remote, "call", made.call), storing:
+            yield made
+    finally:
+        made.end()
 
 
 @contextmanager
@@ -327,12 +376,14 @@ def project(rng: Random, slug: str) -> Iterator[Project]:
         made.end()
 
 
-def differences(case: Case, seed: int, new_key: Callable[[], str]) -> tuple[list[Outcome], Project]:
+def differences(
+    case: Case, seed: int, new_key: Callable[[], str], is_remote: bool = False
+) -> tuple[list[Outcome], Project]:
     """Return the outcomes of the case inside a project."""
     rng = Random(seed)
     if rng.random() < 0.7:
         case, _ = renamed(case, rng)
     key = new_key()
-    with project(rng, caller_of_token(key).environment) as made:
+    with remote_project(rng, key) if is_remote else project(rng, caller_of_token(key).environment) as made:
         made.tables_of_ids([*case.ids, *(v for each in case.questions for v in values_in(each.ask))])
         return outcomes(case, lambda: key, made.ask), made

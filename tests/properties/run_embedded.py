@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
     parser.add_argument("--minutes", type=float, default=600, help="to end after")
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--remote", action="store_true", help="Ask a server (in this process) by local SQL.")
     options = parser.parse_args()
     with database(options.database) as url:
         standalone.set_up(url)
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         case = in_every_way(some_case(seed, rng, (), False), rng, 1)
         try:
             with at_most(WHOLE_CASE):
-                found, project = differences(case, seed, new_key)
+                found, project = differences(case, seed, new_key, options.remote)
         except PolicyRefused:
             tally["policies refused"] += 1
             continue

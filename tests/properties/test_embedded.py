@@ -12,13 +12,14 @@ from tests.properties.every_way import in_every_way
 from tests.properties.written import some_case
 
 
+@pytest.mark.parametrize("is_remote", [False, True], ids=["engine", "server"])
 @pytest.mark.parametrize("seed", range(12))
-def test_models_and_stored_facts_together_answer_as_the_oracle_does(db, seed):
-    seed += 1000 * (db == "postgresql")
+def test_models_and_stored_facts_together_answer_as_the_oracle_does(db, seed, is_remote):
+    seed += 1000 * (db == "postgresql") + 100 * is_remote
     rng = Random(seed)
     case = in_every_way(some_case(seed, rng, (), False), rng, 1)
     try:
-        found, _ = differences(case, seed, new_key)
+        found, _ = differences(case, seed, new_key, is_remote)
     except PolicyRefused:
         return
     assert [str(each) for each in found if not each.is_right] == []

@@ -136,7 +136,7 @@ def explained(asker: Asker, question: Question, bindings: str, database: str) ->
         raise NotExpressible("the bindings must have tables of one database")
     ids = {(asked.type, asked.one) for asked in question.variables.values()}
     with connected(patterns[0].database) as connection:
-        facts = _Rows(patterns, connection).connected_to(ids)
+        facts = BoundRows(patterns, connection).connected_to(ids)
         ((holds,),) = connection.execute(_escaped(local.sql, connection))
     found = explain(asker, question._replace(context=(*question.context, *facts)))
     if found.allowed != bool(holds):
@@ -147,7 +147,7 @@ def explained(asker: Asker, question: Question, bindings: str, database: str) ->
     return replace(found, warning=local.warning)
 
 
-class _Rows:
+class BoundRows:
     """The facts of bound tables, read from the ids that they contain."""
 
     def __init__(self, patterns: Sequence[SyncPattern], connection: SqlConnection):

@@ -1,0 +1,164 @@
+"""What the engine of the project (`asking`) and a server (`remote`) have in common.
+
+`localsql.django` chooses one of the two when its names are first used; nothing else asks which it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BooleanField, Expression, F, Model, QuerySet
+from django.db.models.sql.compiler import SQLCompiler
+
+import localsql.django as authz
+from checks.engine.sql.text import IdKind
+from checks.explain.explain import Explanation, explanation_to_text
+from facts.wire import Argument, FactPattern
+from facts.wire import Fact as Stored
+from localsql.django.bindings import registry
+from localsql.django.tables import kind_of, value_of
+from policy.core.config import settings
+from policy.values import Value
+
+log = logging.getLogger("authz.denied")
+
+# ---- conditions ---------------------------------------------------------------------------------------------------
+
+
+def permitted(user: object, action: str, model: type[Model], column: str | None = None) -> AccessCondition:
+    """Return the condition that the user may perform the action on the object of the model that a row names.
+
+    The row is the object itself or, with `column`, has its key there, as a foreign key.
+    """
+    condition: AccessCondition = authz.Condition(
+        column or registry.type_of(model).column, action, model, value_of(user), None
+    )
+    return condition
+
+
+def permitted_actors(model: type[Model], action: str, resource: object) -> AccessCondition:
+    """Return the condition that the model's object may perform the action on the resource."""
+    condition: AccessCondition = authz.Condition(
+        registry.type_of(model).column, action, model, None, value_of(resource)
+    )
+    return condition
+
+
+class AccessCondition(Expression):
+    """A condition on one column: the resource (given the actor), or the actor (given the resource)."""
+
+    output_field = BooleanField()
+    conditional = True
+    contains_aggregate = False
+
+    def __init__(self, column: Any, action: str, model: type[Model], actor: Value | None, resource: Value | None):
+        super().__init__(output_field=BooleanField())
+        self.column: Any = F(column) if isinstance(column, str) else column
+        self.action, self.model, self.actor, self.resource = action, model, actor, resource
+        self.type_name = registry.type_of(model).name
+
+    def get_source_expressions(self) -> list[Any]:
+        return [self.column]
+
+    def set_source_expressions(self, exprs: Sequence[Any]) -> None:
+        (self.column,) = exprs
+
+    def as_sql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any
+    ) -> tuple[str, tuple[Any, ...]]:
+        if connection.alias != DEFAULT_DB_ALIAS:
+            raise NotSupportedError(
+                f"this query uses the database `{connection.alias}`, but facts and policies are in "
+                f"`{DEFAULT_DB_ALIAS}`; use .using({DEFAULT_DB_ALIAS!r}), or check each object with authorize"
+            )
+        column, params = compiler.compile(self.column)
+        kind = kind_of(self.column.output_field, connection)
+        if kind is None or params:
+            raise NotSupportedError(
+                f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
+            )
+        return self.condition(column.replace("%%", "%"), kind, compiler.query.high_mark is not None)
+
+    @abstractmethod
+    def condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition on a column, and its parameters."""
+
+
+# ---- checks -------------------------------------------------------------------------------------------------------
+
+
+def who(action: str, resource: object, model: type[Model] | None = None) -> QuerySet[Any]:
+    """Return a queryset of the users (or of another model's objects) who may perform the action on the resource."""
+    model = model or get_user_model()
+    return cast("QuerySet[Any]", model._default_manager.filter(permitted_actors(model, action, resource)))
+
+
+def require(user: object, action: str, resource: object) -> None:
+    """Raise `PermissionDenied` unless the user may perform the action on the resource.
+
+    What is missing is in its message with `DEBUG` only, as some error pages and APIs show messages to the client. The
+    logger `authz.denied` has it at level INFO.
+    """
+    if authz.authorize(user, action, resource):
+        return
+    if not (settings.DEBUG or log.isEnabledFor(logging.INFO)):
+        raise PermissionDenied
+    reason = str(authz.explain(user, action, resource))
+    log.info("%s", reason)
+    raise PermissionDenied(*((reason,) if settings.DEBUG else ()))
+
+
+class Explained:
+    """An explanation; `str` draws it as a tree."""
+
+    def __init__(self, explanation: Explanation):
+        self.explanation = explanation
+
+    @property
+    def allowed(self) -> bool:
+        return self.explanation.allowed
+
+    def __str__(self) -> str:
+        return "\n".join(explanation_to_text(self.explanation, "", is_coloured=False, given="row"))
+
+
+# ---- facts --------------------------------------------------------------------------------------------------------
+
+_PREDICATE_AND_ARGUMENTS = "a fact is a predicate and its arguments, such as ('has_role', user, 'viewer', folder)"
+
+
+def facts_of(facts: Sequence[Sequence[Any]], until: datetime | None) -> list[Stored]:
+    """Return facts as they are stored; with `until`, they expire then."""
+    if until is not None and until.tzinfo is None:
+        raise ValueError("`until` has no time zone; use django.utils.timezone")
+    ends = None if until is None else round(until.timestamp() * 1_000_000)
+    return [Stored(name, tuple(map(value_of, args)), ends) for name, args in map(_parts, facts)]
+
+
+def patterns_of(patterns: Sequence[Sequence[Any]]) -> list[FactPattern]:
+    """Return patterns: None is any value, and a model any of its objects."""
+    return [FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)]
+
+
+def _parts(fact: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    match fact:
+        case (str() as predicate, *args) if args:
+            return predicate, args
+    raise TypeError(f"{_PREDICATE_AND_ARGUMENTS}, not {fact!r}")
+
+
+def _argument(thing: object) -> Argument:
+    if thing is None:
+        return Argument()
+    if isinstance(thing, type) and issubclass(thing, Model):
+        return Argument(registry.type_of(thing).name)
+    value: Value = value_of(thing)
+    return Argument(value.type, value.id)
