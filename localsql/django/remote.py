@@ -140,7 +140,7 @@ def _problems() -> Iterator[str]:
     if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query:
         yield "AUTHZ['URL'] must be the address of a server, such as `https://authz.example.org`"
     if not (isinstance(key, str) and key and key.isascii() and key.isprintable() and " " not in key):
-        yield "AUTHZ['KEY'] must be an API key of the server; create one with `authz create_key` there"
+        yield "AUTHZ['KEY'] must be an API key of the server; create one with `authz api_keys create` there"
 
 
 # ---- data bindings: which rows are facts -----------------------------------------------------------------------------
