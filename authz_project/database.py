@@ -505,4 +505,6 @@ def _of_database() -> Readiness:
     state = state_of_database()
     if state.missing:
         return UNPREPARED
-    return NEWER if state.newer else READY
+    if state.newer:
+        return NEWER
+    return settings.FOLLOW.readiness if settings.FOLLOW else READY

@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -129,17 +130,22 @@ class Route:
     def _response(self, request: Request) -> Response:
         try:
             mine = let_go_if_broken()
-            if self._authentication is not None:
-                _, request.auth = self._authentication.authenticate(request, mine)
-                current.caller = request.auth
-            handler = self._handlers.get(request.method)
-            if handler is None:
-                raise MethodNotAllowed(request.method)
-            return handler(request)
+            if settings.FOLLOW is not None and self._authentication is not None:
+                return settings.FOLLOW.answered(request, self._endpoint, self._path, partial(self._handled, mine))
+            return self._handled(mine, request)
         except Exception as error:
             response = refused(self._endpoint, request, error)
             let_go_if_broken()
             return response
+
+    def _handled(self, mine: BaseDatabaseWrapper, request: Request) -> Response:
+        if self._authentication is not None:
+            _, request.auth = self._authentication.authenticate(request, mine)
+            current.caller = request.auth
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise MethodNotAllowed(request.method)
+        return handler(request)
 
 
 def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:

@@ -110,6 +110,7 @@ DEV_SERVER = False
 SCIM_MAPPING: Any = None  # an `authz_project.scim.ScimMapping`
 METRICS_FOLDER = ""  # where workers write their metrics
 HEALTH_LISTENER: tuple[str, int] | None = None  # host and port of health checks
+FOLLOW: Any = None  # the `Follower` of `authz_project.server.follower`
 
 # ---- database ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import checks.urls
 import facts.views
 import localsql.views
 import policy.urls
-from authz_project import documents, views
+from authz_project import documents, following, views
 from authz_project.openapi import OpenAPIDocument, OpenAPIPage
 from authz_project.route import view_class
 from policy.endpoint import Endpoint
@@ -20,6 +20,7 @@ _below_api: dict[str, Endpoint] = {
     **facts.views.endpoints,
     **policy.urls.endpoints,
     **localsql.views.endpoints,
+    **following.endpoints,
     "": views.Hello(),
     "healthcheck": views.Health(),
 }

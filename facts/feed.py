@@ -353,8 +353,16 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     if position.inside is not None:
         return _go_on(reader, position.revision, position.inside)
     if position.revision < horizon:
-        return _begin(reader)
+        return _begin(reader, horizon)
     return _following(reader, position.revision)
+
+
+def read_state(environment_id: int, limit: int) -> FeedPage:
+    """Return all facts as of now, or their first part, as a revision of kind `state`; read on as in the feed."""
+    newest, horizon = newest_and_horizon(environment_id)
+    asked = FeedRequest(FeedPosition(newest), limit)
+    reader = _FeedReader(environment_id, FeedSignatures.of(environment_id, frozenset()), asked, newest, horizon)
+    return _begin(reader, newest) if newest else FeedPage([], FeedPosition(0), False, 0)
 
 
 def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest) -> None:
@@ -370,8 +378,6 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
     # At the horizon the state is known, but no longer the changes of the horizon's own revision.
     if position.revision < horizon or (position.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
-    if inside.is_state and position.revision != horizon:
-        raise MalformedRequest("after", _NEVER_NEXT)
     if inside.asked != digest_of(asked.predicates):
         raise MalformedRequest(
             "after", "continues a revision that was read with other `predicate` parameters; use the same ones"
@@ -454,11 +460,11 @@ def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
 # ---- one revision in parts ---------------------------------------------------------------------------------------
 
 
-def _begin(reader: _FeedReader) -> FeedPage:
-    """Begin the feed with the state: all facts as of the horizon."""
-    (header,) = _headers(reader.environment_id, reader.horizon - 1, 1)
+def _begin(reader: _FeedReader, number: int) -> FeedPage:
+    """Begin with the state: all facts as of a revision."""
+    (header,) = _headers(reader.environment_id, number - 1, 1)
     state = replace(header, author="", kind="state", policy_version=None)
-    return _first_of_parts(reader, state, more=reader.newest > reader.horizon)
+    return _first_of_parts(reader, state, more=reader.newest > number)
 
 
 def _first_of_parts(reader: _FeedReader, header: _Header, more: bool) -> FeedPage:

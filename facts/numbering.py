@@ -126,10 +126,10 @@ def let_end(environment_id: int, numbers: Iterable[int]) -> None:
     """Mark signatures whose facts may expire, in the transaction that stores the first such fact."""
     listed = ", ".join(str(int(number)) for number in numbers)
     execute(f"UPDATE authz_signature SET may_end = %s WHERE id IN ({listed})", (True,))
-    _outdate_statements(environment_id)
+    outdate_statements(environment_id)
 
 
-def _outdate_statements(environment_id: int) -> None:
+def outdate_statements(environment_id: int) -> None:
     """Have each statement about the environment compiled again, in a transaction that changes its signatures."""
     marks = secrets.randbits(62), secrets.randbits(62)
     execute("UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s", (*marks, environment_id))
@@ -165,7 +165,11 @@ def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
 
 
 def environments_with_ends() -> list[int]:
-    ending = "SELECT DISTINCT environment_id FROM authz_signature WHERE may_end ORDER BY environment_id"
+    """Return the environments whose expired facts are to be ended here, and not by a service that they copy."""
+    ending = (
+        "SELECT id FROM authz_environment WHERE follows = ''"
+        " AND id IN (SELECT environment_id FROM authz_signature WHERE may_end) ORDER BY id"
+    )
     return [number for (number,) in fetch(ending)]
 
 
@@ -197,7 +201,7 @@ def count_narrow(environment_id: int) -> None:
     if changed:
         with transaction.atomic(savepoint=False), connection.cursor() as cursor:
             cursor.executemany("UPDATE authz_signature SET narrow = %s WHERE id = %s", changed)
-            _outdate_statements(environment_id)
+            outdate_statements(environment_id)
 
 
 def _narrow_arguments(number: int, types: tuple[str, ...]) -> int:

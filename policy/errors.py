@@ -79,5 +79,12 @@ class NotFound(AuthzError):
     """What the request names does not exist."""
 
 
+class IsCopy(AuthzError):
+    """A change was to be made in the database of a follower."""
+
+    def __init__(self) -> None:
+        super().__init__("this database is the copy of a follower; make the change at the main service")
+
+
 class TooLarge(AuthzError):
     """The request exceeds a limit, which `message` names."""

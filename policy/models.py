@@ -29,6 +29,8 @@ class Environment(models.Model):
     ends_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
     # The oldest revision as of which all facts are still known; earlier history was pruned, or never kept.
     horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
+    # JSON: which service it copies, and how far (see `authz_project.copies`). Empty: it is changed here.
+    follows = models.TextField(default="", db_default="", editable=False)
 
     needs_approval = models.BooleanField(
         "two persons to publish",

@@ -30,7 +30,14 @@ from authz_project.server.exchange import UnreadBody, answer, environ_of, say, s
 from authz_project.server.listening import in_use
 from authz_project.server.readiness_probe import ReadinessProbe, health_application
 from authz_project.server.upkeep import start_upkeep
-from authz_project.server.workers import ChangeThreads, CheckThreads, DelayedRejections, FeedThreads, TaskQueue
+from authz_project.server.workers import (
+    ChangeThreads,
+    CheckThreads,
+    DelayedRejections,
+    FeedThreads,
+    FollowerRequests,
+    TaskQueue,
+)
 from authz_project.side_listener import start_listener
 from checks.asking.run import turns
 from policy.core import memory, spans
@@ -336,6 +343,7 @@ class Intake:
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
+        self._followers = FollowerRequests(answer)
         self._lookout = ReadinessProbe()
         self._refusals = DelayedRejections()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
@@ -375,6 +383,8 @@ class Intake:
         environ = environ_of(scope)
         if length == 0:
             _note_waiting(environ)
+            if self._followers.wait(environ, protocol):
+                return
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
                 threads = self._slots.known if is_remembered(token_of(environ)) else self._slots.guests

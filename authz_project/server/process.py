@@ -9,7 +9,7 @@ import gc
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from math import ceil
@@ -33,11 +33,11 @@ LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses te
 
 
 def run_server(
-    host: str, port: int, workers: int, threads: int, event_loop: bool = False, beside: Target | None = None
+    host: str, port: int, workers: int, threads: int, event_loop: bool = False, beside: Sequence[Target] = ()
 ) -> None:
     """Serve until a signal to stop. In each process, one thread takes requests in; the others answer.
 
-    `beside` runs in a process of its own.
+    `beside` run in processes of their own.
     """
     listening.allow_as_many_as_possible()
     signals = Signals()

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from math import inf
@@ -151,10 +151,10 @@ class _WorkerPlace:
 class Supervisor:
     """Keeps `workers` processes running. Use it in the main thread: on Linux, workers die with their parent thread."""
 
-    def __init__(self, workers: int, target: Target, *arguments: object, beside: Target | None = None):
-        """`beside` runs in a process of its own, number 0, which is killed once all workers have ended."""
+    def __init__(self, workers: int, target: Target, *arguments: object, beside: Sequence[Target] = ()):
+        """`beside` run in processes of their own, number 0, which are killed once all workers have ended."""
         self._places = [_WorkerPlace(number, target, arguments) for number in range(1, workers + 1)]
-        self._beside = [_WorkerPlace(0, beside)] if beside is not None else []
+        self._beside = [_WorkerPlace(0, each) for each in beside]
         self._has_served = False
         self._failures = 0  # at the first start, before any worker serves
         self._logged = ""  # the last reason of a failed start that was logged

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import math
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
+from urllib.parse import parse_qs
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
+from granian.rsgi import HTTPProtocol
 
-from authz_project.database import let_go_if_broken, refresh_connection
+from authz_project.copies import digest_of, keys_of
+from authz_project.database import draining, let_go_if_broken, refresh_connection
+from authz_project.following import WAITED
+from authz_project.keys import caller_of_token, is_remembered, token_of
+from authz_project.route import Environ
+from authz_project.server.exchange import CLIENT
+from authz_project.server.listening import in_use
 from policy.core import journal
 from policy.core.journal import thread
 from policy.core.threads import note_shortage, start_thread, thread_pool
+from policy.errors import Unavailable
 
 # ---- admission queue ----------------------------------------------------------------------------------------------
 # Decides whether a request may wait in the queue, or is rejected and told to retry (backpressure).
@@ -456,3 +468,99 @@ class DelayedRejections:
         now = time.monotonic()
         while self._kept and self._kept[0][0] <= now:
             run_logged(self._kept.popleft()[1])
+
+
+# ---- followers ----------------------------------------------------------------------------------------------------
+# Followers wait for news without a thread each: one thread looks for all of them, and answers those for whom there is
+# some. All get the same text, which is made once (`authz_project.following`).
+
+LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
+FOLLOW = "api/follow"
+NEWS_TICK = 0.1  # seconds between looks for new revisions
+KEYS_TICK = 1.0  # seconds between looks for changed keys
+
+Reply = Callable[[Environ, io.IOBase, int, HTTPProtocol], None]
+
+
+@dataclass(eq=False, slots=True)
+class _WaitingFollower:
+    environ: Environ
+    protocol: HTTPProtocol
+    environment_id: int
+    revision: int  # what it has
+    keys: str  # the digest of its keys
+    until: float
+    since: float = field(default_factory=time.monotonic)
+
+
+class FollowerRequests:
+    """Requests of followers that wait for news, and the thread that answers them."""
+
+    def __init__(self, reply: Reply):
+        self._reply = reply
+        self._waiting: list[_WaitingFollower] = []
+        self._news = threading.Condition()
+        self._is_looking = False
+        self._looked_at_keys = 0.0
+
+    def wait(self, environ: Environ, protocol: HTTPProtocol) -> bool:
+        """Let a request wait, and return True; return False if it is not one that waits, or its key is not known."""
+        if environ["PATH_INFO"].lstrip("/") != FOLLOW or not is_remembered(token_of(environ)):
+            return False
+        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        after, seconds = query.get("after", ""), query.get("wait", "")
+        if not re.fullmatch(r"[0-9]{1,19} [0-9]{1,4}(\.[0-9]{1,9})?", f"{after} {seconds}", re.ASCII):
+            return False
+        until = time.monotonic() + min(float(seconds), LONGEST_WAIT)
+        environment_id = caller_of_token(token_of(environ)).environment_id
+        in_use.add(environ[CLIENT])
+        with self._news:
+            if not self._is_looking:
+                start_thread("followers", self._keep_looking)
+                self._is_looking = True
+            self._waiting.append(
+                _WaitingFollower(environ, protocol, environment_id, int(after), query.get("keys", ""), until)
+            )
+            self._news.notify()
+        return True
+
+    def _keep_looking(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._waiting)
+            due = self._due()
+            while due:
+                run_logged(self._answer, (due.pop(),))  # no variable may keep it: see `CheckThreads`
+            time.sleep(NEWS_TICK)
+
+    def _answer(self, waiting: _WaitingFollower) -> None:
+        environ = waiting.environ
+        environ[WAITED] = time.monotonic() - waiting.since
+        self._reply(environ, io.BytesIO(), 0, waiting.protocol)
+
+    def _due(self) -> list[_WaitingFollower]:
+        """Remove and return those for whom there is news, who have waited for long enough, or whose wait is in vain."""
+        with self._news:
+            waiting = list(self._waiting)
+        now, keys = time.monotonic(), {}
+        try:
+            let_go_if_broken()
+            refresh_connection()
+            numbers = {each.environment_id for each in waiting}
+            offsets = journal.offsets_of(list(numbers))
+            if now > self._looked_at_keys + KEYS_TICK:
+                keys = {number: digest_of(keys_of(number)) for number in numbers}
+                self._looked_at_keys = now
+            due = [
+                each
+                for each in waiting
+                if now >= each.until
+                or offsets.get(each.environment_id) != each.revision
+                or keys.get(each.environment_id, each.keys) != each.keys
+                or draining.is_set()
+            ]
+        except (Error, Unavailable):  # their requests say what is wrong
+            due = waiting
+        with self._news:
+            self._waiting = [each for each in self._waiting if each not in due]
+        return due

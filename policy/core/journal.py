@@ -24,7 +24,7 @@ from policy.core import spans
 from policy.core.clock import MOMENT_BITS, now_in, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
-from policy.errors import Busy, Cancelled, NoPrimary, NotFound
+from policy.errors import Busy, Cancelled, IsCopy, NoPrimary, NotFound
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------
@@ -260,14 +260,23 @@ def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
             cursor.execute(_NEXT_TURN, (randbits(MOMENT_BITS), environment_id))
             row = cursor.fetchone()
     if row is None:
+        refuse_copy(environment_id)
         raise NotFound("the environment no longer exists")
     return WriterTurn(*row)
 
 
 _NEXT_TURN = (
-    'UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
+    """UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s AND follows = ''"""
     ' RETURNING "offset", policy_version_id, ends_mark'
 )
+
+
+def refuse_copy(environment_id: int) -> None:
+    """Raise `IsCopy` if the environment is a copy of one of another service: only that service may change it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM authz_environment WHERE id = %s AND follows <> ''", (environment_id,))
+        if cursor.fetchone():
+            raise IsCopy
 
 
 def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) -> Sequence[Any] | None:

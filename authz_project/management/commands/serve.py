@@ -10,9 +10,13 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
+from datetime import timedelta
+from functools import partial
 from ipaddress import ip_address
+from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -23,9 +27,11 @@ from django.utils.module_loading import import_string
 
 from authz_project import environments
 from authz_project.command_line import program_name, version_line
+from authz_project.copies import copied, copy_of
 from authz_project.database import damage, give_role_parameters, missing_parameters, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.log_formats import command_line_to_json
+from authz_project.management.commands.api_keys import duration
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
 from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
@@ -90,6 +96,18 @@ class Command(ServiceCommand):
             action="store_true",
             help="Use the public interface of granian, not its internals: slower, for versions of it not tested.",
         )
+        parser.add_argument(
+            "--follow", metavar="URL", type=url_of_service, help="Serve a copy of this service, and keep it up to date."
+        )
+        parser.add_argument(
+            "--key", help="API key for --follow, or @FILE to read it from a file (default: the variable FOLLOW_KEY)."
+        )
+        parser.add_argument(
+            "--stale-after",
+            type=duration,
+            metavar="TIME",
+            help="With --follow: answer nothing from a copy that is older, such as 30s (default: answer always).",
+        )
 
     def handle(
         self,
@@ -105,8 +123,16 @@ class Command(ServiceCommand):
         metrics_port: int | None,
         health_port: int | None,
         scim: Path | None,
+        follow: str | None,
+        key: str | None,
+        stale_after: timedelta | None,
         **options: Any,
     ) -> None:
+        if follow and (dev or connection.vendor != "sqlite"):
+            raise CommandError("--follow needs SQLite, and cannot be combined with --dev")
+        if follow:
+            limit = inf if stale_after is None else stale_after.total_seconds()
+            settings.FOLLOW = import_string("authz_project.server.follower.Follower")(follow, key_of(key), limit)
         if dev:
             refuse_outsiders(host)
         elif secret_that_is_set() or connection.vendor != "sqlite":
@@ -123,7 +149,8 @@ class Command(ServiceCommand):
             settings.SCIM_MAPPING = scim_mapping(scim)
         with alone():
             call_command("migrate", verbosity=0)
-            said_of_keys = self.prepare_keys(dev, not no_first_key)
+            beside = [self.prepare_copy(follow)] if follow else []
+            said_of_keys = "" if follow else self.prepare_keys(dev, not no_first_key)
         if not dev:
             refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
         # Workers are forked, so they have these settings.
@@ -137,9 +164,9 @@ class Command(ServiceCommand):
         self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
         if said_of_keys:
             self.say(said_of_keys)
-        with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as beside:
+        with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as serves_metrics:
             try:
-                run_server(host, port, workers, threads, event_loop, beside)
+                run_server(host, port, workers, threads, event_loop, [*beside, *filter(None, [serves_metrics])])
             except CannotStart:
                 raise CommandError("No worker could start. The log above tells why.") from None
 
@@ -148,14 +175,16 @@ class Command(ServiceCommand):
     ) -> None:
         """Print versions, addresses, and what production still needs."""
         program = program_name(sys.argv[0])
-        environment = default_environment()
+        environment = copied() or default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
         self.say(f"  database  {environments.database_text()}")
         for each in replicas_that_belong_here():
             self.say(f"  replica   {each.name}, {state_of(each)}")
         policy = environments.policy_text(environment.pk, environment.slug)
         self.say(f"  policy    {policy}")
-        if environment.policy_version_id is None:
+        if settings.FOLLOW:
+            self.say(f"  follows   {settings.FOLLOW.url}")
+        elif environment.policy_version_id is None:
             self.say(f"            load one with `{program} load_policy FILE`, or try `{program} load_example`")
         processes = f"{workers} processes" if workers != 1 else "1 process"
         self.say(f"  API       {origin}/api, {processes} of {counted(threads, 'thread')}")
@@ -173,8 +202,17 @@ class Command(ServiceCommand):
         self.say("  stop      with Ctrl-C or SIGTERM; requests in flight finish first")
         connections.close_all()
 
+    def prepare_copy(self, url: str) -> Target:
+        """Make the database a copy, if it is new; return what keeps it up to date."""
+        try:
+            return partial(settings.FOLLOW.follow, copy_of(url).pk)
+        except AuthzError as reason:
+            raise CommandError(reason.message) from None
+
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
         """Create or delete keys as the mode requires. Return the message about them; empty if there is none."""
+        if copied():
+            raise CommandError("This database is the copy of a follower: start with --follow.")
         environment = default_environment()
         if dev:
             keep_dev_key(environment)
@@ -336,6 +374,27 @@ def refuse_closed_log(path: str) -> None:
         os.close(opened(path))
     except OSError as reason:
         raise CommandError(f"Cannot write DECISION_LOG `{path}`: {reason.strerror}.") from None
+
+
+def url_of_service(text: str) -> str:
+    """Return the URL of a main service, without `/api`."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise ArgumentTypeError(f"must be a URL such as https://authz.example.org, not {text!r}")
+    return text.rstrip("/").removesuffix("/api")
+
+
+def key_of(text: str | None) -> str:
+    """Return the API key of a follower."""
+    try:
+        found = (
+            Path(text[1:]).read_text() if text and text.startswith("@") else text or os.environ.get("FOLLOW_KEY", "")
+        )
+    except (OSError, UnicodeDecodeError) as reason:
+        raise CommandError(f"Cannot read the key: {reason}.") from None
+    if not found.strip():
+        raise CommandError("--follow needs an API key of the main service: set FOLLOW_KEY, or --key @FILE.")
+    return found.strip()
 
 
 def port_number(text: str) -> int:

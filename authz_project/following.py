@@ -1,0 +1,209 @@
+"""Send an environment to followers. What they store, and why, is in `authz_project.copies`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import ClassVar
+
+import orjson
+
+from authz_project.copies import FORMAT, ROW, VERSION_FIELDS, Json, Made, digest_of, keys_of, made_at
+from facts import feed
+from facts.feed import FeedPage, FeedPosition, FeedRequest, feed_position_from_text, read_state
+from facts.read import read_snapshot
+from facts.table import fetch
+from policy.active import Caller, Scope
+from policy.core import clock
+from policy.core.clock import timeline
+from policy.core.config import settings
+from policy.core.journal import Kind, newest_and_horizon
+from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
+from policy.models import PolicyVersion
+
+PAGE = feed.MOST  # facts per answer
+
+# ---- what the main service sends -----------------------------------------------------------------------------------
+
+
+def with_rows(environment_id: int, changes: Iterable[Json]) -> list[Json]:
+    """Return changes of the feed with their revisions' rows, and with the policies that became active."""
+    found = list(changes)
+    if not found:
+        return found
+    rows = fetch(
+        f"SELECT {ROW}, policy_version_id FROM authz_revision WHERE environment_id = %s AND number BETWEEN %s AND %s",
+        (environment_id, found[0]["revision"], found[-1]["revision"]),
+    )
+    made = {row[0]: row for row in rows}
+    versions = _versions({row[-1] for row in rows if row[-1] is not None})
+    for change in found:
+        *row, version = made[change["revision"]]
+        policy = versions.get(version)
+        change |= {"made": row, "version": policy and policy["number"]}
+        if policy and change["kind"] in ("state", Kind.POLICY):
+            change["policy"] = policy
+    return found
+
+
+def _versions(ids: Iterable[int]) -> dict[int, Json]:
+    rows = PolicyVersion.objects.filter(pk__in=ids)
+    return {row.pk: {name: getattr(row, name) for name in VERSION_FIELDS} for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A revision in its form for followers; the first entry of a list has only its row."""
+
+    number: int
+    made: Made | None
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """What a follower that is nearly up to date gets."""
+
+    base: Made | None
+    texts: list[bytes]
+    following: int
+    keys: bytes
+    digest: str
+
+
+class RecentChanges:
+    """The latest revisions and the keys of an environment as JSON: read and encoded once for all followers.
+
+    The keys are read again with each revision, in the same snapshot, and twice a second.
+    """
+
+    MOST = 8 << 20  # bytes
+    BEHIND = 1_000  # revisions; after a longer time without followers, begin anew
+    FRESH = 0.5  # seconds
+
+    def __init__(self, environment_id: int) -> None:
+        self._environment_id = environment_id
+        self._lock = Lock()
+        self._entries: list[_Entry] = []
+        self._keys, self._digest, self._read_at = b"", "", 0.0
+
+    def after(self, revision: int, newest: int) -> _Tail | None:
+        """Return what follows a revision, at least up to the `newest`; None if it is not at hand."""
+        with self._lock:
+            is_old = not self._entries or self._entries[-1].number < newest
+            if is_old or time.monotonic() > self._read_at + self.FRESH:
+                self._read()
+            place = revision - self._entries[0].number
+            if not 0 <= place < len(self._entries):
+                return None
+            texts = [entry.text for entry in self._entries[place + 1 :]]
+            base, last = self._entries[place].made, self._entries[-1].number
+            return _Tail(base, texts, last, self._keys, self._digest)
+
+    @read_snapshot()
+    def _read(self) -> None:
+        mine, entries = self._environment_id, self._entries
+        newest, _ = newest_and_horizon(mine)
+        last = entries[-1] if entries else _Entry(-self.BEHIND, None)
+        is_same = last.number <= newest < last.number + self.BEHIND and made_at(mine, last.number) == last.made
+        self._entries = self._entries if is_same and self._append(newest) else [_Entry(newest, made_at(mine, newest))]
+        self._keys = keys_of(mine)
+        self._digest, self._read_at = digest_of(self._keys), time.monotonic()
+
+    def _append(self, newest: int) -> bool:
+        """Append all later revisions; return False if one of them is too large."""
+        entries = self._entries
+        while entries[-1].number < newest:
+            page = feed.read(self._environment_id, FeedRequest(FeedPosition(entries[-1].number), PAGE))
+            for change in with_rows(self._environment_id, page.changes):
+                if "part" in change:
+                    return False
+                entries.append(_Entry(change["revision"], change["made"], orjson.dumps(change)))
+        size = sum(len(each.text) for each in entries)
+        while size > self.MOST:
+            size -= len(entries.pop(0).text)
+        return bool(entries)
+
+
+@cache
+def _recent(environment_id: int) -> RecentChanges:
+    return RecentChanges(environment_id)
+
+
+timeline.forgets(_recent.cache_clear)
+
+
+class FollowEndpoint(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ}
+    docs: ClassVar = {
+        "GET": Doc(
+            "Follow the environment (for `authz serve --follow`)",
+            ref("Followed"),
+            "Returns the change feed in the form that followers store, with policy texts and the hashes of API keys. "
+            "Its form may change with any version.",
+            parameters=(
+                QueryParameter("after", "The `next` of the previous response. Without it, a snapshot begins."),
+                QueryParameter("keys", "The digest of the keys that the follower has."),
+                QueryParameter("wait", "Seconds to wait if there is nothing new, up to 20.", {"type": "number"}),
+            ),
+            statuses={
+                400: "A query parameter is invalid, or the revision does not exist yet.",
+                410: "Changes after this revision are no longer available: get a snapshot.",
+            },
+            refused_bodies={410: "BeforeHorizon"},
+        )
+    }
+
+    def get(self, request: Request) -> Response:
+        """Answer at once: a server lets requests wait before (`authz_project.server.workers.FollowerRequests`)."""
+        who, query = caller(request), request.query_params
+        after = feed_position_from_text(query["after"]) if query.get("after") else None
+        return Response(_answer(who, after, query.get("keys", ""), request.headers.get(WAITED, 0.0)))
+
+
+WAITED = "authz.waited"  # a key of `Request.headers`: for how many seconds the request waited
+
+
+def _answer(who: Caller, after: FeedPosition | None, digest: str, waited: float) -> bytes:
+    assert who.seen is not None, "the caller is confirmed"
+    tail = None
+    if after is not None and after.inside is None and after.revision <= who.seen.offset:
+        tail = _recent(who.environment_id).after(after.revision, who.seen.offset)
+    if tail is None:
+        return _read(who, after, digest, waited)
+    keys = tail.keys if tail.digest != digest else None
+    return _written(who, tail.base, tail.texts, tail.following, False, keys, waited)
+
+
+@read_snapshot()
+def _read(who: Caller, after: FeedPosition | None, digest: str, waited: float) -> bytes:
+    mine = who.environment_id
+    page: FeedPage = read_state(mine, PAGE) if after is None else feed.read(mine, FeedRequest(after, PAGE))
+    texts = [orjson.dumps(each) for each in with_rows(mine, page.changes)]
+    keys = keys_of(mine)
+    base = made_at(mine, after.revision) if after is not None else None
+    return _written(who, base, texts, page.after.text, page.more, keys if digest_of(keys) != digest else None, waited)
+
+
+def _written(
+    who: Caller,
+    base: Made | None,
+    texts: list[bytes],
+    following: int | str,
+    more: bool,
+    keys: bytes | None,
+    waited: float,
+) -> bytes:
+    head = {
+        "format": FORMAT, "environment": who.environment, "now": clock.now(), "waited": waited,
+        "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following, "more": more,
+        "keys": orjson.Fragment(keys) if keys is not None else None,
+        "changes": orjson.Fragment(b"[" + b",".join(texts) + b"]"),
+    }  # fmt: skip
+    return orjson.dumps(head)
+
+
+endpoints = {"follow": FollowEndpoint()}

@@ -1,0 +1,11 @@
+"""An environment can be a copy of one of another service, which it follows."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("policy", "0007_table_prefix")]
+
+    operations = [
+        migrations.AddField("environment", "follows", models.TextField(default="", db_default="", editable=False))
+    ]
