@@ -21,7 +21,7 @@ from policy.core import clock
 from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import Kind, newest_and_horizon
-from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, ref
+from policy.endpoint import Doc, Endpoint, Request, Response, caller
 from policy.models import PolicyVersion
 
 PAGE = feed.MOST  # facts per answer
@@ -139,22 +139,7 @@ timeline.forgets(_recent.cache_clear)
 class FollowEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
     docs: ClassVar = {
-        "GET": Doc(
-            "Follow the environment (for `authz serve --follow`)",
-            ref("Followed"),
-            "Returns the change feed in the form that followers store, with policy texts and the hashes of API keys. "
-            "Its form may change with any version.",
-            parameters=(
-                QueryParameter("after", "The `next` of the previous response. Without it, a snapshot begins."),
-                QueryParameter("keys", "The digest of the keys that the follower has."),
-                QueryParameter("wait", "Seconds to wait if there is nothing new, up to 20.", {"type": "number"}),
-            ),
-            statuses={
-                400: "A query parameter is invalid, or the revision does not exist yet.",
-                410: "Changes after this revision are no longer available: get a snapshot.",
-            },
-            refused_bodies={410: "BeforeHorizon"},
-        )
+        "GET": Doc("Follow an environment: for `authz serve --follow`, and only for the same version", {})
     }
 
     def get(self, request: Request) -> Response:

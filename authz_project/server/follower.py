@@ -181,7 +181,7 @@ class Copying:
         self._said = ""  # the failure that was logged last
         since = time.time() - copy.state.current_at
         self._is_clock_wrong = since < 0
-        if since >= 0:
+        if copy.state.current_at and since >= 0:
             follower.note_current(since)
         self._tell()
 

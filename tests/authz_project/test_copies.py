@@ -21,8 +21,8 @@ from policy.errors import IsCopy
 from policy.models import Environment, Revision
 from policy.publishing import activate
 from tests.conftest import Api
-from tests.facts.test_feed import POLICY, World, parent, prune_all, role
 from tests.factories import EnvironmentFactory
+from tests.facts.test_feed import POLICY, World, parent, prune_all, role
 from tests.sampling import in_turns
 
 URL = "http://main.example"
