@@ -21,7 +21,7 @@ from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, Scope, caller_of_hash
 from policy.core.clock import now, time_of
 from policy.core.config import settings
-from policy.core.journal import NOBODY, By, changing
+from policy.core.journal import NOBODY, By, changing, refuse_copy
 from policy.core.threads import start_thread
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.models import Environment
@@ -184,6 +184,7 @@ def keep_key(
     assert scopes, "a key is good for something"
     flags = {column: scope in scopes for scope, column in SCOPE_COLUMNS.items()}
     with changing():
+        refuse_copy(environment.pk)
         return ApiKey.objects.create(
             environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
             expires_at=expires_at, created_by=by.author, **flags,
@@ -197,6 +198,7 @@ def revoke_key(key: ApiKey) -> None:
     """
     if key.revoked_at is None:
         with changing():
+            refuse_copy(key.environment_id)
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
 

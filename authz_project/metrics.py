@@ -121,6 +121,7 @@ OF_WORKERS = (
     _gauge("replica_lag_seconds", "Replication lag in seconds", "replica", mode="livemax"),
     _gauge("replica_position", "Bytes of the write-ahead log that the replica has replayed", "replica", mode="livemax"),
     _counter("replica_answers", "Replica reads by outcome", "replica", "outcome"),
+    _gauge("copy_age_seconds", "Age of a follower's copy in seconds", mode="livemax"),
     _counter("decision_log_lines", "Decisions written to the decision log, or dropped", "outcome"),
     _gauge("process_resident_memory_bytes", "Memory of a process", "process"),
     _counter("process_cpu_seconds", "CPU time of workers", "process"),
@@ -395,6 +396,8 @@ class Worker:
         metric("process_cpu_seconds", self._process).inc(seconds - self._processor)
         self._processor = seconds
         self._look_at_replicas()
+        if settings.FOLLOW:
+            metric("copy_age_seconds").set(settings.FOLLOW.age)
 
     def _look_at_replicas(self) -> None:
         metric = self.metric

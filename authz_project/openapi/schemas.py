@@ -60,7 +60,7 @@ _WARNINGS = (
 )
 _UNREADY = (
     "`draining`: the process is shutting down. `database`: the database does not respond. `form`: the database schema "
-    "belongs to another version."
+    "belongs to another version. Of followers: `snapshot`, `stale`, `clock` or `key`."
 )
 _PROBLEM = answered("", {"error_type": {"enum": ["ValidationFailed", "AssertionFailed"]}, "message": text()})
 _TEST = answered("", {"name": text(), "passed": _whole(), "total": _whole()})

@@ -91,7 +91,7 @@ class Follower:
 
     def answered(self, request: Request, endpoint: Endpoint, path: str, handler: Handler) -> Response:
         """Return the handler's response, or the main service's if the copy must not give it."""
-        if endpoint.scope_of(request.method) in (Scope.FACTS, Scope.POLICY):
+        if endpoint.scope_of(request.method) not in (None, Scope.READ):
             return self._passed_on(request, path)
         self.check()
         position = position_seen(request)

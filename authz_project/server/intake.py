@@ -324,6 +324,7 @@ def _end_what_is_late() -> None:
 # Endpoints of changes that can be committed together: see `facts.store`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # its readers may wait for the next change (long polling)
+FOLLOW = "api/follow"
 CROWDED = "the server is overloaded; try again"
 FULL = "too many large request bodies at the same time; try again"
 WAITING = 16  # concurrent changes of a process; more wait in the queue
@@ -388,7 +389,7 @@ class Intake:
         environ = environ_of(scope)
         if length == 0:
             _note_waiting(environ)
-            if self._followers.wait(environ, protocol):
+            if environ["PATH_INFO"].lstrip("/") == FOLLOW and self._followers.wait(environ, protocol):
                 return
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):

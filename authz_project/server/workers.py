@@ -475,7 +475,6 @@ class DelayedRejections:
 # some. All get the same text, which is made once (`authz_project.following`).
 
 LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
-FOLLOW = "api/follow"
 NEWS_TICK = 0.1  # seconds between looks for new revisions
 KEYS_TICK = 1.0  # seconds between looks for changed keys
 
@@ -504,8 +503,8 @@ class FollowerRequests:
         self._looked_at_keys = 0.0
 
     def wait(self, environ: Environ, protocol: HTTPProtocol) -> bool:
-        """Let a request wait, and return True; return False if it is not one that waits, or its key is not known."""
-        if environ["PATH_INFO"].lstrip("/") != FOLLOW or not is_remembered(token_of(environ)):
+        """Let a request wait, and return True; return False if it does not want to, or its key is not known."""
+        if not is_remembered(token_of(environ)):
             return False
         query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         after, seconds = query.get("after", ""), query.get("wait", "")

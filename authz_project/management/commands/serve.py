@@ -9,9 +9,9 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from importlib.util import find_spec
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
