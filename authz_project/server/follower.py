@@ -12,9 +12,9 @@ import math
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 from multiprocessing.sharedctypes import RawArray
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -60,6 +60,7 @@ class Follower:
 
     def __init__(self, url: str, key: str, stale_after: float = math.inf):
         self.url, self._key, self._stale_after = url.rstrip("/"), key, stale_after
+        self._kept: http.client.HTTPConnection | None = None  # of the process that keeps the copy up to date
         self._shared = RawArray("d", [-math.inf, INCOMPLETE, 0, 0])
 
     def note(self, state: int, offset: int) -> None:
@@ -143,19 +144,29 @@ class Follower:
     def ask(
         self, target: str, method: str = "GET", body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request to the main service, on a connection of its own; by default, with the follower's key."""
+        """Send a request to the main service; by default, with the follower's key, on a connection that is kept."""
+        if headers is not None:
+            with closing(self._connection()) as mine:
+                return self._sent(mine, target, method, body, headers)
+        mine, self._kept = self._kept or self._connection(), None
+        found = self._sent(mine, target, method, body, {"Authorization": f"Bearer {self._key}"})
+        self._kept = mine
+        return found
+
+    def _connection(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)
-        kind: Any = http.client.HTTPConnection
+        assert parts.hostname, "checked by the command"
         if parts.scheme == "https":
-            kind = partial(http.client.HTTPSConnection, context=ssl.create_default_context())
-        mine = kind(parts.hostname, parts.port, timeout=TIMEOUT)
-        try:
-            headers = headers if headers is not None else {"Authorization": f"Bearer {self._key}"}
-            mine.request(method, parts.path + target, body or None, dict(headers))
-            found = mine.getresponse()
-            return found.status, dict(found.getheaders()), found.read()
-        finally:
-            mine.close()
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT, context=context)
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT)
+
+    def _sent(
+        self, mine: http.client.HTTPConnection, target: str, method: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        mine.request(method, urlsplit(self.url).path + target, body or None, dict(headers))
+        found = mine.getresponse()
+        return found.status, dict(found.getheaders()), found.read()
 
     # ---- the process that keeps the copy up to date --------------------------------------------------------------
 
