@@ -33,8 +33,8 @@ from policy.models import Environment, PolicyVersion, default_environment
 
 FORMAT = 1  # of the answers; a follower refuses another one
 
-Json = dict[str, Any]
-Made = list[Any]  # the row of a revision: number, time, author, request id, kind, inserted, deleted
+Sent = dict[str, Any]
+RevisionRow = list[Any]  # the row of a revision: number, time, author, request id, kind, inserted, deleted
 
 # ---- what both sides read ------------------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ VERSION_FIELDS = (
 )  # fmt: skip
 
 
-def made_at(environment_id: int, number: int) -> Made | None:
+def made_at(environment_id: int, number: int) -> RevisionRow | None:
     """Return the row of a revision; None if there is none."""
     rows = fetch(
         f"SELECT {ROW} FROM authz_revision WHERE environment_id = %s AND number = %s", (environment_id, number)
@@ -74,7 +74,7 @@ class Differs(Exception):
     """What the main service sent does not continue the copy."""
 
 
-class NotEmpty(AuthzError):
+class DatabaseInUse(AuthzError):
     """The database has data of its own, so it cannot become a copy."""
 
 
@@ -98,7 +98,7 @@ def copy_of(url: str) -> Environment:
     found = copied()
     if found is None:
         if ApiKey.objects.exists() or Environment.objects.filter(offset__gt=0).exists():
-            raise NotEmpty("this database has data of its own; a follower needs a new one: set DATABASE_URL")
+            raise DatabaseInUse("this database has data of its own; a follower needs a new one: set DATABASE_URL")
         found = default_environment()
         Environment.objects.filter(pk=found.pk).update(follows=CopyState(url).text)
     return found
@@ -109,7 +109,7 @@ def copied() -> Environment | None:
     return Environment.objects.exclude(follows="").first()
 
 
-class Copy:
+class CopyKeeper:
     """Stores what the main service sends."""
 
     def __init__(self, environment_id: int, url: str):
@@ -135,7 +135,7 @@ class Copy:
             self._set(policy_version_id=None)
             self.note(position=None, is_complete=False)
 
-    def take(self, answer: Json, go_on: Callable[[str], Json]) -> None:
+    def take(self, answer: Sent, go_on: Callable[[str], Sent]) -> None:
         """Store an answer in one transaction; with the remaining parts of its last revision, which `go_on` requests.
 
         The pages of a snapshot have a transaction each: until the last one is stored, nothing is answered.
@@ -151,7 +151,7 @@ class Copy:
             self.state, self.offset = state, offset
             raise
 
-    def _store(self, answer: Json) -> None:
+    def _store(self, answer: Sent) -> None:
         self._check(answer)
         if self.state.position is None:
             self._clear()
@@ -164,7 +164,7 @@ class Copy:
         current_at = answer["current_at"] or self.state.current_at
         self.note(position=answer["next"], current_at=current_at, is_refused=False)
 
-    def _check(self, answer: Json) -> None:
+    def _check(self, answer: Sent) -> None:
         """Raise `Differs` if the answer does not continue this copy."""
         if answer["format"] != FORMAT:
             raise AuthzError("the main service has another version; install the same one")
@@ -185,7 +185,7 @@ class Copy:
         self._set(policy_version_id=None, offset=0, horizon=0)
         PolicyVersion.objects.filter(environment=mine).delete()
 
-    def _change_facts(self, change: Json) -> None:
+    def _change_facts(self, change: Sent) -> None:
         number, work = change["revision"], self._work()
         gone = [exact_pattern(fact) for fact in batch_from_json(change["deleted"], "")]
         facts = batch_from_json(change["inserted"], "")
@@ -205,7 +205,7 @@ class Copy:
             if wrong:
                 raise Differs(f"revision {wrong[0]} changed other facts; perhaps past facts were forgotten meanwhile")
 
-    def _store_row(self, change: Json) -> None:
+    def _store_row(self, change: Sent) -> None:
         """Store the row of a revision, and the policy that became active."""
         number, at, author, request_id, kind, inserted, deleted = change["made"]
         policy = change.get("policy")
@@ -223,7 +223,7 @@ class Copy:
             (self.environment_id, number, at, author, request_id, version, kind, inserted, deleted),
         )
 
-    def _complete(self, answer: Json) -> None:
+    def _complete(self, answer: Sent) -> None:
         """Make the revision current that the answer ends with."""
         number: int = answer["next"]
         if answer["keys"] is not None:

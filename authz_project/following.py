@@ -10,8 +10,9 @@ from threading import Lock
 from typing import ClassVar
 
 import orjson
+from django.db import connection
 
-from authz_project.copies import FORMAT, ROW, VERSION_FIELDS, Json, Made, digest_of, keys_of, made_at
+from authz_project.copies import FORMAT, ROW, VERSION_FIELDS, Sent, RevisionRow, digest_of, keys_of, made_at
 from facts import feed
 from facts.feed import FeedPage, FeedPosition, FeedRequest, feed_position_from_text, read_state
 from facts.read import read_snapshot
@@ -29,7 +30,7 @@ PAGE = feed.MOST  # facts per answer
 # ---- what the main service sends -----------------------------------------------------------------------------------
 
 
-def with_rows(environment_id: int, changes: Iterable[Json]) -> list[Json]:
+def with_rows(environment_id: int, changes: Iterable[Sent]) -> list[Sent]:
     """Return changes of the feed with their revisions' rows, and with the policies that became active."""
     found = list(changes)
     if not found:
@@ -49,7 +50,7 @@ def with_rows(environment_id: int, changes: Iterable[Json]) -> list[Json]:
     return found
 
 
-def _versions(ids: Iterable[int]) -> dict[int, Json]:
+def _versions(ids: Iterable[int]) -> dict[int, Sent]:
     rows = PolicyVersion.objects.filter(pk__in=ids)
     return {row.pk: {name: getattr(row, name) for name in VERSION_FIELDS} for row in rows}
 
@@ -59,7 +60,7 @@ class _Entry:
     """A revision in its form for followers; the first entry of a list has only its row."""
 
     number: int
-    made: Made | None
+    made: RevisionRow | None
     text: bytes = b""
 
 
@@ -67,7 +68,7 @@ class _Entry:
 class _Tail:
     """What a follower that is nearly up to date gets."""
 
-    base: Made | None
+    base: RevisionRow | None
     texts: list[bytes]
     following: int
     keys: bytes
@@ -175,15 +176,16 @@ def _read(who: Caller, after: FeedPosition | None, digest: str, waited: float) -
 
 def _written(
     who: Caller,
-    base: Made | None,
+    base: RevisionRow | None,
     texts: list[bytes],
     following: int | str,
     more: bool,
     keys: bytes | None,
     waited: float,
 ) -> bytes:
+    now = clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000  # SQLite has the machine's clock
     head = {
-        "format": FORMAT, "environment": who.environment, "now": clock.now(), "waited": waited,
+        "format": FORMAT, "environment": who.environment, "now": now, "waited": waited,
         "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following, "more": more,
         "keys": orjson.Fragment(keys) if keys is not None else None,
         "changes": orjson.Fragment(b"[" + b",".join(texts) + b"]"),

@@ -20,7 +20,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 from django.db import Error
 
-from authz_project.copies import Copy, Differs, Json
+from authz_project.copies import CopyKeeper, Differs, Sent
 from authz_project.database import READY, Readiness, let_go_if_broken
 from authz_project.server.supervisor import WorkerReport
 from policy.active import Scope
@@ -31,7 +31,7 @@ from policy.errors import AuthzError, Unavailable
 log = logging.getLogger("authz.follower")
 
 WAIT = 5.0  # seconds that the main service holds a request if nothing is new: the age of an idle follower
-PACE = 0.5  # seconds between requests while there are changes
+PACE = 0.75  # seconds between requests while there are changes
 PAUSE = 1.0  # seconds after a failure
 TIMEOUT = 15.0  # seconds for the main service to answer
 REACH_WITHIN = 1.0  # seconds to wait for a revision that a caller has seen, before the main service is asked
@@ -173,7 +173,7 @@ class Follower:
     def follow(self, environment_id: int, number: int, report: WorkerReport) -> None:
         """Keep the copy up to date, for the lifetime of the process."""
         with report.starting():
-            copying = Copying(self, Copy(environment_id, self.url))
+            copying = Copying(self, CopyKeeper(environment_id, self.url))
         while True:
             started = time.monotonic()
             pause = PAUSE
@@ -185,7 +185,7 @@ class Follower:
 class Copying:
     """The steps of a follower's process. Each asks for what is new, and stores it."""
 
-    def __init__(self, follower: Follower, copy: Copy):
+    def __init__(self, follower: Follower, copy: CopyKeeper):
         self._follower, self._copy = follower, copy
         self.has_more = True
         self._clock: float | None = None  # this machine's clock minus `ticks`, when both clocks agreed
@@ -219,7 +219,7 @@ class Copying:
         self.has_more = True  # ask without waiting next time
         return False
 
-    def _asked(self, position: int | str | None) -> Json:
+    def _asked(self, position: int | str | None) -> Sent:
         """Return the answer of the main service. Raise `Differs` if it cannot continue there."""
         wait = 0.0 if self.has_more else WAIT
         query = {"after": "" if position is None else position, "keys": self._copy.digest, "wait": wait}
@@ -231,7 +231,7 @@ class Copying:
             self._copy.note(is_refused=True)
         if status != 200:
             raise Unavailable(f"the main service answers {status}: {content[:200]!r}")
-        answer: Json = orjson.loads(content)
+        answer: Sent = orjson.loads(content)
         self.has_more = answer["more"] or isinstance(answer["next"], str)
         asked_at += answer["waited"]  # it has read the answer later than this
         self._compare_clocks(answer["now"] / 1e6, asked_at)

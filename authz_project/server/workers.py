@@ -478,7 +478,7 @@ LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
 NEWS_TICK = 0.1  # seconds between looks for new revisions
 KEYS_TICK = 1.0  # seconds between looks for changed keys
 
-Reply = Callable[[Environ, io.IOBase, int, HTTPProtocol], None]
+AnswerRequest = Callable[[Environ, io.IOBase, int, HTTPProtocol], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -495,7 +495,7 @@ class _WaitingFollower:
 class FollowerRequests:
     """Requests of followers that wait for news, and the thread that answers them."""
 
-    def __init__(self, reply: Reply):
+    def __init__(self, reply: AnswerRequest):
         self._reply = reply
         self._waiting: list[_WaitingFollower] = []
         self._news = threading.Condition()

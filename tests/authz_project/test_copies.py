@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from authz_project import following
-from authz_project.copies import Copy, CopyState, Differs, digest_of, keys_of
+from authz_project.copies import CopyKeeper, CopyState, Differs, digest_of, keys_of
 from authz_project.keys import create_key, hash_of, revoke_key
 from facts import feed, history
 from facts.feed import read as feed_read
@@ -33,7 +33,7 @@ class Pair:
 
     def __init__(self, api, slug: str = "copy"):
         self.api, self.environment = api, EnvironmentFactory(slug=slug, follows=CopyState(URL).text)
-        self.copy = Copy(self.environment.pk, URL)
+        self.copy = CopyKeeper(self.environment.pk, URL)
         self.answers = 0
 
     def asked(self, after: int | str | None) -> dict:
@@ -99,7 +99,7 @@ def test_a_copy_is_the_same_at_every_step(api, seed, monkeypatch):
             world.change()
         if lot.random() < 0.3:
             pair.step()
-            pair.copy = Copy(pair.environment.pk, URL)  # as after a kill: it continues from what is stored
+            pair.copy = CopyKeeper(pair.environment.pk, URL)  # as after a kill: it continues from what is stored
             continue
         pair.catch_up()
         pair.check()

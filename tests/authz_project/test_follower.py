@@ -14,7 +14,7 @@ import pytest
 import requests
 from django.test import override_settings
 
-from authz_project.copies import Copy, CopyState
+from authz_project.copies import CopyKeeper, CopyState
 from authz_project.keys import create_key
 from authz_project.route import Route
 from authz_project.server import follower as module
@@ -57,7 +57,7 @@ def a_key(keeper: Copying) -> str:
 def copying(told: Told) -> Copying:
     environment = Environment.objects.exclude(follows="").first()
     environment = environment or Environment.objects.create(slug="default", follows=CopyState(URL).text)
-    return Copying(told, Copy(environment.pk, URL))
+    return Copying(told, CopyKeeper(environment.pk, URL))
 
 
 # ---- when it may answer --------------------------------------------------------------------------------------------
