@@ -12,7 +12,7 @@ from typing import ClassVar
 import orjson
 from django.db import connection
 
-from authz_project.copies import FORMAT, ROW, VERSION_FIELDS, Sent, RevisionRow, digest_of, keys_of, made_at
+from authz_project.copies import FORMAT, ROW, VERSION_FIELDS, RevisionRow, Sent, digest_of, keys_of, made_at
 from facts import feed
 from facts.feed import FeedPage, FeedPosition, FeedRequest, feed_position_from_text, read_state
 from facts.read import read_snapshot

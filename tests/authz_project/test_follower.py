@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import random
 import re
 import subprocess
@@ -22,6 +23,7 @@ from authz_project.server.follower import Copying, Follower
 from checks.urls import endpoints
 from policy.models import Environment
 from tests.faults.following import ROOT, Servers, change_a_lot, restore
+from tests.postgresql import free_port
 from tests.service import start_service
 
 URL = "http://main.example"
@@ -270,16 +272,21 @@ def test_a_revoked_key_stops_working_with_the_next_revision(servers):
 
 def test_the_copy_is_changed_by_no_command(servers):
     (servers.folder / "one.csv").write_text("has_role,User,x,String,reader,Doc,d1")
-    for command in (
-        ["load_facts", "one.csv"],
-        ["api_keys", "create", "mine"],
-        ["delete_facts", "has_role(User:u1, _, Doc:_)"],
-    ):
-        ended = subprocess.run(
-            [sys.executable, ROOT / "manage.py", *command], cwd=servers.folder, capture_output=True, text=True,
-            env=servers.variables | {"DATABASE_URL": f"sqlite:///{servers.file}", "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+    changes = ["load_facts one.csv", "api_keys create mine", "delete_facts has_role(User:u1,_,Doc:_)"]
+    for command in changes:
+        ended = at_copy(servers, *command.split())
         assert ended.returncode == 1 and "make the change at the main service" in ended.stderr
+    ended = at_copy(servers, "serve", "--port", str(free_port()))
+    assert ended.returncode == 1 and "start with --follow" in ended.stderr
+    ended = at_copy(servers, "verify")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def at_copy(servers: Servers, *command: str) -> subprocess.CompletedProcess:
+    """Run a command of the follower."""
+    variables = os.environ | servers.variables | {"DATABASE_URL": f"sqlite:///{servers.file}", "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, ROOT / "manage.py", *command]
+    return subprocess.run(program, cwd=servers.folder, capture_output=True, text=True, env=variables, timeout=300)
 
 
 def test_a_follower_of_a_follower_is_the_same(servers):
