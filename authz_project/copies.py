@@ -74,10 +74,6 @@ class Differs(Exception):
     """What the main service sent does not continue the copy."""
 
 
-class DatabaseInUse(AuthzError):
-    """The database has data of its own, so it cannot become a copy."""
-
-
 @dataclass(frozen=True, slots=True)
 class CopyState:
     """Which service an environment copies, and how far, as stored with it."""
@@ -98,7 +94,7 @@ def copy_of(url: str) -> Environment:
     found = copied()
     if found is None:
         if ApiKey.objects.exists() or Environment.objects.filter(offset__gt=0).exists():
-            raise DatabaseInUse("this database has data of its own; a follower needs a new one: set DATABASE_URL")
+            raise AuthzError("this database has data of its own; a follower needs a new one: set DATABASE_URL")
         found = default_environment()
         Environment.objects.filter(pk=found.pk).update(follows=CopyState(url).text)
     return found

@@ -22,7 +22,7 @@ from policy.core import clock
 from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import Kind, newest_and_horizon
-from policy.endpoint import Doc, Endpoint, Request, Response, caller
+from policy.endpoint import Endpoint, Request, Response, caller
 from policy.models import PolicyVersion
 
 PAGE = feed.MOST  # facts per answer
@@ -64,15 +64,8 @@ class _Entry:
     text: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """What a follower that is nearly up to date gets."""
-
-    base: RevisionRow | None
-    texts: list[bytes]
-    following: int
-    keys: bytes
-    digest: str
+# What a follower that is nearly up to date gets: the row of its revision, what follows, the last number, and the keys.
+_Tail = tuple[RevisionRow | None, list[bytes], int, bytes]
 
 
 class RecentChanges:
@@ -89,7 +82,7 @@ class RecentChanges:
         self._environment_id = environment_id
         self._lock = Lock()
         self._entries: list[_Entry] = []
-        self._keys, self._digest, self._read_at = b"", "", 0.0
+        self._keys, self._read_at = b"", 0.0
 
     def after(self, revision: int, newest: int) -> _Tail | None:
         """Return what follows a revision, at least up to the `newest`; None if it is not at hand."""
@@ -102,17 +95,17 @@ class RecentChanges:
                 return None
             texts = [entry.text for entry in self._entries[place + 1 :]]
             base, last = self._entries[place].made, self._entries[-1].number
-            return _Tail(base, texts, last, self._keys, self._digest)
+            return base, texts, last, self._keys
 
     @read_snapshot()
     def _read(self) -> None:
         mine, entries = self._environment_id, self._entries
-        newest, _ = newest_and_horizon(mine)
+        newest, horizon = newest_and_horizon(mine)
         last = entries[-1] if entries else _Entry(-self.BEHIND, None)
-        is_same = last.number <= newest < last.number + self.BEHIND and made_at(mine, last.number) == last.made
+        is_near = max(horizon, newest - self.BEHIND) <= last.number <= newest
+        is_same = is_near and made_at(mine, last.number) == last.made
         self._entries = self._entries if is_same and self._append(newest) else [_Entry(newest, made_at(mine, newest))]
-        self._keys = keys_of(mine)
-        self._digest, self._read_at = digest_of(self._keys), time.monotonic()
+        self._keys, self._read_at = keys_of(mine), time.monotonic()
 
     def _append(self, newest: int) -> bool:
         """Append all later revisions; return False if one of them is too large."""
@@ -139,9 +132,6 @@ timeline.forgets(_recent.cache_clear)
 
 class FollowEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
-    docs: ClassVar = {
-        "GET": Doc("Follow an environment: for `authz serve --follow`, and only for the same version", {})
-    }
 
     def get(self, request: Request) -> Response:
         """Answer at once: a server lets requests wait before (`authz_project.server.workers.FollowerRequests`)."""
@@ -160,8 +150,8 @@ def _answer(who: Caller, after: FeedPosition | None, digest: str, waited: float)
         tail = _recent(who.environment_id).after(after.revision, who.seen.offset)
     if tail is None:
         return _read(who, after, digest, waited)
-    keys = tail.keys if tail.digest != digest else None
-    return _written(who, tail.base, tail.texts, tail.following, False, keys, waited)
+    base, texts, last, keys = tail
+    return _written(who, base, texts, (last, False), keys, digest, waited)
 
 
 @read_snapshot()
@@ -169,25 +159,19 @@ def _read(who: Caller, after: FeedPosition | None, digest: str, waited: float) -
     mine = who.environment_id
     page: FeedPage = read_state(mine, PAGE) if after is None else feed.read(mine, FeedRequest(after, PAGE))
     texts = [orjson.dumps(each) for each in with_rows(mine, page.changes)]
-    keys = keys_of(mine)
     base = made_at(mine, after.revision) if after is not None else None
-    return _written(who, base, texts, page.after.text, page.more, keys if digest_of(keys) != digest else None, waited)
+    return _written(who, base, texts, (page.after.text, page.more), keys_of(mine), digest, waited)
 
 
 def _written(
-    who: Caller,
-    base: RevisionRow | None,
-    texts: list[bytes],
-    following: int | str,
-    more: bool,
-    keys: bytes | None,
-    waited: float,
-) -> bytes:
+    who: Caller, base: RevisionRow | None, texts: list[bytes], following: tuple[int | str, bool],
+    keys: bytes, digest: str, waited: float,
+) -> bytes:  # fmt: skip
     now = clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000  # SQLite has the machine's clock
     head = {
         "format": FORMAT, "environment": who.environment, "now": now, "waited": waited,
-        "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following, "more": more,
-        "keys": orjson.Fragment(keys) if keys is not None else None,
+        "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following[0],
+        "more": following[1], "keys": orjson.Fragment(keys) if digest_of(keys) != digest else None,
         "changes": orjson.Fragment(b"[" + b",".join(texts) + b"]"),
     }  # fmt: skip
     return orjson.dumps(head)

@@ -48,7 +48,7 @@ _FRESH, _STATE, _OFFSET, _EPOCH = range(4)  # places in shared memory
 _OWN = {
     "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length", "date", "server",
     "allow", "x-frame-options", "x-request-id", "server-timing", "x-content-type-options", "referrer-policy", "host",
-    "proxy-authorization", "accept-encoding", "expect",
+    "proxy-authorization", "accept-encoding", "expect", "cookie", "forwarded", "x-forwarded-for",
 }  # fmt: skip
 
 # A clock that no one can set, and that also counts while the machine is suspended.
@@ -225,7 +225,8 @@ class Copying:
         query = {"after": "" if position is None else position, "keys": self._copy.digest, "wait": wait}
         asked_at = time.time()
         status, _, content = self._follower.ask(f"/api/follow?{urlencode(query)}")
-        if status in (400, 410) and position is not None:
+        is_of_position = status == 410 or (status == 400 and content.startswith(b'{"message":"after'))
+        if is_of_position and position is not None:
             raise Differs(f"the main service cannot continue after {position}: {content[:200]!r}")
         if status in (401, 403):
             self._copy.note(is_refused=True)

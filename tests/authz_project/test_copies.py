@@ -242,6 +242,17 @@ def test_revisions_are_read_once_for_all_followers(api, pair, monkeypatch):
     assert len(read) == 1
 
 
+def test_followers_that_are_up_to_date_need_no_snapshot_when_history_was_pruned(api, pair):
+    pair.catch_up()  # this revision is kept at hand, and pruned
+    late = Pair(api, slug="late")
+    api.post("/batch", [{"inserts": [role("ann", "writer", "3")]}])
+    api.post("/batch", [{"inserts": [role("ben", "writer", "3")]}])
+    prune_all()
+    late.catch_up()
+    late.step()
+    late.check()
+
+
 def test_keys_are_sent_when_they_changed(api, pair, monkeypatch):
     monkeypatch.setattr(following.RecentChanges, "FRESH", 0)
     answer = api.get("/follow").json()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import oso_cloud
@@ -15,7 +16,7 @@ import pytest
 import requests
 from django.test import override_settings
 
-from authz_project.copies import CopyKeeper, CopyState
+from authz_project.copies import CopyKeeper, CopyState, digest_of
 from authz_project.keys import create_key
 from authz_project.route import Route
 from authz_project.server import follower as module
@@ -35,12 +36,14 @@ class Told(Follower):
 
     def __init__(self, *args, **options):
         super().__init__(URL, "key", *args, **options)
-        self.status, self.answer, self.asked = 200, {}, []
+        self.status, self.answer, self.asked, self.plain = 200, {}, [], b""
 
     def ask(self, target, method="GET", body=b"", headers=None):
         self.asked.append((method, target, body, headers))
         if self.status == 0:
             raise ConnectionError("refused")
+        if self.plain:
+            return self.status, {}, self.plain
         answer = {
             "format": 1, "environment": "default", "now": time.time() * 1e6, "waited": 0.0, "age": 0.0, "base": None,
             "next": 0, "more": False, "keys": None, "changes": [],
@@ -93,6 +96,17 @@ def test_it_stops_answering_when_its_key_is_refused(db):
     assert again.readiness.reason == "key", "also after a restart"
     told.status = 200
     assert keeper.step() and not told.readiness.reason
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_only_what_the_main_service_says_of_the_position_ends_the_copy(db):
+    told = Told()
+    keeper = copying(told)
+    keeper.step()
+    told.status, told.answer = 400, {"message": "the request is malformed"}  # such as a host name that is not allowed
+    assert not keeper.step() and not told.readiness.reason
+    told.plain = b'{"message":"after: revision 7 does not exist yet; the latest is 6"}'
+    assert keeper.step() and told.readiness.reason == "snapshot"
 
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)
@@ -237,6 +251,27 @@ def test_a_follower_that_is_killed_during_changes_continues(servers):
     servers.compare()
     servers.compare_all()
     assert not servers.differences
+
+
+def test_a_follower_waits_for_news_without_a_thread(servers):
+    """More wait than the main service has threads."""
+    newest = servers.newest
+    digest = digest_of(sent_keys(servers))
+    path = f"/follow?after={newest}&keys={digest}&wait="
+    told = servers.at_main.get(f"{path}0.5").json()
+    assert told["waited"] >= 0.5 and told["changes"] == [] and told["next"] == newest
+    with ThreadPoolExecutor(12) as threads:
+        waiting = [threads.submit(servers.at_main.get, f"{path}20") for _ in range(12)]
+        assert servers.at_main.post("/authorize", QUESTION).status_code == 200
+        servers.change()
+        for each in waiting:
+            told = each.result().json()
+            assert told["changes"] and told["waited"] < 20
+
+
+def sent_keys(servers: Servers) -> bytes:
+    content = servers.at_main.get("/follow").content
+    return content[content.index(b'"keys":') + 7 : content.index(b',"changes"')]
 
 
 def test_changes_are_sent_on_and_can_be_read_at_once(servers):

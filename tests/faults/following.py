@@ -1,13 +1,16 @@
 """Compare a follower with its main service while both are killed, pruned, restored from backups, and changed.
 
     python -m tests.faults.following --minutes 10 --seed 1 --database postgres
+    python -m tests.faults.following --facts 1000000 --followers 100
 
-Prints what happens, and each difference; exits with 1 if there is any.
+Prints what happens, and each difference; exits with 1 if there is any. The second form measures: the copy of so many
+facts, how late changes are, and what so many followers cost the main service.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import re
 import secrets
@@ -16,12 +19,15 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlencode
 
 import orjson
+import psutil
 import requests
 
 from tests import postgresql
@@ -106,8 +112,8 @@ class Servers:
             ).fetchall()
         return orjson.loads(text) | {"offset": offset, "horizon": horizon}
 
-    def await_stored(self, is_so: Callable[[dict], bool]) -> dict:
-        until = time.monotonic() + WITHIN
+    def await_stored(self, is_so: Callable[[dict], bool], within: float = WITHIN) -> dict:
+        until = time.monotonic() + within
         while time.monotonic() < until:
             try:
                 if is_so(found := self.stored()):
@@ -115,7 +121,7 @@ class Servers:
             except (sqlite3.Error, orjson.JSONDecodeError, ValueError):
                 pass
             time.sleep(0.005)
-        raise AssertionError(f"the follower is not up to date after {WITHIN} s: {self.stored()}, {self.log()}")
+        raise AssertionError(f"the follower is not up to date after {within} s: {self.stored()}, {self.log()}")
 
     def log(self) -> str:
         return self.follower.log.read_text()[-3000:] if self.follower else ""
@@ -277,11 +283,79 @@ HAPPENS = [
 ]  # fmt: skip
 
 
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+MEASURED, RATE = 15.0, 60  # seconds, and changes a second
+
+
+def measure(servers: Servers, facts: int, followers: int) -> None:
+    servers.fill(facts)
+    before, started = processor(servers.main), time.monotonic()
+    servers.start_follower()
+    servers.await_stored(lambda found: found["is_complete"], within=1_000)
+    took = time.monotonic() - started
+    mine, its = processor(servers.follower), processor(servers.main) - before
+    print(f"copy of {facts:,} facts: {took:.1f} s; processor time {mine:.1f} s, main service {its:.1f} s")
+    print(f"without others: {_under_changes(servers)}")
+    with multiprocessing.Pool(1, _follow_as_many, (servers.main.origin, servers.key, followers)):
+        time.sleep(10)
+        print(f"{followers} more followers: {_under_changes(servers)}")
+        before = processor(servers.main)
+        time.sleep(MEASURED)
+        print(f"without changes: {(processor(servers.main) - before) / MEASURED:.1%} of a core")
+
+
+def processor(service: Service) -> float:
+    parent = psutil.Process(service.process.pid)
+    return sum(sum(each.cpu_times()[:2]) for each in (parent, *parent.children(recursive=True)))
+
+
+def _under_changes(servers: Servers) -> str:
+    """Make changes for a while; return how late they are at the follower, and what the main service takes."""
+    before, started, late = processor(servers.main), time.monotonic(), []
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {servers.key}"
+    for number in range(int(MEASURED * RATE)):
+        body = [{"inserts": [role(secrets.token_hex(8), "reader", "1")]}]
+        made = session.post(f"{servers.main.origin}/api/batch", json=body)
+        if number % 100 == 0:
+            at, offset = time.monotonic(), int(made.headers["OsoOffset"])
+            servers.await_stored(lambda found, offset=offset: found["offset"] >= offset)
+            late.append(time.monotonic() - at)
+        time.sleep(max(0.0, started + number / RATE - time.monotonic()))
+    took = time.monotonic() - started
+    share = (processor(servers.main) - before) / took
+    return f"{share:.1%} of a core; changes are {sorted(late)[len(late) // 2]:.2f} s late, at most {max(late):.2f} s"
+
+
+def _follow_as_many(origin: str, key: str, followers: int) -> None:
+    """Ask as this many followers do, without storing anything."""
+    for _ in range(followers):
+        threading.Thread(target=_follow, args=(origin, key), daemon=True).start()
+
+
+def _follow(origin: str, key: str) -> None:
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {key}"
+        after = int(session.get(f"{origin}/api/facts?predicate=none").headers["OsoOffset"])
+        keys = ""
+        while True:
+            started = time.monotonic()
+            told = session.get(f"{origin}/api/follow?after={after}&keys={keys}&wait=5")
+            if told.status_code == 200:
+                after = told.json()["next"]
+                sent = told.content[told.content.index(b'"keys":') + 7 : told.content.index(b',"changes"')]
+                keys = keys if sent == b"null" else sha256(sent).hexdigest()
+            time.sleep(max(0.0, 0.75 - (time.monotonic() - started)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--facts", type=int, help="measure, with so many facts")
+    parser.add_argument("--followers", type=int, default=100)
     options = parser.parse_args()
     lot, until = random.Random(options.seed), time.monotonic() + 60 * options.minutes
     server = postgresql.start() if options.database == "postgres" else None
@@ -291,6 +365,9 @@ def main() -> int:
         times = 0
         try:
             servers.publish()
+            if options.facts:
+                measure(servers, options.facts, options.followers)
+                return 0
             servers.start_follower()
             while time.monotonic() < until:
                 event = lot.choice(HAPPENS)
