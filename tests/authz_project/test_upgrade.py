@@ -157,7 +157,10 @@ def test_permissions_follow_labels_and_servers_of_before_go_on(kind, migrated_ur
         after = contents(database)
         assert set(after["holders"]) == {(who, f"authz_{label}", name) for who, label, name in HELD}
         assert after["permissions"] == before["permissions"] and not after["types"] & {*OLD_LABELS}
-        for label in OLD_LABELS:
+        for label, last in OLD_LABELS.items():
+            if max(after["migrations"][f"authz_{label}"]) > last:  # the version before lacks one of its migrations
+                assert label not in after["migrations"]
+                continue
             of_then = after["migrations"][label]
             assert of_then == before["migrations"][label], "which are what the version before looks for"
             assert of_then == after["migrations"][f"authz_{label}"]
