@@ -14,7 +14,15 @@ from tests.contract import OPERATIONS, assert_described, assert_fits, document
 
 pytestmark = pytest.mark.one_database
 
-FOR_PEOPLE = {"/", "/llms.txt", "/api", "/api/docs", "/admin", "/favicon.ico", "/api/follow"}  # and for our own programs
+FOR_PEOPLE = {
+    "/",
+    "/llms.txt",
+    "/api",
+    "/api/docs",
+    "/admin",
+    "/favicon.ico",
+    "/api/follow",
+}  # and for our own programs
 DIFFERENT_EACH_TIME = {"/test_environment", "/api/openapi.json", "/.well-known/authzen-configuration"}
 
 
