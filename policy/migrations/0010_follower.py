@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("authz_policy", "0007_table_prefix")]
+    dependencies = [("authz_policy", "0009_approval")]
 
     operations = [
         migrations.AddField("environment", "follows", models.TextField(default="", db_default="", editable=False))
