@@ -10,8 +10,9 @@ from django.db import connection
 from django.utils import timezone
 
 from authz_project import keys
+from authz_project.environments import create_test_environment
 from authz_project.models import ApiKey
-from policy.models import Environment
+from policy.models import Environment, default_environment
 from tests.conftest import Api
 from tests.factories import EnvironmentFactory
 
@@ -138,14 +139,16 @@ def test_only_the_hash_of_a_key_is_kept(api):
     assert len(row["hash"]) == 64
 
 
-def test_the_well_known_key_opens_nothing_outside_development(db, settings):
-    from policy.models import default_environment
-
-    keys.keep_dev_key(default_environment())
-    api = Api(default_environment(), keys.DEV_KEY)
-    assert api.get("/facts").status_code == 401
-    settings.DEV_SERVER = True
-    assert api.get("/facts", Host="localhost").status_code == 200
+def test_keys_of_development_open_nothing_outside_of_it(db, settings):
+    """The well-known key, and those of test environments."""
+    environment = default_environment()
+    keys.keep_dev_key(environment)
+    for key in (keys.DEV_KEY, create_test_environment(copied=False)):
+        api = Api(environment, key)
+        settings.DEV_SERVER = False
+        assert api.get("/facts").status_code == 401
+        settings.DEV_SERVER = True
+        assert api.get("/facts", Host="localhost").status_code == 200
 
 
 def test_the_well_known_key_stays_what_it_is_while_another_server_starts(db):

@@ -12,6 +12,7 @@ from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 
 from authz_project.keys import create_key, hash_of, revoke_key
+from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.store import Deletes, Inserts
 from facts.table import fact_table
@@ -48,6 +49,10 @@ def sent(api: Api, method: str, path: str, body: object):
         return api.request(method, path, body)
     finally:
         connection.close()
+
+
+def make_read_only(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(**{SCOPE_COLUMNS[Scope.FACTS]: False})
 
 
 def told(api: Api, user: str, name: str = "reader"):
@@ -322,14 +327,15 @@ def test_a_policy_that_comes_first_holds_for_all(api):
     assert codes(futures) == [200, 400, 200]
 
 
-def test_a_key_that_is_revoked_in_between_opens_nothing(api, warm):
+@pytest.mark.parametrize(("withdraw", "code"), [(revoke_key, 401), (make_read_only, 403)])
+def test_a_key_that_is_revoked_or_narrowed_in_between_opens_nothing(api, warm, withdraw, code):
     key, text = create_key(api.environment)
     revoked = Api(api.environment, text)
     assert revoked.get("/facts").status_code == 200
     calls = [lambda: told(revoked, "no"), lambda: told(api, "ann"), lambda: told(revoked, "no")]
-    with waiting(api.environment.pk, calls, lambda pk: doing(pk, lambda: revoke_key(key))) as futures:
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, lambda: withdraw(key))) as futures:
         pass
-    assert codes(futures) == [401, 200, 401]
+    assert codes(futures) == [code, 200, code]
     assert users(api) == ["ann"]
 
 
