@@ -31,6 +31,7 @@ from policy.values import STRING, Value
 from tests.reference import Row, World, model_of, unmentioned
 
 TESTS = Path(__file__).parent.parent
+POLICIES = sorted((TESTS / "policies").glob("*.polar"))
 SECONDS = 60.0  # for one preview: what is tried is what is found, not how fast
 Atom = tuple[str, Row]
 
@@ -51,13 +52,16 @@ class Base:
         return print_policy(self.policy)
 
 
+def written(path: Path) -> Base:
+    """The policy of a file over the facts of all its tests."""
+    text = path.read_text()
+    atoms = dict.fromkeys(atom for test in compile_text(text).tests for atom in test.facts)
+    return _base(path.stem, text, [Fact(atom.predicate, atom.args) for atom in atoms])
+
+
 def bases() -> list[Base]:
     """Each policy of the tests over the facts of all its tests, and each generated case."""
-    found = []
-    for path in sorted((TESTS / "policies").glob("*.polar")):
-        program = compile_text(path.read_text())
-        atoms = dict.fromkeys(atom for test in program.tests for atom in test.facts)
-        found.append(_base(path.stem, path.read_text(), [Fact(atom.predicate, atom.args) for atom in atoms]))
+    found = [written(path) for path in POLICIES]
     for case in loads((TESTS / "cases" / "decisions.json").read_text()):
         facts = [
             Fact(fact["predicate"], tuple(Value(arg["type"], arg["id"]) for arg in fact["args"]))

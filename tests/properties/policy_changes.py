@@ -14,26 +14,21 @@ from typing import Any
 
 from checks.analysis.questions import PolicyDifferences, compared
 from checks.analysis.search import Solver, Verdict
-from facts.wire import Fact
 from policy.language import ast
 from policy.language.ast import print_policy
 from policy.language.source import PolicyRejected
 from policy.rules import compile_text
-from tests.properties.mutations import Base, _base, bases, meant, mentioned_by, mutants
+from tests.properties.mutations import POLICIES, Base, meant, mentioned_by, mutants, written
 from tests.service import ROOT
 
+PUBLIC = [*POLICIES, *sorted((ROOT / "authz_project" / "examples" / "worlds").glob("*.polar"))]
 IDS = 2
 SECONDS = 10.0
 
 
 def public_policies() -> list[Base]:
     """The policies of the tests and the example worlds, each with the facts of its tests."""
-    found = [base for base in bases() if not base.name.startswith("case ")]
-    for path in sorted((ROOT / "authz_project" / "examples" / "worlds").glob("*.polar")):
-        text = path.read_text()
-        atoms = dict.fromkeys(atom for test in compile_text(text).tests for atom in test.facts)
-        found.append(_base(path.stem, text, [Fact(atom.predicate, atom.args) for atom in atoms]))
-    return found
+    return [written(path) for path in PUBLIC]
 
 
 @dataclass(frozen=True)
