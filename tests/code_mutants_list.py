@@ -13,20 +13,23 @@ _RULES = (
     "policy: safety rules_golden infer implied normalise assertions signatures declarations"
     " properties: engine_equals_reference policy: compile strata"
 )
-_LOCAL = "localsql: cases residual statements views freshness render local_equals_central"
+_LOCAL = "localsql: cases residual render statements views freshness"
 
 AREAS = {
     "authz_project/admin.py": (3, "authz_project: admin users console"),
     "authz_project/keys.py": (4, f"{_KEYS} authz_project: key_commands key_use"),
     "authz_project/limits.py": (3, "authz_project: rate_limit logins"),
-    "authz_project/middleware.py": (4, "authz_project: foreign_requests api errors attacks serve . error_shape"),
+    "authz_project/middleware.py": (
+        4,
+        "authz_project: foreign_requests api errors facts: admin authz_project: attacks",
+    ),
     "authz_project/route.py": (4, f"authz_project: api errors rate_limit two_ways {_KEYS} replicas: reading"),
     "checks/ask_pages/admin.py": (2, "checks: ask_page review_access picture . pages"),
     "checks/asking/ask.py": (5, f"checks: freshness answer_cache cache names {_ENGINE}"),
     "checks/asking/by_rows.py": (3, f"checks: authorize_each {_ENGINE}"),
     "checks/asking/limits.py": (2, "checks: time_limit turns"),
     "checks/asking/paging.py": (4, "checks: list_paging as_of policy: pagination"),
-    "checks/asking/question.py": (4, f"checks: freshness answer_cache {_KEYS} {_ENGINE}"),
+    "checks/asking/question.py": (4, f"checks: freshness answer_cache {_KEYS} facts: ends {_ENGINE}"),
     "checks/asking/run.py": (2, "checks: time_limit turns one_moment query freshness"),
     "checks/asking/snapshot.py": (2, "checks: one_moment review_access policy_tests workbench large_reviews"),
     "checks/engine/compile.py": (5, _ENGINE),
@@ -52,7 +55,7 @@ AREAS = {
     "facts/wire.py": (4, "facts: wire formats views wire_anything . error_shape checks: views"),
     "localsql/asking.py": (2, _LOCAL),
     "localsql/bindings.py": (4, f"localsql: bindings {_LOCAL}"),
-    "localsql/dialects.py": (4, f"localsql: literals {_LOCAL} localsql: indexes collations"),
+    "localsql/dialects.py": (4, f"{_LOCAL} localsql: literals exact_ids"),
     "localsql/fold.py": (2, _LOCAL),
     "localsql/plan.py": (2, _LOCAL),
     "localsql/render.py": (3, _LOCAL),

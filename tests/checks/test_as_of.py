@@ -8,6 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
+from facts.table import execute
 from policy.core.clock import text_of
 from policy.models import Environment, PolicyVersion, Revision
 
@@ -150,6 +151,23 @@ def test_a_time_names_the_last_revision_by_then(api, story):
     for name in ("ann", "gone", "again"):
         later = [number for number in times if times[number] == times[story[name]]]
         assert allowed(api, text_of(times[story[name]])) == allowed(api, max(later))
+
+
+def test_a_time_names_a_revision_of_the_same_environment(api, story, new_api):
+    other = new_api("other")
+    for number in range(len(story) + 1):
+        assert other.post("/facts", fact("p", f"T:{number}")).status_code == 200
+    latest = Revision.objects.filter(environment=other.environment).latest("number")
+    assert latest.number > story["cleared"]
+    assert api.post("/authorize", MAY | {"as_of": text_of(latest.at)})["OsoOffset"] == str(story["cleared"])
+
+
+def test_a_fact_that_expires_at_the_time_of_a_revision_is_not_of_it(api):
+    number = int(api.post("/facts", ANN)["OsoOffset"])
+    at = Revision.objects.get(environment=api.environment, number=number).at
+    for expires_at, facts in ((at, []), (at + 1, [ANN["args"]])):
+        execute("UPDATE authz_fact SET expires_at = %s", (expires_at,))
+        assert [each["args"] for each in stored(api, as_of=number).json()] == facts
 
 
 def test_a_time_is_one_however_it_is_written(api, story):

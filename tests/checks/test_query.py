@@ -2,6 +2,7 @@
 
 import pytest
 
+from checks.serializers import calls_from_json
 from tests.checks.conftest import fact, publish, store, value
 
 GLOBAL = """
@@ -188,6 +189,10 @@ def test_constraints_of_no_variable_are_ignored_and_those_that_lack_are_named(or
     assert (answer.status_code, "`r`" in answer.json()["message"]) == (400, True)
     body["constraints"]["r"] = {"type": "Org", "ids": ["acme"]}
     assert len(orgs.post("/evaluate_query", body).json()["results"]) == 3
+
+
+def test_a_query_may_have_50_calls():
+    assert len(calls_from_json([["allow", ["u"]]] * 50, "calls")) == 50
 
 
 @pytest.mark.parametrize(

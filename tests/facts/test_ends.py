@@ -151,6 +151,21 @@ def test_patterns_have_none(api, end):
     assert shown(api) == {}
 
 
+def test_the_first_end_of_a_signature_counts_in_questions_that_were_asked_before(api):
+    """Their statements are kept, were made without a look at ends, and need no signature that may still come."""
+    constraints = {"u": {"type": "User"}, "t": {"type": "Team"}}
+    query = {"predicate": ["member", ["u", "t"]], "calls": [], "constraints": constraints, "context_facts": []}
+    publish(
+        api.environment.pk, "actor User {} resource Team {} other(u: User) if t matches Team and member(u, t);", None
+    )
+    insert(api, member("ben"))
+    assert [each["u"] for each in api.post("/evaluate_query", query).json()["results"]] == ["ben"]
+    insert(api, member("ann", SOON))
+    with connection.cursor() as cursor:  # as if it had come to its end
+        cursor.execute("UPDATE authz_fact SET expires_at = 1000000 WHERE expires_at IS NOT NULL")
+    assert [each["u"] for each in api.post("/evaluate_query", query).json()["results"]] == ["ben"]
+
+
 def test_context_facts_have_none(api):
     publish(
         api.environment.pk, 'actor User {} resource Team { permissions = ["see"]; relations = { member: User }; }', None

@@ -16,7 +16,7 @@ from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import fact_from_text, pattern_from_text
 from policy.core.journal import NOBODY, Done, Kind, advance, changing, record
-from policy.models import Revision
+from policy.models import Environment, Revision
 from policy.publishing import activate
 from tests.facts.changes import answers, path_of, plain, replayed, together
 from tests.sampling import in_turns
@@ -394,6 +394,16 @@ def test_inside_of_no_revision_there_is_nothing(api, is_state):
     Revision.objects.filter(environment=api.environment, number=1).delete()
     answer = api.get(path_of(FeedPosition(1, replace(made_up, is_state=False)).text))
     assert (answer.status_code, answer.json()) == refused
+
+
+def test_the_state_is_without_what_ended_by_then_and_is_not_deleted_yet(api):
+    """The horizon moves before the rows are deleted."""
+    api.post("/facts", role("ann", "reader", "1"))
+    api.post("/facts", role("ben", "reader", "1"))
+    horizon = int(api.delete("/facts", role("ann", "reader", "1"))["OsoOffset"])
+    Environment.objects.filter(pk=api.environment.pk).update(horizon=horizon)
+    (change,) = api.get("/changes?after=0").json()["changes"]
+    assert change["inserted"] == [role("ben", "reader", "1")]
 
 
 def test_another_environment_is_not_told(new_api):

@@ -36,6 +36,13 @@ def test_primitives_have_one_spelling(type_name, sent, kept):
     assert wire.value_from_json(value(sent, type_name), "v") == Value(type_name, kept)
 
 
+@pytest.mark.parametrize("name", ["x" * 200, "é" * 100])
+def test_names_may_have_200_bytes(name):
+    assert wire.name_from_json(name, "predicate") == name
+    with pytest.raises(MalformedRequest, match="200 bytes"):
+        wire.name_from_json(f"{name}x", "predicate")
+
+
 @pytest.mark.parametrize(
     ("body", "place"),
     [
