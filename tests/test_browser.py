@@ -1,11 +1,13 @@
-"""The admin and the page of the interface, walked in a real browser as a person would."""
+"""The admin and the page of the interface, walked in a real browser as a person would.
+
+This is over PostgreSQL, and the other tests in a browser are over SQLite.
+"""
 
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
 from tests.browsing import Browser, browser, driver, person, service_for_people
-from tests.conftest import DATABASES
 from tests.service import DEV_KEY, Client
 
 __all__ = ["browser", "driver", "person"]  # fixtures
@@ -14,9 +16,9 @@ pytestmark = pytest.mark.long
 POLICY = 'actor User {}\n\nresource Repo {\n  permissions = ["read"];\n  roles = ["owner"];\n  "read" if "owner";\n}\n'
 
 
-@pytest.fixture(scope="module", params=DATABASES)
-def service(request, migrated_urls, tmp_path_factory):
-    url, folder = migrated_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
+@pytest.fixture(scope="module")
+def service(migrated_urls, tmp_path_factory):
+    url, folder = migrated_urls("postgresql", "browser"), tmp_path_factory.mktemp("browser")
     running = service_for_people(folder, url)
     yield running
     running.stop()
