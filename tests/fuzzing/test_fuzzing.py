@@ -10,7 +10,7 @@ from tests.fuzzing import targets
 from tests.fuzzing.run_long import TARGETS
 from tests.service import ROOT
 
-SECONDS = 8  # of new inputs for each target
+SECONDS = 4  # of new inputs for each target
 
 
 @pytest.mark.parametrize("target", ["policy", "bindings"])

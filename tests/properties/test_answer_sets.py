@@ -26,7 +26,7 @@ from tests.sampling import seeds, some
 numbers = itertools.count()
 
 
-@seeds(range(1_000, 1_040), 10)
+@seeds(range(1_000, 1_020), 5)
 def test_every_answer_is_clingos(new_api, monkeypatch, seed: int):
     monkeypatch.setattr(differences, "model_of", solved_model)
     for outcome in outcomes(case_of(seed), lambda: new_api(f"answersets{next(numbers)}").key):

@@ -16,7 +16,7 @@ numbers = itertools.count()
 
 
 @pytest.mark.parametrize("is_restricted", [False, True])
-@seeds(range(60), 20)
+@seeds(range(30), 10)
 def test_it_is_answered_as_the_oracle_answers_it(new_api, seed, is_restricted):
     def new_key() -> str:
         return new_api(f"bare{next(numbers)}").key

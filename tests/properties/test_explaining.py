@@ -40,7 +40,7 @@ def counted(monkeypatch):
     return counts
 
 
-@seeds(range(40), 8)
+@seeds(range(20), 4)
 def test_what_is_told_is_true_wherever_the_time_ends(new_api, counted, seed: int):
     rng, case = Random(seed), fitted(case_of(seed))
     caller = Caller(new_api(f"explaining{next(numbers)}").key)

@@ -18,6 +18,7 @@ def test_what_a_change_does_is_seen(db, seed):
 
 
 @pytest.mark.long
+@pytest.mark.one_database
 def test_what_a_change_does_is_seen_in_a_few_values(db, monkeypatch):
     """As if there were too many facts to ask about all of them."""
     monkeypatch.setattr("checks.compare.differences._FEW_FACTS", -1)
