@@ -70,6 +70,16 @@ def test_a_revoked_key_is_refused_at_once_even_where_it_is_remembered(api, metho
     assert api.request(method, path, []).status_code == 401
 
 
+def test_a_key_is_remembered_from_its_first_use_until_it_is_refused(api):
+    """Requests with other keys get few threads, and little memory for a body."""
+    assert not keys.is_remembered(api.key)
+    assert api.get("/facts").status_code == 200
+    assert keys.is_remembered(api.key) and not keys.is_remembered(f"{api.key}x")
+    run("api_keys", "revoke", key_of(api).prefix)
+    assert api.get("/facts").status_code == 401
+    assert not keys.is_remembered(api.key)
+
+
 def test_an_expired_key_is_refused(api):
     assert api.get("/facts").status_code == 200
     ApiKey.objects.update(expires_at=timezone.now() - timedelta(seconds=2))
