@@ -6,10 +6,11 @@ from itertools import product
 
 import pytest
 
+from checks.asking.question import Values
 from checks.engine import compile as forms
 from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
-from checks.engine.rules.clauses import Call, Const, Slot, Var, hashed_once, steps_taken, value
+from checks.engine.rules.clauses import Call, Const, Other, Slot, Var, hashed_once, steps_taken, value
 from checks.engine.sql import rounds
 from checks.engine.sql.text import PostgreSQL, Table, Unnamed, finished, fused, read_from, tables_in
 from policy.values import STRING
@@ -46,6 +47,13 @@ def test_a_value_is_just_what_it_is_made_of():
 
     with pytest.raises(AssertionError, match="nothing is computed"):
         value(Derived)
+
+
+def test_only_words_of_the_policy_are_part_of_a_statement():
+    """Else each other word would have a statement of its own, and push another one out of the cache."""
+    values = Values(frozenset({"read"}), {})
+    assert [values.one(STRING, text) for text in ("read", "reed")] == [Const("read"), Other("v0")]
+    assert values.one("User", "read") == Slot("v1")
 
 
 # ---- texts ----------------------------------------------------------------------------------------------------------
