@@ -95,7 +95,7 @@ PICKED = [
         "return True or permissions_of(holder).exclude(",
     ),
     ("facts/pages/admin.py", "if not self.has_delete_permission(request):", "if False:"),
-    ("checks/ask_pages/admin.py", 'if not request.user.has_perm("facts.view_signature"):', "if False:"),
+    ("checks/ask_pages/admin.py", 'if not request.user.has_perm("authz_facts.view_signature"):', "if False:"),
     (
         "authz_project/middleware.py",
         "is_answered = _is_loopback(host) and not _is_cross_site(environ, host)",
