@@ -162,6 +162,13 @@ def test_a_time_names_a_revision_of_the_same_environment(api, story, new_api):
     assert api.post("/authorize", MAY | {"as_of": text_of(latest.at)})["OsoOffset"] == str(story["cleared"])
 
 
+def test_before_the_first_fact_nothing_is_allowed(api):
+    """The facts of today do not count."""
+    policy = int(api.post("/policy", {"src": READERS})["OsoOffset"])
+    assert api.post("/facts", ANN).status_code == 200
+    assert (allowed(api, policy), allowed(api, policy + 1)) == (False, True)
+
+
 def test_a_fact_that_expires_at_the_time_of_a_revision_is_not_of_it(api):
     number = int(api.post("/facts", ANN)["OsoOffset"])
     at = Revision.objects.get(environment=api.environment, number=number).at

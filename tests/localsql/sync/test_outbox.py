@@ -19,7 +19,7 @@ from facts.store import changes_from_json
 from localsql.models import OutboxRow
 from localsql.sync import outbox as draining
 from localsql.sync.config import ConfigContext, Outbox, SourceFailed, config_from_text
-from localsql.sync.outbox import Drained, OutboxTable, RowRejected, drain
+from localsql.sync.outbox import Drained, DrainedElsewhere, OutboxTable, RowRejected, drain, forget, turn_of
 from policy.core.journal import current_offset
 from policy.errors import NotFound
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff
@@ -409,3 +409,11 @@ def test_writers_and_drainers_at_once(published, app):
     assert members(published) == expected
     assert (left_in(app), OutboxRow.objects.count()) == (0, 0)
     assert current_offset(published.pk) == before + sum(each.revisions for each in counts)
+
+
+def test_a_turn_ends_once(environment):
+    """Whoever wakes up in the middle of one that another has ended forgets no rows of the next."""
+    turn = turn_of(environment.pk, "orders")
+    forget(turn)
+    with pytest.raises(DrainedElsewhere):
+        forget(turn)
