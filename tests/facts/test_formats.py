@@ -93,6 +93,7 @@ def test_facts_are_written_as_people_write_them(fact, line):
         ('{"predicate": 1', "invalid JSON"),
         ("p(User:*)", "must not be `*`"),
         ("just words", "expected `(` before"),
+        (r'p(User:"\q")', "expected a quoted id with JSON's escapes"),
         ("p(User:" + "x" * 4000 + ")", "must be at most 512 bytes of UTF-8"),
     ],
 )
