@@ -13,6 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+import orjson
 from django.db import connection, transaction
 
 from facts.models import COLUMNS, PAST, STORED, GoneRow, NewRow, Row, condition, hint
@@ -261,38 +262,52 @@ class SqliteTable:
         execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
 
 
-# For PostgreSQL: rows as arrays, one for each column.
-_ROWS = f"unnest(%s::integer[], {', '.join(['%s::text[]'] * len(COLUMNS))}, %s::bigint[], %s::bigint[])"
-_INSERT_ROWS = f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS}"
+# For PostgreSQL: rows as one JSON value, which takes the driver and the server less time than an array for each column.
+_TYPES = ("integer", *["text"] * len(COLUMNS), "bigint", "bigint")
+
+
+def rows_of_json(*types: str) -> str:
+    """Return the table of the rows in a parameter, an array of arrays, with these types of columns (see `as_json`)."""
+    columns = ", ".join(f"(row->>{index})::{kind}" for index, kind in enumerate(types))
+    return f"(SELECT {columns} FROM jsonb_array_elements(%s::jsonb) AS row)"
+
+
+def as_json(rows: Sequence[Sequence[object]]) -> str:
+    return orjson.dumps(rows).decode()
+
+
+_ROWS = rows_of_json(*_TYPES)
+_INSERT_ROWS = f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS} AS new"
 _END_ROWS = f"DELETE FROM {STORED} USING {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
 
 
-def inserts_in_with(condition: str) -> str:
-    """Return the table `changed` of a WITH, which inserts rows on a condition: the `number` of each one's revision."""
-    return f"changed AS ({_INSERT_ROWS} WHERE {condition} ON CONFLICT DO NOTHING RETURNING since AS number)"
+def inserts_in_with(turn: str) -> str:
+    """Return the table `changed` of a WITH, which inserts rows: the `number` of each one's revision.
+
+    The numbers of the rows are counted from the one `before` those of a table in the same WITH.
+    """
+    new = f"SELECT {KEY}, before + since, expires_at FROM {turn}, {_ROWS} AS new ({NAMES})"
+    return f"changed AS (INSERT INTO {STORED} ({NAMES}) {new} ON CONFLICT DO NOTHING RETURNING since AS number)"
 
 
-def ends_in_with(condition: str) -> str:
+def ends_in_with(turn: str) -> str:
     """Return the same for facts that are ended; the last column of their rows is not used."""
-    ends = _ended(f"{_END_ROWS} AND {condition}", "gone.until")
+    gone = f"DELETE FROM {STORED} USING {turn}, {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
+    ends = _ended(gone, f"{turn}.before + gone.until")
     return f"{ends[0]}, changed AS ({ends[1]} RETURNING until AS number)"
-
-
-def columns_of(rows: Sequence[Sequence[object]]) -> list[list[object]]:
-    return [list(column) for column in zip(*rows)]
 
 
 class PostgresqlTable:
     def insert(self, rows: Sequence[NewRow]) -> int:
-        return execute(f"{_INSERT_ROWS} ON CONFLICT DO NOTHING", columns_of(rows))
+        return execute(f"{_INSERT_ROWS} ON CONFLICT DO NOTHING", (as_json(rows),))
 
     def end(self, rows: Sequence[GoneRow]) -> int:
-        return execute(_moved_with(_END_ROWS, "gone.until"), columns_of([(*row, None) for row in rows]))
+        return execute(_moved_with(_END_ROWS, "gone.until"), (as_json([(*row, None) for row in rows]),))
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
         """End the stored facts whose rows are given with another expiry."""
         others = f"{_END_ROWS} AND {STORED}.expires_at IS DISTINCT FROM gone.expires_at"
-        return execute(_moved_with(others, "gone.until"), columns_of(rows))
+        return execute(_moved_with(others, "gone.until"), (as_json(rows),))
 
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
         return execute(_moved_with(delete(condition), "%s::bigint"), (*values, until))

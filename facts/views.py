@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
-from facts import feed, history, read, store, wire
+from facts import feed, history, read, store, together, wire
 from facts.accept import WARNING, printable, sentences, unknown_names
 from facts.feed import MOST, FeedRequest, as_json, change_to_json, feed_position_from_text
 from facts.history import History, HistoryKey
@@ -442,7 +442,7 @@ def _apply(request: Request, changes: list[Change], message: str) -> Response:
     if spans.is_on:
         entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
         spans.note("change", entries=sum(entries))
-    applied = store.apply_as(unconfirmed_caller(request), changes, request.id)
+    applied = together.apply_as(unconfirmed_caller(request), changes, request.id)
     response = changed(message, applied.offset)
     if warnings := _warnings(applied.version_id, changes):
         response.headers[WARNING] = printable("; ".join(warnings))

@@ -11,12 +11,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
+from itertools import count
 from secrets import randbits
 from sqlite3 import SQLITE_BUSY
 from threading import Condition
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from django.db import DEFAULT_DB_ALIAS, Error, InternalError, OperationalError, connection, connections, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    Error,
+    InternalError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
@@ -90,15 +100,15 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
     note_recorded(environment_id, changes)
 
 
-def time_of_revision() -> str:
-    """Return SQL for a revision's time. Its parameters: the environment's id, and the preceding revision's number."""
-    return _time_of_revision(connection.vendor)
+def time_of_revision(environment: str = "%s", before: str = "%s") -> str:
+    """Return SQL for a revision's time, from SQL for the environment's id and the preceding revision's number."""
+    return _time_of_revision(connection.vendor, environment, before)
 
 
 @cache
-def _time_of_revision(vendor: str) -> str:
+def _time_of_revision(vendor: str, environment: str, number: str) -> str:
     latest = "MAX" if vendor == "sqlite" else "GREATEST"
-    before = "SELECT at FROM authz_revision WHERE environment_id = %s AND number = %s"
+    before = f"SELECT at FROM authz_revision WHERE environment_id = {environment} AND number = {number}"
     return f"{latest}({now_in(vendor)}, COALESCE(({before}), 0))"
 
 
@@ -156,6 +166,7 @@ class WriterTurn:
     offset: int
     policy_version_id: int | None
     ends_mark: int  # 0: no fact has had an expiry (see `facts.numbering.Marks`)
+    moment: int  # random, and so only this turn's
 
 
 @contextmanager
@@ -243,31 +254,33 @@ def was_cancelled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
 
 
-def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
+def advance(environment_id: int, waited: float = 0.0, offsets: int = 1) -> WriterTurn:
     """Take the environment's next turn. This is the first step of a writing transaction, so writers queue here.
 
     The environment's row stays locked until the transaction ends. So the writers of an environment are serialized, the
     policy cannot change while one of them runs, and since all take this lock first, there is no deadlock.
+
+    The turn reserves `offsets` offsets; `claim` reserves more.
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with spans.noted("wait", of="turn"):
-                row = _turn_on_server(cursor, environment_id, left(waited))
+                row = _turn_on_server(cursor, environment_id, left(waited), offsets)
             if waited > settings.WRITE_TIMEOUT / 10:  # the timeout for the wait may be too short for what follows
                 cursor.execute(_limit(left(0)))
         else:  # on SQLite, the transaction waited for its turn before it began
-            cursor.execute(_NEXT_TURN, (randbits(MOMENT_BITS), environment_id))
+            cursor.execute(_NEXT_TURN, (offsets, randbits(MOMENT_BITS), environment_id))
             row = cursor.fetchone()
     if row is None:
         refuse_copy(environment_id)
         raise NotFound("the environment no longer exists")
-    return WriterTurn(*row)
+    return WriterTurn(row[0] + 1 - offsets, *row[1:])
 
 
 _NEXT_TURN = (
-    """UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s AND follows = ''"""
-    ' RETURNING "offset", policy_version_id, ends_mark'
+    """UPDATE authz_environment SET "offset" = "offset" + %s, moment = %s WHERE id = %s AND follows = ''"""
+    ' RETURNING "offset", policy_version_id, ends_mark, moment'
 )
 
 
@@ -279,14 +292,14 @@ def refuse_copy(environment_id: int) -> None:
             raise IsCopy
 
 
-def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) -> Sequence[Any] | None:
+def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float, offsets: int) -> Sequence[Any] | None:
     """Take the turn within `limit` seconds. If the transaction has not begun yet, this is one round trip in all.
 
-    Statements that are sent together have no parameters, so their two numbers are formatted into the text.
+    Statements that are sent together have no parameters, so their numbers are formatted into the text.
     """
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
-    values = randbits(MOMENT_BITS), environment_id
+    values = offsets, randbits(MOMENT_BITS), environment_id
     started = time.monotonic()
     try:
         if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
@@ -310,13 +323,113 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) ->
         raise
 
 
+Statement = tuple[str, Sequence[object]]  # with its parameters
+Results = list[list[tuple[Any, ...]]]  # the rows of each statement
+
+
+def try_turn(environment_id: int, turn: WriterTurn) -> Statement:
+    """Return the statement that takes a turn with this moment, unless another writer has the turn.
+
+    Nor does it if the policy or the mark of expiries is not this turn's any more. It claims no offset.
+    """
+    return (
+        "UPDATE authz_environment SET moment = %s WHERE id = (SELECT id FROM authz_environment WHERE id = %s"
+        " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s FOR NO KEY UPDATE SKIP LOCKED)",
+        (turn.moment, environment_id, turn.policy_version_id, turn.ends_mark),
+    )
+
+
+def can_pipeline() -> bool:
+    """Return whether `in_one_trip` can send statements together."""
+    return connection.vendor == "postgresql" and connection.Database.Pipeline.is_supported()  # type: ignore[attr-defined]
+
+
+def in_one_trip(statements: Sequence[Statement]) -> Results | None:
+    """Run statements as one transaction in one round trip to PostgreSQL, which gives each a snapshot of its own.
+
+    If a transaction has begun, this commits it. Return the rows of each statement, as texts; None if one failed, and so
+    nothing is changed. This uses the driver's lowest layer, as its own pipelines take longer than the statements.
+    """
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
+    has_begun = raw.pgconn.transaction_status != driver.pq.TransactionStatus.IDLE
+    with connection.wrap_database_errors:
+        raw.pgconn.enter_pipeline_mode()
+        try:
+            _send(raw, statements, has_begun)
+            results = raw.wait(_received(raw.pgconn, driver))
+        finally:
+            if not raw.closed:
+                raw.pgconn.exit_pipeline_mode()
+        wanted = driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK
+        wrong = next((each for each in results if each.status not in wanted), None)
+        if wrong is not None:
+            error = driver.errors.error_from_result(wrong)
+            if error.sqlstate == _FORGOTTEN:  # the driver drops all when a transaction is rolled back
+                _prepared.pop(raw, None)
+            if has_begun:
+                raise StatementForgotten if error.sqlstate == _FORGOTTEN else error
+            return None
+    return [
+        [tuple([each.get_value(row, column) for column in range(each.nfields)]) for row in range(each.ntuples)]
+        for each in results[len(results) - len(statements) - has_begun :]
+    ]
+
+
+_FORGOTTEN = "26000"  # PostgreSQL's code for a prepared statement that does not exist
+_prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()  # by connection: names of statements, by SQL
+_names = count(1)
+
+
+class StatementForgotten(Exception):
+    """A prepared statement does not exist any more: the transaction can be retried."""
+
+
+def _send(raw: Any, statements: Sequence[Statement], has_begun: bool) -> None:
+    """Send the statements, after what is prepared for the first time. Without BEGIN, all is one transaction, too."""
+    written = [[None if value is None else str(value).encode() for value in values] for _, values in statements]
+    names = _prepared.setdefault(raw, {})
+    is_pooled = raw.prepare_threshold is None  # each transaction may have another server connection
+    for sql, _ in statements:
+        if not is_pooled and sql not in names:
+            names[sql] = b"change_%d" % next(_names)
+            raw.pgconn.send_prepare(names[sql], _numbered(sql))
+    for (sql, _), values in zip(statements, written):
+        if is_pooled:
+            raw.pgconn.send_query_params(_numbered(sql), values)
+        else:
+            raw.pgconn.send_query_prepared(names[sql], values)
+    if has_begun:
+        raw.pgconn.send_query_params(b"COMMIT", ())
+    raw.pgconn.pipeline_sync()
+
+
+@cache
+def _numbered(sql: str) -> bytes:
+    """Return the SQL with numbered parameters."""
+    first, *more = sql.split("%s")
+    return "".join([first, *(f"${number}{text}" for number, text in enumerate(more, 1))]).encode()
+
+
+def _received(pgconn: Any, driver: Any) -> Iterator[Any]:
+    """Return all results up to the end of the pipeline, when the transaction has been committed; for `wait`."""
+    results: list[Any] = []
+    yield from driver.generators.send(pgconn)
+    while True:
+        some = yield from driver.generators.fetch_many(pgconn)
+        if some[-1].status == driver.pq.ExecStatus.PIPELINE_SYNC:
+            return results
+        results += some
+
+
 def _limit(seconds: float) -> str:
     """Return the statement that sets PostgreSQL's statement timeout for the rest of the transaction."""
     return f"SET LOCAL statement_timeout = {0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))}"
 
 
 def claim(environment_id: int, offsets: int) -> None:
-    """Reserve this many more offsets for the same transaction, following its turn's offset."""
+    """Reserve this many more offsets for the same transaction, following those of its turn."""
     if offsets:
         with connection.cursor() as cursor:
             cursor.execute(

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connection
 
-from facts import loading, read, store
+from facts import loading, read, store, together
 from facts.models import Signature
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, FactPattern, fact_from_json
@@ -281,8 +281,8 @@ def test_writers_that_share_a_commit_lift_ends_beside_one_that_sets_some(api):
 
 def test_who_says_an_end_commits_alone(api, monkeypatch):
     alone = []
-    usual = store._apply_alone
-    monkeypatch.setattr(store, "_apply_alone", lambda *given: alone.append(given) or usual(*given))
+    usual = together._apply_alone
+    monkeypatch.setattr(together, "_apply_alone", lambda *given: alone.append(given) or usual(*given))
     insert(api, member("ann"))
     assert not alone
     insert(api, member("ann", SOON))

@@ -13,21 +13,23 @@ from django.test.utils import CaptureQueriesContext
 
 from authz_project.keys import create_key, hash_of, revoke_key
 from authz_project.models import SCOPE_COLUMNS, ApiKey
-from facts import store
+from facts import store, together
 from facts.store import Deletes, Inserts
 from facts.table import fact_table
 from facts.wire import Fact, exact_pattern, fact_from_json
 from policy.active import Caller, Scope, caller_of_hash
+from policy.core import journal
 from policy.core.journal import advance, changing, current_offset
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.conftest import Api
-from tests.waiting import another_writer
+from tests.waiting import another_writer, elsewhere
 
 POLICY = "actor User {} resource Repo { roles = ['reader']; }".replace("'", '"')
 
 
 ROUNDS = 200
+LATER = "2999-01-01T00:00:00Z"
 
 
 def caller_of(api: Api) -> Caller:
@@ -60,7 +62,7 @@ def told(api: Api, user: str, name: str = "reader"):
 
 
 def are_waiting(environment_id: int, number: int) -> bool:
-    queue = store._queues.get(environment_id)
+    queue = together._queues.get(environment_id)
     return queue is not None and len(queue._waiting) == number
 
 
@@ -148,17 +150,11 @@ def warm(request, api) -> int:
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
-def test_a_group_that_only_inserts_is_one_statement(api):
+def test_a_group_that_only_inserts_is_one_statement(api, monkeypatch):
     assert told(api, "zoe").status_code == 200
     for calls in ([("ann", "a")], [("bob", "b"), ("zoe", "reader"), ("bob", "b")]):
-        group = [store._Writer(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
-        queues = [store._entered(each) for each in group]
-        with CaptureQueriesContext(connection) as queries:
-            store._lead(queues[0], group[0])
-        assert [each.error for each in group] == [None] * len(group)
-        claims = ["UPDATE"]  # of a larger group; the turn is taken together with BEGIN, past Django
-        expected = ["BEGIN", *claims[: len(group) - 1], "WITH", "COMMIT"]
-        assert [query["sql"].split()[0] for query in queries] == expected
+        group = [together._Writer(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
+        assert committed(api, group, monkeypatch) == ["UPDATE WITH"]
     found = Revision.objects.filter(environment=api.environment).order_by("number")
     assert [(each.inserted, each.deleted, each.request_id) for each in found][-4:] == [
         (1, 0, "by ann"), (1, 0, "by bob"), (0, 0, "by zoe"), (0, 0, "by bob"),
@@ -166,21 +162,76 @@ def test_a_group_that_only_inserts_is_one_statement(api):
     assert {each.author for each in list(found)[-4:]} == {caller_of(api).author}
 
 
-def committed(api: Api, group: list[store._Writer]) -> list[str]:
-    """Commit the changes of these writers together; return the first word of each statement."""
-    queues = [store._entered(each) for each in group]
-    with CaptureQueriesContext(connection) as queries:
-        store._lead(queues[0], group[0])
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_who_comes_alone_takes_one_round_trip_unless_something_is_in_the_way(api, monkeypatch):
+    def sent_by(user: str, kind: str = "inserts") -> list[str]:
+        return committed(api, [writer_of(api, (kind, user))], monkeypatch)
+
+    assert told(api, "zoe").status_code == 200  # it sees the turn for the first time
+    one = ["UPDATE WITH"]
+    assert sent_by("ann") == sent_by("ann", "deletes") == sent_by("ann") == one
+    with ThreadPoolExecutor(1) as pool:  # another process has the turn
+        with another_writer(api.environment.pk):
+            waits = pool.submit(told, api, "bob")
+            wait_for(lambda: are_waiting(api.environment.pk, 1))
+            assert current_offset(api.environment.pk) == 4
+        assert waits.result(20).status_code == 200
+    assert sent_by("cid") == one
+    elsewhere(lambda: publish(api.environment.pk, POLICY, None))
+    assert sent_by("dan") == [*one, "WITH"]  # by the new policy
+    elsewhere(
+        lambda: store.apply(api.environment.pk, [Inserts([fact_from_json(role("eve") | {"expires_at": LATER}, "")])])
+    )
+    assert "INSERT" in sent_by("fay")  # as the fact might be stored with an expiry
+    assert users(api) == ["ann", "bob", "cid", "dan", "eve", "fay", "zoe"]
+    assert [number for number, *_ in revisions_of(api)] == [1, 2, 3, 4, *range(6, 12)]  # the fifth recorded none
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_what_fails_in_one_round_trip_is_stored_once(api, monkeypatch):
+    assert told(api, "zoe").status_code == 200
+    assert told(api, "ann").status_code == 200
+    usual = together._statement
+
+    def made(environment_id, turn, run):
+        sql, values = usual(environment_id, turn, run)
+        return sql.replace("RETURNING number", "RETURNING 1 / 0, number"), values
+
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "_statement", made)
+        assert told(api, "bob").status_code == 200  # step by step
+    forget_statements()
+    assert told(api, "cid").status_code == 200
+    assert revisions_of(api) == [(number, 1, 0) for number in range(1, 5)]
+
+
+def committed(api: Api, group: list[together._Writer], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Commit the changes of these writers together; return the first words of the statements that are sent.
+
+    Those of one element are sent together: UPDATE takes the turn, and WITH makes changes and commits. The other
+    elements are what Django sends.
+    """
+    trips: list[str] = []
+    usual = journal.in_one_trip
+
+    def noted(statements):
+        trips.append(" ".join(sql.split()[0] for sql, _ in statements))
+        return usual(statements)
+
+    queues = [together._entered(each) for each in group]
+    with monkeypatch.context() as patch, CaptureQueriesContext(connection) as queries:
+        patch.setattr(journal, "in_one_trip", noted)
+        together._lead(queues[0], group[0])
     assert [each.error for each in group] == [None] * len(group)
-    return [query["sql"].split()[0] for query in queries]
+    return trips + [word for each in queries if (word := each["sql"].split()[0]) not in ("BEGIN", "COMMIT")]
 
 
-def writer_of(api: Api, *steps: tuple[str, str]) -> store._Writer:
+def writer_of(api: Api, *steps: tuple[str, str]) -> together._Writer:
     changes = [
         Inserts(facts(user, "reader")) if kind == "inserts" else Deletes([exact_pattern(facts(user, "reader")[0])])
         for kind, user in steps
     ]
-    return store._Writer(caller_of(api), changes, "")
+    return together._Writer(caller_of(api), changes, "")
 
 
 def revisions_of(api: Api) -> list[tuple[int, int, int]]:
@@ -191,13 +242,14 @@ def revisions_of(api: Api) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
-def test_neighbors_that_all_insert_or_all_delete_are_one_statement(api):
+def test_neighbors_that_all_insert_or_all_delete_are_one_statement(api, monkeypatch):
     assert told(api, "zoe").status_code == 200
     steps = [("inserts", "ann"), ("inserts", "bob"), ("deletes", "ann"), ("deletes", "zoe"), ("deletes", "zoe")]
     group = [writer_of(api, step) for step in [*steps, ("inserts", "ann")]]
-    assert committed(api, group) == ["BEGIN", "UPDATE", "WITH", "WITH", "WITH", "COMMIT"]
-    assert revisions_of(api)[1:] == [(2, 1, 0), (3, 1, 0), (4, 0, 1), (5, 0, 1), (6, 0, 0), (7, 1, 0)]
-    assert users(api) == ["ann", "bob"]
+    assert committed(api, group, monkeypatch) == ["UPDATE WITH WITH WITH"]
+    assert committed(api, [writer_of(api, ("inserts", "dan"))], monkeypatch) == ["WITH"]  # others came together before
+    assert revisions_of(api)[1:] == [(2, 1, 0), (3, 1, 0), (4, 0, 1), (5, 0, 1), (6, 0, 0), (7, 1, 0), (8, 1, 0)]
+    assert users(api) == ["ann", "bob", "dan"]
     assert past() == [("ann", 2, 4), ("zoe", 1, 5)]
 
 
@@ -218,13 +270,15 @@ def test_it_makes_no_difference_how_a_group_is_stored(api, monkeypatch, seed):
     ]
     for are_few in (True, False):
         if not are_few:
-            monkeypatch.setattr(store, "_runs", lambda *group: None)
+            monkeypatch.setattr(together, "_runs", lambda *group: None)
         store.clear(api.environment.pk)
         assert told(api, "zoe").status_code == 200
         before = current_offset(api.environment.pk)
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM authz_past_fact")
-        words = [word for steps in groups for word in committed(api, [writer_of(api, step) for step in steps])]
+        words = [
+            word for steps in groups for word in committed(api, [writer_of(api, step) for step in steps], monkeypatch)
+        ]
         assert ("INSERT" in words) is not are_few
         made = [(number - before, *counts) for number, *counts in revisions_of(api) if number > before]
         periods = [(user, since - before, until - before) for user, since, until in past()]
@@ -242,14 +296,14 @@ def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(ap
     def insert() -> None:
         try:
             for _ in range(ROUNDS):
-                store.apply_as(caller, [Inserts(fact)])
+                together.apply_as(caller, [Inserts(fact)])
         finally:
             connection.close()
 
     def delete() -> None:
         try:
             for _ in range(ROUNDS):
-                store._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
+                together._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
         finally:
             connection.close()
 
@@ -384,6 +438,9 @@ def test_environments_do_not_wait_for_each_other_in_a_process(api, new_api):
         assert told(other, "bob").status_code == 200
 
 
+LOSE = "SELECT pg_terminate_backend(pg_backend_pid())"
+CANCEL = "SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)"
+
 # ---- what goes wrong --------------------------------------------------------------------------------------------
 
 
@@ -408,9 +465,11 @@ def test_a_statement_that_fails_for_one_is_made_without_it(api, monkeypatch):
 def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, warm, monkeypatch):
     def lose(*arguments):
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            cursor.execute(LOSE)
 
-    monkeypatch.setattr(store, "claim", lose)
+    monkeypatch.setattr(together, "claim", lose)
+    monkeypatch.setattr(together, "_statement", lambda *run: (LOSE, ()))
+    monkeypatch.setattr(together, "_store_in_one_trip", lambda *group: False)
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     for future in futures:
@@ -423,12 +482,40 @@ def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, warm, monk
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_database_that_is_lost_with_the_commit_is_an_error_and_no_second_try(api, warm, monkeypatch):
+    assert told(api, "ann").status_code == 200
+    monkeypatch.setattr(together, "_statement", lambda *run: (LOSE, ()))
+    assert told(api, "bob").status_code == 503
+    monkeypatch.undo()
+    assert users(api) == ["ann"]
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_group_whose_statement_the_driver_has_dropped_is_stored(api):
+    assert told(api, "ann").status_code == 200
+    for name in "abc":
+        with waiting(api.environment.pk, [lambda n=n, name=name: told(api, f"{name}{n}") for n in range(3)]) as futures:
+            pass
+        assert codes(futures) == [200] * 3
+        forget_statements()
+    assert len(users(api)) == 10
+
+
+def forget_statements() -> None:
+    """Drop the prepared statements of all connections of this process, as the driver does after a rollback."""
+    for raw in list(journal._prepared):
+        if not raw.closed:
+            raw.execute("DEALLOCATE ALL")
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, warm, monkeypatch):
     def cancel(*arguments):
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)")
+            cursor.execute(CANCEL)
 
-    monkeypatch.setattr(store, "claim", cancel)
+    monkeypatch.setattr(together, "claim", cancel)
+    monkeypatch.setattr(together, "_statement", lambda *run: (CANCEL, ()))
     with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
         pass
     assert codes(futures) == [503] * 3
@@ -446,7 +533,7 @@ def test_who_has_waited_too_long_does_not_hold_up_the_others(api, settings):
             assert first.result().status_code == 503
         assert second.result().status_code == 200
     assert users(api) == ["ann"]
-    assert not store._queues
+    assert not together._queues
 
 
 def test_who_follows_waits_no_longer_than_it_may(api, settings):
@@ -456,18 +543,18 @@ def test_who_follows_waits_no_longer_than_it_may(api, settings):
         assert codes(futures) == [503] * 3
         assert time.monotonic() - started < 5
         assert "(WRITE_TIMEOUT)" in futures[2].result().json()["message"]
-    assert not store._queues
+    assert not together._queues
 
 
 def test_what_may_take_long_has_a_commit_of_its_own(api):
-    many = [role(f"u{n}") for n in range(store.SMALL + 1)]
+    many = [role(f"u{n}") for n in range(together.SMALL + 1)]
     assert api.post("/bulk_load", many).status_code == 200
     pattern = {"predicate": "has_role", "args": [{"type": "User", "id": None}, None, None]}
     with ThreadPoolExecutor(2) as pool, another_writer(api.environment.pk):
         calls = [("/bulk_load", many), ("/bulk_delete", [pattern])]
         futures = [pool.submit(sent, api, "POST", path, body) for path, body in calls]
         time.sleep(0.3)
-        assert not store._queues
+        assert not together._queues
     assert codes(futures) == [200, 200]
 
 
@@ -544,4 +631,4 @@ def test_writers_at_random_are_as_one_after_the_other(api, seed):
     assert len(read) > WRITERS
     for offset, users_then in read:
         assert states[offset] == users_then
-    assert not store._queues
+    assert not together._queues

@@ -1,0 +1,423 @@
+"""Change facts with the rights of a key. Writers that wait in a process for one environment share a transaction.
+
+This is known as group commit. A change that is made alone is as a group of one: `make` in `facts/store.py` makes both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import groupby
+from threading import Event, Lock
+from typing import NamedTuple
+
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from facts import store, table
+from facts.models import NewRow
+from facts.numbering import known_number, numbers_that_may_end
+from facts.store import (
+    Applied,
+    Change,
+    Deletes,
+    Inserts,
+    RevisionChanges,
+    accepted_changes,
+    is_exact,
+    make,
+    parted,
+    rows_to_end,
+    rows_to_insert,
+)
+from facts.wire import some_end
+from policy.active import Caller, Scope, confirm, key_check, program_of_version
+from policy.core import journal, spans
+from policy.core.clock import is_to_come, new_moment, timeline
+from policy.core.config import settings
+from policy.core.journal import By, Done, Kind, WriterTurn, advance, changing, claim, run_with_connection
+from policy.errors import AuthzError, Busy, NotFound, Unavailable
+from policy.rules.program import Program
+
+SMALL = 100  # maximum number of facts and patterns of a change that may share a transaction
+MOST = 100  # writers of one commit
+
+
+def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
+    """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
+    if not _may_share(changes):
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    writer = _Writer(caller, changes, request_id)
+    queue = _entered(writer)
+    if not writer.leads:
+        with spans.noted("wait", of="turn"):
+            queue.wait(writer)
+    if writer.leads:
+        try:
+            run_with_connection(partial(_lead, queue, writer))
+        finally:
+            queue.hand_on(writer)  # in case no thread was found for `_lead`
+    if writer.is_alone:
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
+    if writer.error is not None:
+        try:
+            raise writer.error
+        finally:
+            writer.error = None  # else error and traceback form a cycle until a garbage collection
+    return Applied(writer.offset, version_id=writer.version_id)
+
+
+def _may_share(changes: Sequence[Change]) -> bool:
+    inserts = [change.facts for change in changes if isinstance(change, Inserts)]
+    patterns = [pattern for change in changes if isinstance(change, Deletes) for pattern in change.patterns]
+    most_deletes = settings.MAX_DELETE_MATCHES or SMALL
+    if sum(map(len, inserts)) + len(patterns) > SMALL or len(patterns) > most_deletes:
+        return False
+    return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
+
+
+def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
+    with changing():
+        who = confirm(caller)
+        return store.apply(who.environment_id, changes, By(who.author, request_id))
+
+
+# ---- waiting -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Writer:
+    """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
+
+    caller: Caller
+    changes: Sequence[Change]
+    request_id: str
+    leads: bool = False
+    woken: Event = field(default_factory=Event)  # set once it leads, or has its outcome
+    since: float = field(default_factory=time.monotonic)
+    author: str = ""  # once its key is confirmed
+    offset: int = 0
+    version_id: int | None = None
+    error: Exception | None = None
+    is_alone: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        return self.is_alone or self.error is not None
+
+
+class _Queue:
+    """Writers of one environment, in order of arrival. While one leads, the others wait."""
+
+    def __init__(self, environment_id: int):
+        self.environment_id = environment_id
+        self.leader: _Writer | None = None
+        self._waiting: list[_Writer] = []
+
+    def enter(self, writer: _Writer) -> None:
+        self._waiting.append(writer)
+        if self.leader is None:
+            self._follow(writer)
+
+    def wait(self, writer: _Writer) -> None:
+        """Wait until the writer leads or has its outcome. Raise `Busy` if no leader takes it within `WRITE_TIMEOUT`."""
+        if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
+            self._give_up(writer)
+            writer.woken.wait()  # a leader is processing it, or has just made it the leader
+
+    def take(self) -> list[_Writer]:
+        """Remove and return the writers that have waited longest, including the leader."""
+        with _entering:
+            taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        return taken
+
+    def put_back(self, writers: list[_Writer]) -> None:
+        """Let the writers that were taken wait again, as the first ones."""
+        with _entering:
+            self._waiting[:0] = writers
+
+    def hand_on(self, leader: _Writer) -> None:
+        """Make the writer that has waited longest the next leader. Do nothing if the leader has already handed on."""
+        with _entering:
+            if self.leader is not leader:
+                return
+            self._waiting = [each for each in self._waiting if each is not leader]
+            if self._waiting:
+                self._follow(self._waiting[0])
+            else:
+                del _queues[self.environment_id]
+                self.leader = None
+
+    def _follow(self, leader: _Writer) -> None:
+        self.leader, leader.leads = leader, True
+        leader.woken.set()
+
+    def _give_up(self, writer: _Writer) -> None:
+        with _entering:
+            if writer in self._waiting and not writer.leads:
+                self._waiting.remove(writer)
+                raise Busy(settings.WRITE_TIMEOUT)
+
+
+_queues: dict[int, _Queue] = {}  # by environment; only those that have a leader
+_entering = Lock()  # guards the queues
+
+
+def _entered(writer: _Writer) -> _Queue:
+    """Enter the queue of the environment that the writer's key belonged to when last seen, and return the queue."""
+    environment_id = writer.caller.environment_id
+    with _entering:
+        queue = _queues.get(environment_id)
+        if queue is None:
+            queue = _queues[environment_id] = _Queue(environment_id)
+        queue.enter(writer)
+    return queue
+
+
+# ---- leading -----------------------------------------------------------------------------------------------------
+
+
+class _NobodyAccepted(Exception):
+    """All writers of the group are refused: the transaction is rolled back, including its turn."""
+
+
+class _Accepted(NamedTuple):
+    """Writers whose changes are made, with their offsets, and the number of facts inserted."""
+
+    writers: Sequence[tuple[_Writer, int]]
+    inserted: int
+
+
+class _Latest(NamedTuple):
+    """The turn of an environment that this process has last waited for, and whether its last group was one writer."""
+
+    turn: WriterTurn
+    is_alone: bool
+
+
+_latest: dict[int, _Latest] = {}  # by environment
+timeline.forgets(_latest.clear)
+
+
+def _lead(queue: _Queue, leader: _Writer) -> None:
+    """Commit the changes of a group of writers, and set each writer's outcome."""
+    group: list[_Writer] = []
+    waited = time.monotonic() - leader.since
+    at_once = journal.can_pipeline() and not connection.in_atomic_block
+    known = _latest.get(queue.environment_id)
+    try:
+        if at_once and known and known.is_alone:
+            group = queue.take()
+            if _store_in_one_trip(queue, leader, known.turn, group):
+                return
+            queue.put_back(group)
+            group = []
+        with changing(waited):
+            turn = advance(queue.environment_id, waited, offsets=0 if at_once else 1)
+            group = queue.take()
+            _latest[queue.environment_id] = _Latest(turn, len(group) == 1)
+            runs = _runs(queue.environment_id, turn, group) if at_once else None
+            if runs:
+                accepted = _store_at_once(queue.environment_id, turn, runs)
+            else:
+                accepted = _store_checked(queue.environment_id, turn, group, claimed=0 if at_once else 1)
+            _note_written(queue, leader, turn, accepted)
+    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
+        group = group or [leader]
+    except (OperationalError, InterfaceError, Unavailable) as error:
+        if not group:  # only the leader is affected, and its thread raises this
+            raise
+        _fail(group, error)
+    except Exception:
+        if not group:
+            raise
+    finally:
+        queue.hand_on(leader)
+        for each in group:
+            each.is_alone = not (each.offset or each.error)
+            each.woken.set()
+
+
+def _note_written(queue: _Queue, leader: _Writer, turn: WriterTurn, accepted: _Accepted) -> None:
+    # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn))
+    table.note_stored(accepted.inserted)
+
+
+# ---- by one statement ----------------------------------------------------------------------------------------------
+# Most writers insert or delete a few facts of known signatures, without expiries. On PostgreSQL, one statement checks
+# the keys of neighbors that all insert or all delete, claims their offsets, changes their facts, counts them, and
+# records the revisions; if a key is refused, it does nothing, and these writers retry alone. It runs after the turn was
+# taken, in a snapshot of its own, so it sees everything that preceding writers have committed.
+#
+# A writer that came alone, as the one before, first sends that statement together with one that takes the turn if no
+# one has it, and if policy and expiries are as they were last seen. Others take the turn first: more join meanwhile.
+
+
+class _Run(NamedTuple):
+    """Neighbors that all insert, or all delete, and the rows of these facts, by revisions numbered from 1."""
+
+    writers: Sequence[_Writer]
+    inserts: bool
+    rows: Sequence[NewRow]
+
+
+def _store_in_one_trip(queue: _Queue, leader: _Writer, seen: WriterTurn, group: Sequence[_Writer]) -> bool:
+    """Store the changes in one round trip to the database; return False if nothing was changed."""
+    turn = replace(seen, moment=new_moment())
+    runs = _runs(queue.environment_id, turn, group)
+    if not runs:
+        return False
+    changes = [_statement(queue.environment_id, turn, run) for run in runs]
+    found = journal.in_one_trip([journal.try_turn(queue.environment_id, turn), *changes])
+    accepted = _recorded(queue.environment_id, turn, runs, found[1:] if found else [])
+    if accepted.writers:
+        _latest[queue.environment_id] = _Latest(turn, len(group) == 1)
+        _note_written(queue, leader, turn, accepted)
+    return bool(accepted.writers)
+
+
+def _store_at_once(environment_id: int, turn: WriterTurn, runs: Sequence[_Run]) -> _Accepted:
+    """Store the changes in the transaction that has the turn, and commit it."""
+    found = journal.in_one_trip([_statement(environment_id, turn, run) for run in runs])
+    return _recorded(environment_id, turn, runs, found or [])
+
+
+def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> list[_Run] | None:
+    """Return the runs; None if a writer both inserts and deletes, stores or ends an expiry, or is not accepted."""
+    if any(writer.caller.needs is not Scope.FACTS for writer in group):
+        return None
+    program, may_end = program_of_version(turn.policy_version_id), numbers_that_may_end(environment_id, turn.ends_mark)
+    runs = []
+    for kinds, run in groupby(group, lambda each: set(map(type, each.changes))):
+        writers = list(run)
+        if len(kinds) > 1:
+            return None
+        inserts, patterns = parted(
+            (number, change) for number, each in enumerate(writers, 1) for change in each.changes
+        )
+        try:
+            if inserts:
+                accepted_changes(program, (change for _, change in inserts))
+                rows = rows_to_insert(inserts, lambda _, signature: known_number(environment_id, signature))
+            else:
+                rows = [(*row, None) for row in rows_to_end(patterns, partial(known_number, environment_id))]
+        except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
+            return None
+        if not rows or (inserts and may_end and any(row[0] in may_end for row in rows)):
+            return None
+        runs.append(_Run(writers, bool(inserts), rows))
+    return runs
+
+
+def _statement(environment_id: int, turn: WriterTurn, run: _Run) -> tuple[str, Sequence[object]]:
+    """Return the statement that makes the changes of a run. Its rows: number, inserted, deleted of each revision."""
+    keys = {each.caller.key_hash for each in run.writers}
+    count = len(run.writers)
+    writers = [(number, each.caller.key_hash, each.request_id) for number, each in enumerate(run.writers, 1)]
+    return _statement_of(run.inserts), (
+        ",".join(keys), environment_id, count, environment_id, turn.moment, len(keys), count, table.as_json(run.rows),
+        turn.policy_version_id, Kind.FACTS.value, table.as_json(writers),
+    )  # fmt: skip
+
+
+@cache
+def _statement_of(inserts: bool) -> str:
+    check = key_check()
+    lasts = check.after(is_to_come(connection.vendor, check.expires_at))
+    count = "(SELECT COUNT(*) FROM changed WHERE changed.number = turn.before + each.number)"
+    return (
+        f"WITH holder AS MATERIALIZED (SELECT {check.hash} AS hash, {check.author} AS author"
+        f" FROM {check.before}ANY(string_to_array(%s, ',')){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
+        ' turn AS (UPDATE authz_environment SET "offset" = "offset" + %s::bigint WHERE id = %s AND moment = %s'
+        ' AND (SELECT COUNT(*) FROM holder) = %s RETURNING id, "offset" - %s AS before),'
+        f" {table.inserts_in_with('turn') if inserts else table.ends_in_with('turn')}"
+        f" INSERT INTO authz_revision ({journal.COLUMNS})"
+        f" SELECT turn.id, turn.before + each.number, {journal.time_of_revision('turn.id', 'turn.before')},"
+        f" holder.author, each.request, %s::bigint, %s, {f'{count}, 0' if inserts else f'0, {count}'}"
+        f" FROM turn, {table.rows_of_json('bigint', 'text', 'text')} AS each (number, hash, request)"
+        f" JOIN holder USING (hash) RETURNING number, inserted, deleted"
+    )
+
+
+def _recorded(environment_id: int, turn: WriterTurn, runs: Sequence[_Run], found: journal.Results) -> _Accepted:
+    """Note the revisions that the statements of the runs have recorded; return their writers."""
+    writers: list[tuple[_Writer, int]] = []
+    done: list[Done] = []
+    for run, rows in zip(runs, found):
+        for writer, (number, *counts) in zip(run.writers, sorted(tuple(map(int, row)) for row in rows)):
+            writers.append((writer, number))
+            by = By(request_id=writer.request_id)
+            done.append(Done(number, Kind.FACTS, by, turn.policy_version_id, *counts))
+    if done:
+        journal.note_recorded(environment_id, done)
+    return _Accepted(writers, sum(each.inserted for each in done))
+
+
+# ---- step by step --------------------------------------------------------------------------------------------------
+
+
+def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer], claimed: int) -> _Accepted:
+    """Check the keys, and store the changes of writers that are not refused. Some offsets are claimed already."""
+    _refuse_keys(environment_id, group)
+    program = program_of_version(turn.policy_version_id)
+    accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
+    if not accepted:
+        raise _NobodyAccepted
+    claim(environment_id, len(accepted) - claimed)
+    inserted = make(environment_id, turn, _revisions(turn, accepted)).inserted
+    return _Accepted([(each, number) for number, each in enumerate(accepted, turn.offset)], inserted)
+
+
+def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
+    """Check each key of the group now. A writer whose key now belongs to another environment commits alone."""
+    for key_hash in {each.caller.key_hash for each in group}:
+        holders = [each for each in group if each.caller.key_hash == key_hash]
+        try:
+            who = confirm(holders[0].caller)
+        except AuthzError as error:
+            _fail(holders, error)
+        else:
+            for each in holders:
+                each.author = who.author
+                each.is_alone = who.environment_id != environment_id
+
+
+def _is_accepted(program: Program | None, writer: _Writer) -> bool:
+    try:
+        writer.changes = accepted_changes(program, writer.changes)
+    except AuthzError as error:
+        writer.error = error
+    return writer.error is None
+
+
+def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChanges]:
+    """Return a revision for each writer, numbered from the turn's offset."""
+    return [
+        RevisionChanges(number, By(each.author, each.request_id), each.changes)
+        for number, each in enumerate(group, turn.offset)
+    ]
+
+
+def _tell(queue: _Queue, leader: _Writer, accepted: _Accepted, turn: WriterTurn) -> None:
+    """Hand on the lead, and wake the accepted writers."""
+    queue.hand_on(leader)
+    for each, offset in accepted.writers:
+        each.version_id = turn.policy_version_id
+        each.offset = offset
+        each.woken.set()
+
+
+def _fail(group: Iterable[_Writer], error: Exception) -> None:
+    """Give each writer a copy of the error: raised exceptions have tracebacks, so writers cannot share one."""
+    for each in group:
+        if each.error is None:
+            each.error = _copied(error)
+
+
+def _copied(error: Exception) -> Exception:
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error.__cause__
+    return copied
