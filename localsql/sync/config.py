@@ -16,9 +16,9 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 
 from localsql.binding_keys import BindingKey, key_from_text
+from localsql.binding_queries import LONGEST_QUERY
 from localsql.bindings import (
     KNOWN,
-    LONGEST_QUERY,
     OF_A_FACT,
     Bindings,
     check_keys,

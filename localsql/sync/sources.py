@@ -22,7 +22,7 @@ from uuid import UUID
 
 import orjson
 
-from localsql.bindings import columns_text
+from localsql.binding_queries import columns_text
 from localsql.dialects import Family, Typed
 from localsql.sync.config import (
     ConfigRejected,

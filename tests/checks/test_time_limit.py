@@ -125,7 +125,7 @@ LIST = {
         ("checks.asking.by_rows.expression_of", "/bulk_actions", [about("User:ann", f"Doc:{name}") for name in "de"]),
         ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("policy.yaml_text._plain", "/list_query", LIST),
-        ("localsql.bindings.problem_of", "/list_query", LIST),
+        ("localsql.binding_queries.problem_of", "/list_query", LIST),
         ("localsql.asking.planned", "/list_query", LIST),
         ("localsql.fold.pruned", "/list_query", LIST),
         ("localsql.asking.Layouts", "/list_query", LIST),
