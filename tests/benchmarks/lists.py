@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.lists --database postgres
 
-Levels that are compared, attributes without types, friends of friends, denials that override. For each: the first list
-after the load, then the middle of several, beside the statement by hand, which must give the same ids.
+Levels that are compared, attributes without types, friends of friends, denials that override, groups in chains. For
+each: the first list after the load, then the middle of several, beside the statement by hand, which must give the same
+ids.
 """
 
 from __future__ import annotations
@@ -48,6 +49,22 @@ SELECT d.a0 FROM authz_fact t CROSS JOIN authz_fact d
  WHERE t.sig = {in_tenant_User_Tenant} AND t.a0 = :user AND d.sig = {of_tenant_Doc_Tenant} AND d.a1 = t.a1
    AND NOT EXISTS (SELECT 1 FROM authz_fact l CROSS JOIN authz_fact b WHERE l.sig = {label_Doc_String} AND l.a0 = d.a0
                     AND b.sig = {blocked_User_String} AND b.a0 = :user AND b.a1 = l.a1) ORDER BY 1 LIMIT 10001
+"""
+CHAINED = """
+WITH RECURSIVE mine(id) AS (
+  SELECT a1 FROM authz_fact WHERE sig = {has_group_User_Group} AND a0 = :user UNION
+  SELECT g.a1 FROM mine CROSS JOIN authz_fact g WHERE g.sig = {has_group_Group_Group} AND g.a0 = mine.id),
+granted(id) AS (
+  SELECT a2 FROM authz_fact WHERE sig = {has_role_User_Folder} AND a0 = :user UNION
+  SELECT r.a2 FROM mine CROSS JOIN authz_fact r WHERE r.sig = {has_role_Group_Folder} AND r.a0 = mine.id UNION
+  SELECT p.a0 FROM granted CROSS JOIN authz_fact p
+   WHERE p.sig = {has_relation_Folder_Folder} AND p.a2 = granted.id),
+seen(id) AS (
+  SELECT a2 FROM authz_fact WHERE sig = {has_role_User_Doc} AND a0 = :user UNION
+  SELECT r.a2 FROM mine CROSS JOIN authz_fact r WHERE r.sig = {has_role_Group_Doc} AND r.a0 = mine.id UNION
+  SELECT d.a0 FROM granted CROSS JOIN authz_fact d WHERE d.sig = {has_relation_Doc_Folder} AND d.a2 = granted.id)
+SELECT id FROM seen WHERE id NOT IN (SELECT a1 FROM authz_fact WHERE sig = {is_blocked_User_Doc} AND a0 = :user)
+ORDER BY 1 LIMIT 10001
 """
 
 
@@ -102,6 +119,24 @@ WORLDS = (
           in_tenant(u, t) and t matches Tenant and of_tenant(d, t) and not blocked_doc(u, d);""",
         LABELLED,
     ),
+    World(
+        "groups in chains",
+        """actor User {} actor Group {}
+        resource Folder {
+          roles = ["viewer", "editor"]; relations = { parent: Folder };
+          "viewer" if "editor"; role if role on "parent";
+        }
+        resource Doc {
+          roles = ["viewer", "editor"]; permissions = ["read"]; relations = { folder: Folder };
+          "viewer" if "editor"; role if role on "folder";
+        }
+        has_group(x: User, outer: Group) if inner matches Group and has_group(x, inner) and has_group(inner, outer);
+        has_group(x: Group, outer: Group) if inner matches Group and has_group(x, inner) and has_group(inner, outer);
+        has_role(u: User, role: String, f: Folder) if g matches Group and has_group(u, g) and has_role(g, role, f);
+        has_role(u: User, role: String, d: Doc) if g matches Group and has_group(u, g) and has_role(g, role, d);
+        has_permission(u: User, "read", d: Doc) if has_role(u, "viewer", d) and not is_blocked(u, d);""",
+        CHAINED,
+    ),
 )
 
 
@@ -133,6 +168,27 @@ def facts_of(name: str, rng: Random, count: int) -> Iterator[tuple]:
             yield from (("of_tenant", ("Doc", n), ("Tenant", n % 5)) for n in range(count // 2))
             yield from (("label", ("Doc", some(count // 2)), ("String", f"l{some(30)}")) for _ in range(count // 2))
             yield from (("blocked", ("User", some(users)), ("String", f"l{some(30)}")) for _ in range(3000))
+        case "groups in chains":  # of six groups; users are in the innermost one
+            users, groups, docs = count // 30, count // 370, count * 27 // 100
+            folders = docs // 16
+            for n in range(groups - 1):
+                if n % 6 != 5:
+                    yield "has_group", ("Group", n + 1), ("Group", n)
+            yield from (("has_group", ("User", n), ("Group", n % (groups // 6) * 6 + 5)) for n in range(users))
+            for n in range(folders):
+                yield "has_role", ("Group", some(groups)), ("String", "viewer"), ("Folder", n)
+                yield "has_role", ("User", some(users)), ("String", "editor"), ("Folder", n)
+                if n > 9:
+                    yield "has_relation", ("Folder", n), ("String", "parent"), ("Folder", n // 3)
+            for n in range(docs):
+                yield "has_relation", ("Doc", n), ("String", "folder"), ("Folder", some(folders))
+                yield "has_role", ("User", some(users)), ("String", "viewer"), ("Doc", n)
+                if n % 2:
+                    yield "has_role", ("Group", some(groups)), ("String", "viewer"), ("Doc", n)
+                if n % 3:
+                    yield "has_role", ("User", some(users)), ("String", "editor"), ("Doc", n)
+                else:
+                    yield "is_blocked", ("User", some(users)), ("Doc", n)
 
 
 def main() -> int:
