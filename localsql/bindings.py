@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from importlib import import_module
 from itertools import islice
-
-from django.utils.module_loading import import_string
 
 from checks.asking import limits
 from facts.accept import MOST_NAMED, printable, unaccepted_of
@@ -22,7 +21,7 @@ from policy.rules.program import Program, Signature
 from policy.values import BOOLEAN
 from policy.yaml_text import YamlRejected, document_from_yaml
 
-PROBLEM_OF = "localsql.binding_queries.problem_of"  # imported with the first query, for its parser takes much memory
+QUERIES = "localsql.binding_queries"  # imported with the first query, because its parser takes much memory
 
 # ---- column names -------------------------------------------------------------------------------------------------
 # Validates the caller's column, which is embedded unchanged: it must be a name and nothing else.
@@ -269,7 +268,7 @@ def query_of(place: str, entry: Mapping[object, object], dialect: Dialect, colum
     query = entry.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BindingRejected(place, "needs a `query`, the text of a SELECT")
-    problem = import_string(PROBLEM_OF)(query, dialect, columns)
+    problem: str | None = import_module(QUERIES).problem_of(query, dialect, columns)
     if problem:
         raise BindingRejected(place, problem)
     return query.strip()
