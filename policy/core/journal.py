@@ -359,9 +359,10 @@ def in_one_trip(statements: Sequence[Statement]) -> Results | None:
         try:
             _send(raw, statements, has_begun)
             results = raw.wait(_received(raw.pgconn, driver))
-        finally:
-            if not raw.closed:
-                raw.pgconn.exit_pipeline_mode()
+            raw.pgconn.exit_pipeline_mode()
+        except BaseException:
+            raw.close()  # nobody knows what it would answer next
+            raise
         wanted = driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK
         wrong = next((each for each in results if each.status not in wanted), None)
         if wrong is not None:
