@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -413,7 +413,7 @@ def _numbered(sql: str) -> bytes:
     return "".join([first, *(f"${number}{text}" for number, text in enumerate(more, 1))]).encode()
 
 
-def _received(pgconn: Any, driver: Any) -> Iterator[Any]:
+def _received(pgconn: Any, driver: Any) -> Generator[Any, Any, list[Any]]:
     """Return all results up to the end of the pipeline, when the transaction has been committed; for `wait`."""
     results: list[Any] = []
     yield from driver.generators.send(pgconn)
