@@ -232,7 +232,7 @@ def test_the_primary_and_strangers_are_no_replicas(request, watching, cluster):
 
 def test_a_role_without_rights_may_use_replicas(watching, cluster):
     cluster.primary.asked("CREATE ROLE plain LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO plain", DATABASE)
-    at = cluster.primary.asked("SELECT pg_current_wal_lsn()")[0][0]
+    at = cluster.primary.asked("SELECT pg_current_wal_insert_lsn()")[0][0]
     for each in cluster.standbys:
         wait_for(lambda each=each: each.asked(f"SELECT pg_last_wal_replay_lsn() >= '{at}'")[0][0], "it knows the role")
     url, urls = (text.replace("postgres@", "plain@") for text in (cluster.url, cluster.replica_urls))

@@ -50,7 +50,7 @@ def test_new_connections_lead_to_the_server_that_has_taken_over_and_never_back(s
     assert api.post("/facts", fact("p", ("T", "before"))).status_code == 200
     assert port() == split.primary.port and timeline.number == 1
     (standby,) = split.standbys
-    position = split.primary.asked("SELECT pg_current_wal_lsn()::text")[0][0]
+    position = split.primary.asked("SELECT pg_current_wal_insert_lsn()::text")[0][0]
     caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
     wait_for(lambda: standby.asked(caught_up) == [(True,)], "the standby has all")
     promote(standby)
