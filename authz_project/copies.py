@@ -248,4 +248,4 @@ class CopyKeeper:
 
     def _work(self) -> Work:
         mark = Environment.objects.values_list("ends_mark", flat=True).get(pk=self.environment_id)
-        return Work(self.environment_id, WriterTurn(0, None, mark))
+        return Work(self.environment_id, WriterTurn(0, None, mark, 0))

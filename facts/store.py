@@ -331,7 +331,7 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
 
 def check(environment_id: int, changes: Iterable[Change]) -> None:
     """Raise what `apply` would raise about these changes, by the active policy."""
-    _accepted(active_program(environment_id), changes)
+    accepted_changes(active_program(environment_id), changes)
 
 
 def clear(environment_id: int, by: By = NOBODY) -> Applied:

@@ -334,7 +334,8 @@ def try_turn(environment_id: int, turn: WriterTurn) -> Statement:
     """
     return (
         "UPDATE authz_environment SET moment = %s WHERE id = (SELECT id FROM authz_environment WHERE id = %s"
-        " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s FOR NO KEY UPDATE SKIP LOCKED)",
+        " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s AND follows = ''"
+        " FOR NO KEY UPDATE SKIP LOCKED)",
         (turn.moment, environment_id, turn.policy_version_id, turn.ends_mark),
     )
 

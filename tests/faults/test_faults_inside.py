@@ -129,13 +129,19 @@ def ask(api: Api, method: str, path: str, body: object) -> tuple[int, object]:
     """The status and the body, as servers answer."""
     content = b"" if body is None else orjson.dumps(body)
     environ = {
-        "REQUEST_METHOD": method, "PATH_INFO": whole(path), "QUERY_STRING": "", "SERVER_NAME": "x", "SERVER_PORT": "80",
+        "REQUEST_METHOD": method, "PATH_INFO": whole(path), "QUERY_STRING": query_of(method, path),
+        "SERVER_NAME": "x", "SERVER_PORT": "80",
         "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(content), "CONTENT_LENGTH": str(len(content)),
         "CONTENT_TYPE": "application/json", "HTTP_AUTHORIZATION": f"Bearer {api.key}",
     }  # fmt: skip
     statuses: list[str] = []
     answered = b"".join(wsgi.application(environ, lambda status, headers: statuses.append(status)))
     return int(statuses[0][:3]), orjson.loads(answered) if answered else None
+
+
+def query_of(method: str, path: str) -> str:
+    """Return the parameters that a request without any needs."""
+    return "at=3" if (method, path) == ("GET", "/api/review_access") else ""
 
 
 def stored(api: Api) -> object:

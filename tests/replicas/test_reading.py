@@ -126,7 +126,9 @@ def test_a_moment_is_looked_up_in_what_is_as_new(api, watching, cluster, others,
     for each in cluster.standbys:
         pause(each)
     position = stored(api, "ann", "a")
-    replayed = f"SELECT pg_last_wal_replay_lsn() >= '{cluster.primary.asked('SELECT pg_current_wal_insert_lsn()')[0][0]}'"
+    replayed = (
+        f"SELECT pg_last_wal_replay_lsn() >= '{cluster.primary.asked('SELECT pg_current_wal_insert_lsn()')[0][0]}'"
+    )
     monkeypatch.setattr(views, "moment_of", looked_up)
     monkeypatch.setattr(moments, "_is_settled", lambda *_: True)
     body = asked("ann", "a") | {"as_of": timezone.now().isoformat()}
