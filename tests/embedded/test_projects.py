@@ -2,15 +2,20 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
+import django
 import pytest
 
-from tests.service import ROOT, Service
+from tests.conversation import play
+from tests.service import ROOT, Service, start_service
+from tests.test_wire_cases import CASES
 
 WIKI = ROOT / "authz_project" / "examples" / "wiki"
 HEAVY = {"granian", "whitenoise", "prometheus_client", "sqlglot", "environ", "opentelemetry", "orjson", "ply"}
@@ -22,18 +27,51 @@ def surroundings(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "DJANGO_SETTINGS_MODULE": "wiki.settings", **variables}
 
 
-def run(*arguments: str, **variables: str) -> str:
-    command, env = [sys.executable, *arguments], surroundings(**variables)
+def run(*arguments: str, python: str = sys.executable, **variables: str) -> str:
+    command, env = [python, *arguments], surroundings(**variables)
     done = subprocess.run(command, cwd=WIKI, text=True, capture_output=True, timeout=600, env=env)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
     return done.stdout + done.stderr
 
 
+def pass_tests(url: str, **options: str) -> None:
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.embedded.settings", "WIKI_DATABASE_URL": url}
+    assert "OK" in run("manage.py", "test", "tests.embedded.wiki", "--noinput", **settings, **options)
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_the_example_passes_its_tests(kind, database_urls):
-    url = "sqlite://:memory:" if kind == "sqlite" else database_urls(kind, "wiki")
-    settings = {"DJANGO_SETTINGS_MODULE": "tests.embedded.settings", "WIKI_DATABASE_URL": url}
-    assert "OK" in run("manage.py", "test", "tests.embedded.wiki", "--noinput", **settings)
+    pass_tests("sqlite://:memory:" if kind == "sqlite" else database_urls(kind, "wiki"))
+
+
+def test_the_other_django_runs_the_example_and_the_service(database_urls, migrated_urls, tmp_path):
+    """In an environment of its own, with the dependencies of the package and the Django that this one has not."""
+    release, python = ("6.0", newer_python()) if django.VERSION < (6,) else ("5.2", sys.executable)
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *needed, f"django=={release}.*"], check=True)
+    assert run("-m", "django", "--version", python=python).startswith(release)
+    pass_tests("sqlite://:memory:", python=python)
+    pass_tests(database_urls("postgresql", "wiki"), python=python)
+    service = start_service(tmp_path, migrated_urls("sqlite", "wire"), "--dev", python=python)
+    try:
+        for case in CASES:
+            play(service, case)
+    finally:
+        service.stop()
+
+
+def newer_python() -> str:
+    """Return a Python that Django 6.0 runs with."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    names = [f"python3.{minor}" for minor in (12, 13, 14)]
+    installed = [*pyenv.glob("3.1[2-4].*/bin/python"), *map(shutil.which, names)]
+    for python in filter(None, installed):
+        if subprocess.run([python, "-c", "import sqlite3, ssl"], capture_output=True).returncode == 0:
+            return str(python)
+    raise AssertionError("install Python 3.12 or later beside this one: Django 6.0 needs it")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
