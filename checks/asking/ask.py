@@ -400,9 +400,14 @@ def _forget() -> None:
 timeline.forgets(_forget)
 
 
+def seen_session(asker: Asker) -> LiveSession | None:
+    """Return the session of the policy that was last seen active, if any was seen yet."""
+    return _sessions.get((asker.environment_id, isinstance(asker, Caller)))
+
+
 def likely_session(asker: Asker) -> LiveSession:
-    """Return the session of the policy that was last seen active."""
-    found = _sessions.get((asker.environment_id, isinstance(asker, Caller)))
+    """Return the session of the policy that was last seen active, or of the one that is active now."""
+    found = seen_session(asker)
     return _remember(session_now(asker)) if found is None else found
 
 

@@ -17,6 +17,7 @@ from django.db.models.signals import post_save
 from checks.asking import ask, run
 from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
 from checks.asking.question import (
+    VALUE,
     Asked,
     Cache,
     Confirmation,
@@ -29,8 +30,8 @@ from checks.asking.question import (
 )
 from checks.engine.compile import EXISTS, Rendered, rendered
 from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
-from checks.engine.sql.bound import OUTER, OUTER_COLUMN
-from checks.engine.sql.text import IdKind, Text, embedded
+from checks.engine.sql.bound import OUTER, OUTER_COLUMN, BoundTables
+from checks.engine.sql.text import IdKind, Statement, Text, embedded
 from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.explain import explain as explained
 from facts.numbering import Marks
@@ -38,6 +39,7 @@ from facts.store import Deletes, Inserts, apply
 from localsql.django.interface import AccessCondition, Explained, facts_of, patterns_of
 from localsql.django.tables import value_of
 from policy.active import versions
+from policy.core import spans
 from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import By
@@ -252,9 +254,64 @@ def with_asker(act: Callable[[Trusted], T]) -> T:
 # ---- checks -------------------------------------------------------------------------------------------------------
 
 
+class KnownCheck(NamedTuple):
+    """The statement of an earlier check with the same types and action, so that the next one need not look for it."""
+
+    session: LiveSession
+    bound: BoundTables
+    statement: Statement | None  # None: one statement with a slot for each id is not enough
+    slots: dict[str, object]
+    actor: str  # the slot of its id
+    resource: str
+
+    @classmethod
+    def of(cls, session: LiveSession, question: Question) -> KnownCheck | None:
+        slots = dict(session.given())
+        key = session.key((question,), (), None, slots)
+        prepared = session.statements.get(key)
+        if prepared is None:  # nothing can make it true
+            return None
+        places = {name: (kind, place) for name, _, kind, place in key.asked[0].variables}  # type: ignore[union-attr]
+        (actor_kind, actor), (resource_kind, resource) = places["actor"], places["resource"]
+        is_simple = not prepared.rounds and actor_kind == resource_kind == VALUE
+        slots["mark"] = prepared.marks.signatures
+        return cls(session, key.bound, prepared.statement if is_simple else None, slots, actor, resource)
+
+    def answer(self, actor: Value, resource: Value) -> bool | None:
+        """Return the answer; None if the statement is for another policy, or other tables or signatures."""
+        if self.statement is None or not self.is_current():
+            return None
+        slots = self.slots | {"now": run.given_time(), self.actor: actor.id, self.resource: resource.id}
+        for version, truth, *_ in run.execute(self.statement, slots):
+            if version == self.session.version:
+                return bool(truth)
+        return None
+
+    def is_current(self) -> bool:
+        return self.session is ask.seen_session(asker()) and self.bound is run.bound_tables()
+
+
+# By the types, the action, and whether actor and resource are equal, since equal values have one slot.
+_checks: Recent[tuple[str, str, str, bool], KnownCheck] = Recent(2048)
+timeline.forgets(_checks.clear)
+
+
 def authorize(user: object, action: str, resource: object) -> bool:
     """Return whether the user may perform the action on the resource."""
-    return with_asker(partial(ask.answer, question=question_of(user, action, resource))).holds
+    actor, what = value_of(user), value_of(resource)
+    key = actor.type, action, what.type, actor == what
+    known = _checks.get(key)
+    if known is not None and not spans.is_on:
+        allowed = known.answer(actor, what)
+        if allowed is not None:
+            return allowed
+    question = _question(actor, action, what)
+    found = with_asker(partial(ask.answer, question=question))
+    if known is None or not (known.session is found.session and known.is_current()):
+        known = KnownCheck.of(found.session, question)
+        if known is not None:
+            _checks.store(key, known)
+    return found.holds
 
 
 def actions(user: object, resource: object) -> set[str]:
@@ -270,9 +327,13 @@ def explain(user: object, action: str, resource: object) -> Explained:
 
 
 def question_of(user: object, action: str, resource: object) -> Question:
+    return _question(value_of(user), action, value_of(resource))
+
+
+def _question(actor: Value, action: str, resource: Value) -> Question:
     if not action:
         raise ValueError("the action must not be empty")
-    return allow(asked(value_of(user)), Asked(STRING, (action,)), asked(value_of(resource)))
+    return allow(asked(actor), Asked(STRING, (action,)), asked(resource))
 
 
 # ---- facts --------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from django.db.models import Field, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
 from django.db.models.sql.constants import LOUTER
 
+from checks.asking import run
 from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables
-from checks.engine.sql.text import IdKind
+from checks.engine.sql.text import Dialect, IdKind
 from facts.wire import id_from_json, name_from_json
 from localsql.binding_keys import BindingKey, key_from_text
 from localsql.django.bindings import ModelBinding, registry
@@ -30,18 +31,18 @@ _TEXT = re.compile(r"(n?varchar|character varying|text)\b")
 _WHOLE = re.compile(r"((small|big)?int(eger)?|(small|big)?serial)\b")
 _KINDS = {INTEGER: IdKind.INTEGER, BOOLEAN: IdKind.BOOLEAN}
 
-_made: tuple[int, str, BoundTables] | None = None
+_made: tuple[int, Dialect, BoundTables] | None = None
 _making = Lock()
 
 
 def current() -> BoundTables:
     """Return the tables of all bindings, compiled once in a process."""
     global _made
-    connection = connections[DEFAULT_DB_ALIAS]
-    if _made is None or _made[:2] != (registry.version, connection.vendor):
+    dialect = run.dialect()
+    if _made is None or _made[0] != registry.version or _made[1] is not dialect:
         with _making:
-            version = registry.version
-            _made = version, connection.vendor, BoundTables([table_of(each, connection) for each in registry.bindings])
+            version, connection = registry.version, connections[DEFAULT_DB_ALIAS]
+            _made = version, dialect, BoundTables([table_of(each, connection) for each in registry.bindings])
     return _made[2]
 
 
