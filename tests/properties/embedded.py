@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -38,6 +39,7 @@ from tests.properties.questions import Actions, Ask, Authorize, List, Refused, v
 from tests.properties.random_policies import Case
 
 Made = Callable[[], models.Field]
+_numbers = count()  # of tables
 
 
 def is_number(text: str) -> bool:
@@ -93,7 +95,7 @@ class Project:
 
     def model(self, columns: dict[str, models.Field], key: str = "") -> type[models.Model]:
         name = f"T{len(self.models)}"
-        meta = type("Meta", (), {"app_label": "somebody", "apps": Apps(), "db_table": f"somebody_{name.lower()}"})
+        meta = type("Meta", (), {"app_label": "somebody", "apps": Apps(), "db_table": f"somebody_{next(_numbers)}"})
         made = type(name, (models.Model,), {**columns, "__module__": __name__, "Meta": meta})
         with connection.schema_editor() as editor:
             editor.create_model(made)
@@ -101,13 +103,13 @@ class Project:
         return made
 
     def end(self) -> None:
+        registry.bindings.clear()  # first: a case that is given up may end here
+        registry.types.clear()
+        registry.version += 1
         for made in self.models:
             with connection.schema_editor() as editor:
                 editor.delete_model(made)
         self.models.clear()
-        registry.bindings.clear()
-        registry.types.clear()
-        registry.version += 1
 
     def store(self, caller: Caller, given: Iterable[Fact]) -> None:
         """Make tables of some facts, and store the others."""
